@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Layer 0: the words of the system as types.
+//!
+//! Nothing here does I/O, allocates per packet or reads a clock. The types are small, `Copy`
+//! and mean one thing each, so that a flow class ([`Fid`]) cannot be taken for a table entry
+//! ([`FlowId`]) and a time of the packet clock ([`Timestamp`]) never for the wall's.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod bytes;
+mod direction;
+mod ids;
+mod path;
+mod time;
+mod verdict;
+
+pub use bytes::Cursor;
+pub use direction::{Direction, PerDirection};
+pub use ids::{Fid, FlowId, FunctionId, Generation, Level, LinkId, PortIndex, RuleId, TenantId, WorkerId};
+pub use path::Path;
+pub use time::{PacketDuration, Timestamp};
+pub use verdict::{Action, Decision, Reason, Verdict};

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is done with a packet, and why.
+
+use crate::{FunctionId, RuleId};
+use core::num::NonZeroU32;
+
+/// What a function says about a packet, least severe first, so that `max` is the verdict that wins.
+///
+/// `Pass` speaks for one function only; the others still decide. The bypass of a flow is not a
+/// verdict of its own but [`Decision::done`]: "I am done with this flow".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Verdict {
+    /// Nothing to say.
+    #[default]
+    Continue = 0,
+    /// Accepted by this function.
+    Pass = 1,
+    /// Not forwarded.
+    Drop = 2,
+    /// Not forwarded, and the sender is told (TCP RST or ICMP unreachable).
+    Reject = 3,
+}
+
+impl Verdict {
+    /// Whether the packet goes on.
+    #[must_use]
+    pub const fn forwards(self) -> bool {
+        matches!(self, Verdict::Continue | Verdict::Pass)
+    }
+
+    /// Name as it stands in events and counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Continue => "continue",
+            Verdict::Pass => "pass",
+            Verdict::Drop => "drop",
+            Verdict::Reject => "reject",
+        }
+    }
+}
+
+/// What the metadata tells a lower level or the port to do with a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Action {
+    /// Hand up to the host.
+    #[default]
+    ToCpu = 0,
+    /// Send out of the egress port.
+    ToPort = 1,
+    /// Do not send.
+    Drop = 2,
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
+        /// Why a packet was not simply forwarded, or why a thing was not done. There is no catch-all:
+        /// whoever needs a new reason adds it here with its name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Reason { $($(#[$doc])* $variant,)+ }
+
+        impl Reason {
+            /// Every reason, in the order of the counters.
+            pub const ALL: &'static [Reason] = &[$(Reason::$variant,)+];
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Name as it stands in events, counters and the reference page.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Reason::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A packet-filter rule said so.
+    PfwRule => "pfw_rule",
+    /// No packet-filter rule matched and the default action is to refuse.
+    PfwDefault => "pfw_default",
+    /// TCP packet that opens no connection and belongs to none.
+    SfwNoConnection => "sfw_no_connection",
+    /// TCP packet that the connection's state does not allow.
+    SfwState => "sfw_state",
+    /// TCP sequence or acknowledgement number outside the window.
+    SfwWindow => "sfw_window",
+    /// The policy does not let this side open connections.
+    SfwInitiator => "sfw_initiator",
+    /// ICMP error that quotes no known flow.
+    SfwUnrelatedIcmp => "sfw_unrelated_icmp",
+    /// Too many half-open connections of one source.
+    SfwSynLimit => "sfw_syn_limit",
+    /// Too many connections of one source.
+    SfwConnectionLimit => "sfw_connection_limit",
+    /// A detection rule said so.
+    IdsRule => "ids_rule",
+    /// An earlier detection rule decided for the whole flow.
+    IdsFlow => "ids_flow",
+    /// The header could not be decoded, and the policy refuses such packets.
+    DecodeError => "decode_error",
+    /// A fragment could not be kept, or its datagram is not allowed to be completed.
+    Defrag => "defrag",
+    /// A TCP segment that the stream engine does not accept inline.
+    StreamError => "stream_error",
+    /// Retransmitted bytes that differ from those inspected, and the policy drops such segments.
+    StreamOverlap => "stream_overlap",
+    /// Reassembly memory is used up.
+    StreamMemory => "stream_memory",
+    /// Gap in the stream that the application parser cannot bridge, and the policy drops.
+    StreamGap => "stream_gap",
+    /// Mid-stream pick-up that the policy refuses.
+    StreamMidstream => "stream_midstream",
+    /// The flow table is full, and the policy refuses new flows.
+    FlowMemory => "flow_memory",
+    /// Application-layer parser failed, and the policy drops.
+    AppLayerError => "applayer_error",
+    /// Fragments cannot be kept: defragmentation memory is used up.
+    DefragMemory => "defrag_memory",
+    /// The policy's default for traffic that no policy names.
+    PolicyDefault => "policy_default",
+    /// One direction of the flow is not seen, and the policy drops such flows.
+    OneSided => "one_sided",
+    /// The frame is larger than the egress port can send.
+    EgressMtu => "egress_mtu",
+    /// The egress port's ring had no room.
+    EgressRing => "egress_ring",
+    /// A hand-over ring between workers had no room.
+    HandOverRing => "hand_over_ring",
+    /// A function failed and was taken off the path.
+    FunctionFault => "function_fault",
+}
+
+/// The answer of one function: verdict, reason, what caused it, and whether the function is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub verdict: Verdict,
+    /// Why; `None` only for `Continue` and for a plain `Pass`.
+    pub reason: Option<Reason>,
+    /// The function that decided.
+    pub function: FunctionId,
+    /// The function's rule: index + 1 of a packet-filter rule, or a detection rule's sid.
+    pub rule: Option<NonZeroU32>,
+    /// Full identity when a detection rule decided.
+    pub rule_id: Option<RuleId>,
+    /// The function needs no more packets of this flow: its bit leaves the path.
+    pub done: bool,
+}
+
+impl Decision {
+    /// Nothing to say.
+    pub const CONTINUE: Decision = Decision {
+        verdict: Verdict::Continue,
+        reason: None,
+        function: FunctionId(0),
+        rule: None,
+        rule_id: None,
+        done: false,
+    };
+
+    /// A refusal with its reason.
+    #[must_use]
+    pub const fn refuse(verdict: Verdict, reason: Reason, function: FunctionId) -> Self {
+        Decision { verdict, reason: Some(reason), function, rule: None, rule_id: None, done: false }
+    }
+
+    /// Keeps the more severe of two decisions; of two equals the earlier.
+    #[must_use]
+    pub fn strictest(self, later: Decision) -> Decision {
+        if later.verdict > self.verdict { later } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn reasons_have_distinct_names_and_dense_numbers() {
+        let names: HashSet<_> = Reason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), Reason::COUNT);
+        for (index, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, index);
+        }
+    }
+
+    #[test]
+    fn the_most_severe_verdict_wins_and_the_first_of_equals() {
+        let drop = Decision::refuse(Verdict::Drop, Reason::PfwRule, FunctionId(0));
+        let again = Decision::refuse(Verdict::Drop, Reason::IdsRule, FunctionId(2));
+        let reject = Decision::refuse(Verdict::Reject, Reason::IdsRule, FunctionId(2));
+        assert_eq!(Decision::CONTINUE.strictest(drop).reason, Some(Reason::PfwRule));
+        assert_eq!(drop.strictest(again).reason, Some(Reason::PfwRule));
+        assert_eq!(drop.strictest(reject).verdict, Verdict::Reject);
+    }
+}

@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+//! L2-L4 decoding, tunnels, checksums, defragmentation, capture formats and packet metadata.

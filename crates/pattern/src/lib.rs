@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Exact and regular-expression sets, and single regular expressions.
