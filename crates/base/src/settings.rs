@@ -90,9 +90,7 @@ impl Settings {
     pub fn number<T: core::str::FromStr>(&self, key: &str, default: T) -> Result<T, SettingError> {
         match self.get(key) {
             None => Ok(default),
-            Some(text) => {
-                text.trim().parse().map_err(|_| self.error(key, text, "a whole number in range"))
-            }
+            Some(text) => text.trim().parse().map_err(|_| self.error(key, text, "a whole number in range")),
         }
     }
 
