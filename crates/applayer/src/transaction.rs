@@ -124,3 +124,91 @@ pub struct LogOptions {
     /// All other settings of the type, for protocols with options of their own.
     pub settings: bartizan_base::Settings,
 }
+
+/// The transactions of a flow, in the order of their beginning, with a bound.
+#[derive(Debug)]
+pub struct TxList<T> {
+    list: std::collections::VecDeque<Option<T>>,
+    first: TxId,
+}
+
+impl<T> Default for TxList<T> {
+    fn default() -> Self {
+        TxList { list: std::collections::VecDeque::new(), first: 0 }
+    }
+}
+
+impl<T: Transaction> TxList<T> {
+    /// Ids held: `first..next`.
+    #[must_use]
+    pub fn range(&self) -> core::ops::Range<TxId> {
+        self.first..self.next_id()
+    }
+
+    /// The id that the next transaction gets.
+    #[must_use]
+    pub fn next_id(&self) -> TxId {
+        self.first.saturating_add(self.list.len() as u64)
+    }
+
+    /// How many transactions are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds a transaction, giving it the next id.
+    pub fn push(&mut self, mut tx: T) -> TxId {
+        let id = self.next_id();
+        tx.common_mut().id = id;
+        self.list.push_back(Some(tx));
+        id
+    }
+
+    /// A transaction.
+    #[must_use]
+    pub fn get(&self, id: TxId) -> Option<&T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get(index)?.as_ref()
+    }
+
+    /// A transaction, to change.
+    pub fn get_mut(&mut self, id: TxId) -> Option<&mut T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get_mut(index)?.as_mut()
+    }
+
+    /// Those held, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.list.iter().flatten()
+    }
+
+    /// Those held, oldest first, to change.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.list.iter_mut().flatten()
+    }
+
+    /// The newest one.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.list.back_mut()?.as_mut()
+    }
+
+    /// Frees one.
+    pub fn free(&mut self, id: TxId) {
+        if let Some(index) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
+            && let Some(slot) = self.list.get_mut(index)
+        {
+            *slot = None;
+        }
+        while matches!(self.list.front(), Some(None)) {
+            self.list.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+    }
+}
