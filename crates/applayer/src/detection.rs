@@ -39,8 +39,6 @@ struct PortEntry {
     port: u16,
     min_depth: usize,
     max_depth: usize,
-    /// The port is looked for on the client's side as well (`detection-ports.sp`).
-    source: bool,
 }
 
 /// Everything needed to detect protocols; built once from settings, shared by all flows.
@@ -152,14 +150,13 @@ impl Detector {
         };
         let depths: Vec<&ProbePort> = spec.ports.iter().filter(|p| p.transport == transport).collect();
         let Some(first) = depths.first() else { return };
-        let mut entry = |port: u16, source: bool| {
+        let mut entry = |port: u16| {
             self.ports.push(PortEntry {
                 protocol: id,
                 transport,
                 port,
                 min_depth: usize::from(first.min_depth),
                 max_depth: usize::from(first.max_depth),
-                source,
             });
         };
         let base = format!("app-layer.protocols.{}", spec.name);
@@ -170,11 +167,11 @@ impl Detector {
                 .map(parse_ports)
         };
         match list("dp") {
-            Some(ports) => ports.into_iter().for_each(|p| entry(p, false)),
-            None => depths.iter().for_each(|p| entry(p.port, false)),
+            Some(ports) => ports.into_iter().for_each(|p| entry(p)),
+            None => depths.iter().for_each(|p| entry(p.port)),
         }
         if let Some(ports) = list("sp") {
-            ports.into_iter().for_each(|p| entry(p, true));
+            ports.into_iter().for_each(|p| entry(p));
         }
     }
 
@@ -221,7 +218,6 @@ impl Detector {
         for entry in self.ports.iter().filter(|e| e.transport == transport) {
             let applies = entry.port == 0
                 || entry.port == ports.to_server
-                || entry.source && entry.port == ports.to_client
                 // A flow picked up from its answer has its ports the wrong way round.
                 || entry.port == ports.to_client;
             if !applies {
