@@ -167,11 +167,11 @@ impl Detector {
                 .map(parse_ports)
         };
         match list("dp") {
-            Some(ports) => ports.into_iter().for_each(|p| entry(p)),
+            Some(ports) => ports.into_iter().for_each(&mut entry),
             None => depths.iter().for_each(|p| entry(p.port)),
         }
         if let Some(ports) = list("sp") {
-            ports.into_iter().for_each(|p| entry(p));
+            ports.into_iter().for_each(&mut entry);
         }
     }
 
