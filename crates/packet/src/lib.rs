@@ -24,10 +24,10 @@ mod view;
 pub use checksum::{InternetChecksum, pseudo_header};
 pub use config::{DecoderConfig, PortList, TunnelPorts, VxlanReservedBits};
 pub use counters::DecoderCounters;
-pub use decode::{DecodeOutput, Decoder};
+pub use decode::{DecodeOutput, Decoder, IpContext};
 pub use decoded::{
-    Arp, Decoded, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network, PacketFlags, TunnelKind,
-    TunnelTag, VlanIds,
+    Arp, Decoded, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network, PacketFlags,
+    TunnelKind, TunnelTag, VlanIds,
 };
 pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
