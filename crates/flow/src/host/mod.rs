@@ -10,9 +10,11 @@
 //! [`HostTable`] holds any [`HostValue`]; [`HostState`] is the one with the typed slots that rules and
 //! limits use. Keys hold the tenant: equal addresses of two tenants are two entries.
 
+mod export;
 mod shard;
 mod slots;
 
+pub use export::{HostImportError, export_host, import_host};
 pub use slots::{
     Bit, BitScope, Expectation, HostState, MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS, RuleKey,
     SlotRefused, Tag, Threshold,

@@ -103,15 +103,15 @@ pub struct SlotRefused;
 /// All slots of one entry. An entry without any costs no heap memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostState {
-    bits: SmallVec<[Bit; 1]>,
-    thresholds: SmallVec<[Threshold; 1]>,
-    tags: Vec<Tag>,
-    expectations: Vec<Expectation>,
+    pub(super) bits: SmallVec<[Bit; 1]>,
+    pub(super) thresholds: SmallVec<[Threshold; 1]>,
+    pub(super) tags: Vec<Tag>,
+    pub(super) expectations: Vec<Expectation>,
     /// Open connections. The entry is kept while there are any.
     pub connections: u32,
     /// Half-open connections. The entry is kept while there are any.
     pub half_open: u32,
-    refused: u32,
+    pub(super) refused: u32,
 }
 
 impl HostState {
