@@ -295,6 +295,7 @@ impl Sender {
     /// interface may be gone.
     fn flush(&mut self, fd: BorrowedFd<'_>, stats: &mut PortStats) -> bool {
         let Path::Ring(ring) = &mut self.path else { return false };
+        let mut stale = true;
         while ring.queued() > 0 {
             stats.send_calls += 1;
             let result = sys::send_ring(fd);
@@ -312,6 +313,10 @@ impl Sender {
                 continue;
             }
             match refusal_of(&error) {
+                // May be left over from a time when the interface was down: told once, then forgotten.
+                SendRefusal::DeviceDown if stale && error.raw_os_error() == Some(libc::ENETDOWN) => {
+                    stale = false
+                }
                 SendRefusal::DeviceDown => {
                     stats.send_failures.add(SendRefusal::DeviceDown, ring.drop_all());
                     return true;

@@ -264,6 +264,7 @@ impl Messages {
         }
         let mut calls = 0;
         let mut done = 0usize;
+        let mut stale = true;
         while let Some(rest) = self.headers.get_mut(done..).filter(|rest| !rest.is_empty()) {
             calls += 1;
             // SAFETY: `rest` holds headers whose vectors (not moved since) point to frames borrowed for
@@ -280,7 +281,10 @@ impl Messages {
                 done += sent as usize;
             } else {
                 let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
+                if error.raw_os_error() == Some(libc::ENETDOWN) && stale {
+                    // May be left over from a time when the interface was down: told once, then forgotten.
+                    stale = false;
+                } else if error.kind() != io::ErrorKind::Interrupted {
                     failed(done, error);
                     done += 1;
                 }

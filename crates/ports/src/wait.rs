@@ -71,12 +71,11 @@ pub fn wait_any(
         }
     }
     let mut watches = [Watch { fd: -1, readable: false, failed: false }; MAX_WATCHES];
-    let mut places = watches.iter_mut();
-    if let (Some(waker), Some(place)) = (waker, places.next()) {
+    let skip = usize::from(waker.is_some());
+    if let (Some(waker), Some(place)) = (waker, watches.first_mut()) {
         place.fd = waker.event.as_raw_fd();
     }
-    let skip = usize::from(waker.is_some());
-    for (port, place) in ports.iter().zip(places) {
+    for (port, place) in ports.iter().zip(watches.iter_mut().skip(skip)) {
         place.fd = port.descriptor().map_or(-1, |fd| fd.as_raw_fd());
     }
     let count = (ports.len() + skip).min(MAX_WATCHES);

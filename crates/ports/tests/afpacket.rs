@@ -356,14 +356,30 @@ fn sleeping_ends_with_packets_calls_and_time() {
         let waker = Waker::new().unwrap();
         let spin = Duration::from_micros(20);
         let short = Duration::from_millis(5);
-        let mut wait =
-            |receiver: &mut InlinePort| wait_any(&mut [receiver], Some(&waker), spin, short).unwrap();
+        let wait = |receiver: &mut InlinePort| wait_any(&mut [receiver], Some(&waker), spin, short).unwrap();
         assert_eq!(wait(&mut receiver), Woke::Timeout);
         waker.wake();
         assert_eq!(wait(&mut receiver), Woke::Called);
         assert_eq!(wait(&mut receiver), Woke::Timeout, "a call counts once");
         send(&mut sender, &[frame(1, 60)]);
         assert_eq!(wait(&mut receiver), Woke::Packets);
+        assert_eq!(collect(&mut receiver, 1).len(), 1);
+        // Really asleep, without a waker, beside another port.
+        let sleeps = receiver.stats().sleeps;
+        veth("c0", "c1", 1500);
+        let mut other = InlinePort::open("c0", &options(TransmitPath::Ring)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                send(&mut sender, &[frame(2, 60)]);
+            });
+            let both = &mut [&mut other as &mut dyn Port, &mut receiver];
+            let long = Duration::from_secs(20);
+            let begin = Instant::now();
+            assert_eq!(wait_any(both, None, Duration::ZERO, long).unwrap(), Woke::Packets);
+            assert!(begin.elapsed() < long / 2, "woken by the packet, not by the time");
+        });
+        assert_eq!(receiver.stats().sleeps, sleeps + 1);
         let (before, after) = (receiver.now(), receiver.now());
         assert!(after >= before);
     });
