@@ -123,25 +123,26 @@ impl<'t> Reader<'t> {
         if depth > DEPTH_MAX {
             return Err(YamlError { position, message: format!("nested deeper than {DEPTH_MAX} levels") });
         }
-        let (value, anchor, tag) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let quoted = style != saphyr_parser::ScalarStyle::Plain;
-                (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
-            }
-            Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
-            Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
-            Event::Alias(id) => {
-                return self
-                    .anchors
-                    .iter()
-                    .find(|(a, _)| *a == id)
-                    .map(|(_, n)| n.clone())
-                    .ok_or(YamlError { position, message: "an alias stands before its anchor".to_owned() });
-            }
-            _ => {
-                return Err(YamlError { position, message: "the document ends here unexpectedly".to_owned() });
-            }
-        };
+        let (value, anchor, tag) =
+            match event {
+                Event::Scalar(text, style, anchor, tag) => {
+                    let quoted = style != saphyr_parser::ScalarStyle::Plain;
+                    (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
+                }
+                Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
+                Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
+                Event::Alias(id) => {
+                    return self.anchors.iter().find(|(a, _)| *a == id).map(|(_, n)| n.clone()).ok_or(
+                        YamlError { position, message: "an alias stands before its anchor".to_owned() },
+                    );
+                }
+                _ => {
+                    return Err(YamlError {
+                        position,
+                        message: "the document ends here unexpectedly".to_owned(),
+                    });
+                }
+            };
         let node = Node { position, tag: tag_name(tag), value };
         if anchor != 0 {
             self.anchors.push((anchor, node.clone()));

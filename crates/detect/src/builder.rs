@@ -5,8 +5,8 @@ use crate::buffers::{BufferRef, Buffers};
 use crate::condition::{Effect, PacketCondition, Transform, TxCondition};
 use crate::content::{Item, Literal, Number, Program, VARIABLES_MAX};
 use crate::keyword::{KeywordError, RefusalCode};
-use crate::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
 use crate::shared::Shared;
+use crate::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection, RuleId, Settings};
@@ -231,7 +231,10 @@ impl<'e> SignatureBuilder<'e> {
     /// No such parser in this build, or the rule is about others already.
     pub fn narrow_app_named(&mut self, name: &str, keyword: &str) -> Result<ProtocolId, KeywordError> {
         let (id, _) = protocols::by_name(name).ok_or_else(|| {
-            KeywordError::new(RefusalCode::UnsupportedKeyword, format!("no parser for `{name}` in this build"))
+            KeywordError::new(
+                RefusalCode::UnsupportedKeyword,
+                format!("no parser for `{name}` in this build"),
+            )
         })?;
         self.narrow_app(&[id], keyword)?;
         Ok(id)
@@ -283,9 +286,7 @@ impl<'e> SignatureBuilder<'e> {
         let index = self.value_index();
         let in_base64 = self.in_base64;
         let Some(value) = self.values.get_mut(index) else { return Ok(()) };
-        if in_base64
-            && let Some(Item::Base64 { inner, .. }) = value.program.items.last_mut()
-        {
+        if in_base64 && let Some(Item::Base64 { inner, .. }) = value.program.items.last_mut() {
             Arc::make_mut(inner).items.push(item);
             return Ok(());
         }
@@ -382,12 +383,18 @@ impl<'e> SignatureBuilder<'e> {
     ///
     /// # Errors
     /// There is no sticky buffer, or it was matched already.
-    pub fn push_transform(&mut self, transform: Arc<dyn Transform>, keyword: &str) -> Result<(), KeywordError> {
+    pub fn push_transform(
+        &mut self,
+        transform: Arc<dyn Transform>,
+        keyword: &str,
+    ) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
         if !value.program.is_empty() {
-            return Err(KeywordError::context(format!("`{keyword}` must stand before the first match on the buffer")));
+            return Err(KeywordError::context(format!(
+                "`{keyword}` must stand before the first match on the buffer"
+            )));
         }
         value.transforms.push(transform);
         Ok(())

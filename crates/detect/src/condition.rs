@@ -6,7 +6,7 @@
 use crate::state::FlowState;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId, Timestamp};
-use bartizan_function::view::{FlowView};
+use bartizan_function::view::FlowView;
 use bartizan_packet::PacketView;
 
 /// What a condition may look at.

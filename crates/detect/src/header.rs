@@ -22,7 +22,10 @@ impl Ends {
             (Some(packet), _) => {
                 let decoded = packet.decoded();
                 let (sport, dport) = ports(packet).unwrap_or((0, 0));
-                Ends { source: decoded.src().map(|a| (a, sport)), destination: decoded.dst().map(|a| (a, dport)) }
+                Ends {
+                    source: decoded.src().map(|a| (a, sport)),
+                    destination: decoded.dst().map(|a| (a, dport)),
+                }
             }
             (None, Some(flow)) => Ends {
                 source: Some(flow.source(scene.direction)),
@@ -51,7 +54,9 @@ pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
 pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
-    protocol_holds(&signature.protocol, scene) && flow_holds(signature.flow, scene) && ends_hold(signature, scene)
+    protocol_holds(&signature.protocol, scene)
+        && flow_holds(signature.flow, scene)
+        && ends_hold(signature, scene)
 }
 
 fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
@@ -89,7 +94,9 @@ fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
         return true;
     }
     let fragment = scene.packet.is_some_and(|p| p.decoded().is_rebuilt());
-    if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment {
+    if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment
+        || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment
+    {
         return false;
     }
     let Some(flow) = scene.flow else {
@@ -127,7 +134,9 @@ fn one_way(signature: &Signature, ends: Ends) -> bool {
         (Some(_), None) => false,
         (Some(set), Some((address, _))) => address_in(set, address),
     };
-    let port = |set: &Option<std::sync::Arc<bartizan_rules::PortSet>>, end: Option<(IpAddr, u16)>| match (set, end) {
+    let port = |set: &Option<std::sync::Arc<bartizan_rules::PortSet>>, end: Option<(IpAddr, u16)>| match (
+        set, end,
+    ) {
         (None, _) => true,
         (Some(_), None) => false,
         (Some(set), Some((_, port))) => set.contains(port),

@@ -153,7 +153,8 @@ impl Pass<'_, '_> {
         if let Some(window) = stream {
             candidates.extend(&filters.stream_always[direction]);
             if let Some(set) = &filters.stream[direction] {
-                let back = window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
+                let back =
+                    window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
                 let fresh = window.data.get(window.data.len() - back..).unwrap_or(window.data);
                 set.scan(&mut self.worker.scratch, fresh, &mut candidates);
             }
@@ -311,7 +312,9 @@ impl Pass<'_, '_> {
         candidates.extend(&tx_rules.always);
         let direction = self.scene.direction;
         for (number, set) in tx_rules.sets.iter().enumerate() {
-            if set.spec.kind != BufferKind::Streaming && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction]
+            if set.spec.kind != BufferKind::Streaming
+                && tx.progress(direction) < set.spec.ready
+                && !tx.common().ended[direction]
             {
                 continue;
             }
@@ -403,7 +406,13 @@ impl Pass<'_, '_> {
     }
 
     /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
-    fn tx_checks(&mut self, signature: &Signature, protocol: ProtocolId, tx: &dyn Transaction, entry: &mut Entry) -> Answer {
+    fn tx_checks(
+        &mut self,
+        signature: &Signature,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        entry: &mut Entry,
+    ) -> Answer {
         let mut all = Answer::Yes;
         for (number, check) in signature.values.iter().enumerate() {
             let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
@@ -448,7 +457,9 @@ impl Pass<'_, '_> {
             // Payload and header conditions beside transaction conditions look at the packet in hand.
             let Some(packet) = self.scene.packet else { return Answer::NotYet };
             let data = match check.buffer {
-                BufferRef::Packet(buffer) => PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet)),
+                BufferRef::Packet(buffer) => {
+                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
+                }
                 _ => Some(packet.payload()),
             };
             let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
@@ -467,7 +478,9 @@ impl Pass<'_, '_> {
         if !past && spec.kind != BufferKind::Streaming {
             return Answer::NotYet;
         }
-        let complete = bartizan_applayer::protocols::spec(protocol).is_some_and(|s| tx.progress(direction) >= s.complete[direction]) || ended;
+        let complete = bartizan_applayer::protocols::spec(protocol)
+            .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
+            || ended;
         // A buffer of both directions fails only when the other direction cannot match any more either.
         let elsewhere = directions[direction.flip()] && !tx.common().inspected[direction.flip()];
         let mut answer = Answer::No;
@@ -519,7 +532,12 @@ impl Pass<'_, '_> {
             if signature.action == RuleAction::Pass {
                 passed = Some(position);
                 // A pass on a flow's transaction, stream or addresses is about the whole flow.
-                if self.has_flow && (hit.tx.is_some() || hit.stream || signature.is_ip_only() || !signature.flow.is_empty() && !signature.flow.contains(FlowNeeds::STATELESS)) {
+                if self.has_flow
+                    && (hit.tx.is_some()
+                        || hit.stream
+                        || signature.is_ip_only()
+                        || !signature.flow.is_empty() && !signature.flow.contains(FlowNeeds::STATELESS))
+                {
                     self.flow.state.passed = true;
                 }
                 break;

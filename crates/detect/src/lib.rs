@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The detection engine: keywords, groups, prefilter, inspection.
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod base64;
 pub mod buffers;

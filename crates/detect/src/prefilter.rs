@@ -246,7 +246,8 @@ impl Basis {
     pub fn of(signature: &Signature) -> Basis {
         let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
         let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
-        if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM) {
+        if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
+        {
             return Basis { packet: true, stream: false };
         }
         if signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM) {
@@ -254,7 +255,11 @@ impl Basis {
         }
         let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
             || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
-        if packet_bound { Basis { packet: true, stream: false } } else { Basis { packet: true, stream: true } }
+        if packet_bound {
+            Basis { packet: true, stream: false }
+        } else {
+            Basis { packet: true, stream: true }
+        }
     }
 }
 
@@ -293,7 +298,11 @@ type TxKey = (u8, u8, u16, String);
 ///
 /// # Errors
 /// A pattern engine cannot compile a set of literals.
-pub fn build(signatures: &[Signature], buffers: &Buffers, compiler: &Compiler) -> Result<Prefilters, BuildError> {
+pub fn build(
+    signatures: &[Signature],
+    buffers: &Buffers,
+    compiler: &Compiler,
+) -> Result<Prefilters, BuildError> {
     let mut prefilters = Prefilters::default();
     let mut payload: PerClass<Collector> = PerClass::default();
     let mut stream: PerDirection<Collector> = PerDirection::default();
@@ -306,7 +315,8 @@ pub fn build(signatures: &[Signature], buffers: &Buffers, compiler: &Compiler) -
             continue;
         }
         let basis = Basis::of(signature);
-        let fast_on = signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value)).map(|v| v.buffer);
+        let fast_on =
+            signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value)).map(|v| v.buffer);
         let key = signature.packet.iter().find_map(|c| c.prefilter());
         for direction in directions(signature) {
             if basis.stream {
@@ -326,7 +336,9 @@ pub fn build(signatures: &[Signature], buffers: &Buffers, compiler: &Compiler) -
                 }
                 (Some(BufferRef::Packet(buffer)), _) => {
                     let set = packet_buffers.entry(buffer).or_default();
-                    if direction == Direction::ToServer || !directions(signature).contains(&Direction::ToServer) {
+                    if direction == Direction::ToServer
+                        || !directions(signature).contains(&Direction::ToServer)
+                    {
                         set.add(signature, index);
                     }
                 }

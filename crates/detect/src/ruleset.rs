@@ -13,8 +13,8 @@ use crate::signature::{AlertTarget, FastPattern, FlowNeeds, RejectSide, RuleActi
 use bartizan_base::{Generation, Settings};
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
-    Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule, RuleDirection, RuleFile,
-    RuleSetReport, Severity, Variables, dialect_of, suggest,
+    Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule, RuleDirection,
+    RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
 use std::sync::Arc;
 
@@ -110,9 +110,17 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                     }
                     Duplicate::Refused(_) => {
                         report.refuse(RefusalCode::Duplicate.name());
-                        let message =
-                            format!("a rule with gid {} and sid {} stands earlier", rule.id().gid, rule.id().sid);
-                        diagnostics.push(rule.diagnostic(rule.span, Severity::Error, RefusalCode::Duplicate.code(), message));
+                        let message = format!(
+                            "a rule with gid {} and sid {} stands earlier",
+                            rule.id().gid,
+                            rule.id().sid
+                        );
+                        diagnostics.push(rule.diagnostic(
+                            rule.span,
+                            Severity::Error,
+                            RefusalCode::Duplicate.code(),
+                            message,
+                        ));
                     }
                 },
                 Err(refusal) => {
@@ -172,8 +180,7 @@ fn compile(
     input: &LoadInput<'_>,
     resolver: &mut Resolver<'_>,
 ) -> Result<Option<Built>, Refusal> {
-    let protocol = protocol::parse(rule.protocol())
-        .map_err(|e| refuse(rule, e, rule.protocol))?;
+    let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
     let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
     if let Some(hook) = rule.hook() {
         protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
@@ -256,7 +263,11 @@ fn finish(
     let destination_ports = resolver.port_set(&rule.dst_port.expr).map_err(|e| bad(e, rule.dst_port.span))?;
     let class = rule.classtype().map(|name| {
         let found = input.classifications.and_then(|c| c.get(name));
-        (name.to_owned(), found.map_or(String::new(), |c| c.description.clone()), found.map_or(3, |c| c.priority))
+        (
+            name.to_owned(),
+            found.map_or(String::new(), |c| c.description.clone()),
+            found.map_or(3, |c| c.priority),
+        )
     });
     let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.2)).unwrap_or(3);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

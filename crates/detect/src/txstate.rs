@@ -140,12 +140,16 @@ impl FlowDetect {
 
     /// Where in a growing value to scan on, given the offset of its first byte there and the longest literal.
     #[must_use]
-    pub fn scan_from(&self, id: TxId, direction: Direction, set: usize, offset: u64, longest: usize) -> usize {
+    pub fn scan_from(
+        &self,
+        id: TxId,
+        direction: Direction,
+        set: usize,
+        offset: u64,
+        longest: usize,
+    ) -> usize {
         let key = (direction as u8, set as u16);
-        let done = self
-            .tx(id)
-            .and_then(|t| t.growing.iter().find(|g| (g.0, g.1) == key))
-            .map_or(0, |g| g.2);
+        let done = self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1) == key)).map_or(0, |g| g.2);
         let from = done.saturating_sub(longest.saturating_sub(1) as u64).saturating_sub(offset);
         usize::try_from(from).unwrap_or(usize::MAX)
     }

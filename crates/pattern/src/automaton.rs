@@ -36,7 +36,12 @@ impl Automaton {
 
     /// Calls `on_hit(slot, end)` for every occurrence (overlapping ones too), ends ascending, until it answers false.
     #[inline]
-    pub(crate) fn scan(&self, literals: &Literals, haystack: &[u8], mut on_hit: impl FnMut(u32, usize) -> bool) {
+    pub(crate) fn scan(
+        &self,
+        literals: &Literals,
+        haystack: &[u8],
+        mut on_hit: impl FnMut(u32, usize) -> bool,
+    ) {
         if literals.mixed() {
             let confirmed = |slot, end| !literals.confirm_case(slot, haystack, end) || on_hit(slot, end);
             self.walk_any(haystack, confirmed);

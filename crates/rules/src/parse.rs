@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::argument::{ArgumentError, is_blank};
-use crate::dialect::dialect_of_action;
 use crate::diagnostic::{Diagnostic, Severity, code};
+use crate::dialect::dialect_of_action;
 use crate::expr::{AddressExpr, Expr, Leaf, PortExpr, parse_expr};
 use crate::rule::{Meta, Rule, RuleAction, RuleDirection, RuleOption, Spec};
 use crate::source::{SourceFile, Span};
@@ -336,14 +336,17 @@ impl<'a> Parser<'a> {
             return Some(action);
         }
         let shown = String::from_utf8_lossy(word.get(..word.len().min(40)).unwrap_or_default()).into_owned();
-        let mut d = Diagnostic::error(self.source, span, code::UNKNOWN_ACTION, format!("unknown action `{shown}`"));
+        let mut d =
+            Diagnostic::error(self.source, span, code::UNKNOWN_ACTION, format!("unknown action `{shown}`"));
         if let Some((dialect, advice)) = dialect_of_action(&shown) {
             d = d.help(format!("this is an action of {dialect}; {advice}"));
         } else if shown.eq_ignore_ascii_case("accept") || shown.starts_with("accept:") {
             d = d.help("`accept` belongs to Suricata's firewall mode, which is not known here; use a policy");
         } else {
             let near = suggest(&shown, RuleAction::NAMES.iter().map(|(n, _)| *n));
-            d = d.suggestion(near).help("actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config");
+            d = d
+                .suggestion(near)
+                .help("actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config");
         }
         self.report(d);
         None
@@ -414,7 +417,8 @@ impl<'a> Parser<'a> {
         }
         let closed = text.get(end..).is_some_and(|t| t.contains(&b')'));
         let body = text.get(..end).unwrap_or_default();
-        let mut options = Vec::with_capacity(memchr::memchr_iter(b';', body.get(at..).unwrap_or_default()).count());
+        let mut options =
+            Vec::with_capacity(memchr::memchr_iter(b';', body.get(at..).unwrap_or_default()).count());
         while at < end {
             at += body.get(at..).unwrap_or_default().iter().take_while(|b| is_blank(**b)).count();
             let Some(stop) = end_of_option(body, at) else {
@@ -450,7 +454,12 @@ impl<'a> Parser<'a> {
         let all = whole.slice(at, at + trim_end(text));
         if keyword_span.is_empty() {
             let d = if colon.is_some() {
-                Diagnostic::error(self.source, all, code::EMPTY_OPTION, "the keyword before the colon is missing")
+                Diagnostic::error(
+                    self.source,
+                    all,
+                    code::EMPTY_OPTION,
+                    "the keyword before the colon is missing",
+                )
             } else {
                 let span = whole.slice(at, at + 1);
                 Diagnostic::error(self.source, span, code::EMPTY_OPTION, "an option with nothing in it")

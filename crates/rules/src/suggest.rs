@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::dialect::dialect_of_option;
 use crate::diagnostic::{Diagnostic, Severity, code};
+use crate::dialect::dialect_of_option;
 use crate::rule::OptionRef;
 
 /// The candidate nearest to `word`, when it is near enough that a slip of the keyboard explains the
@@ -81,12 +81,12 @@ impl KeywordIndex {
         if self.contains(keyword) {
             return None;
         }
-        let error = |code, message| {
-            option.rule.diagnostic(option.option.keyword, Severity::Error, code, message)
-        };
+        let error =
+            |code, message| option.rule.diagnostic(option.option.keyword, Severity::Error, code, message);
         if let Some(dialect) = dialect_of_option(keyword, option.value()) {
             let message = format!("`{keyword}` is a keyword of {dialect}, not of Suricata");
-            let help = format!("the rule is written for {dialect}; look for the same rule in a set for Suricata");
+            let help =
+                format!("the rule is written for {dialect}; look for the same rule in a set for Suricata");
             return Some(error(code::OTHER_DIALECT, message).help(help));
         }
         let d = error(code::UNKNOWN_KEYWORD, format!("unknown keyword `{keyword}`"));

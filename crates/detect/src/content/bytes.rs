@@ -233,7 +233,13 @@ fn masked(value: u64, mask: Option<u32>) -> u64 {
 impl ByteTest {
     /// Whether the test holds.
     #[must_use]
-    pub fn holds(&self, buffer: &[u8], cursor: usize, variables: &[u64; VARIABLES_MAX], little: bool) -> bool {
+    pub fn holds(
+        &self,
+        buffer: &[u8],
+        cursor: usize,
+        variables: &[u64; VARIABLES_MAX],
+        little: bool,
+    ) -> bool {
         let Some((value, _)) = self.field.read(buffer, cursor, variables, little) else { return false };
         let value = masked(value, self.bitmask);
         let other = match self.value {
@@ -256,7 +262,13 @@ impl ByteTest {
 impl ByteJump {
     /// Where the cursor goes.
     #[must_use]
-    pub fn target(&self, buffer: &[u8], cursor: usize, variables: &[u64; VARIABLES_MAX], little: bool) -> Option<usize> {
+    pub fn target(
+        &self,
+        buffer: &[u8],
+        cursor: usize,
+        variables: &[u64; VARIABLES_MAX],
+        little: bool,
+    ) -> Option<usize> {
         // Without bytes to read the jump is the post offset alone (`byte_jump:0,0,from_end,post_offset -n`).
         let (value, behind) = if self.field.bytes == Number::Constant(0) && self.field.string.is_none() {
             let base = if self.field.relative { cursor } else { 0 };

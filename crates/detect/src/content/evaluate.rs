@@ -110,7 +110,13 @@ fn next_is_relative(rest: &[Item]) -> bool {
     rest.first().is_some_and(Item::is_relative)
 }
 
-fn literal_item(literal: &Literal, rest: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Outcome {
+fn literal_item(
+    literal: &Literal,
+    rest: &[Item],
+    value: &[u8],
+    cursor: Cursor,
+    run: &mut Evaluation<'_>,
+) -> Outcome {
     let Some((start, end)) = literal.window(cursor, value.len(), run.variables) else {
         return go_on_if(literal.negated, rest, value, cursor, run);
     };
@@ -128,7 +134,13 @@ fn literal_item(literal: &Literal, rest: &[Item], value: &[u8], cursor: Cursor, 
     Outcome::NoMatch
 }
 
-fn regex_item(item: &RegexItem, rest: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Outcome {
+fn regex_item(
+    item: &RegexItem,
+    rest: &[Item],
+    value: &[u8],
+    cursor: Cursor,
+    run: &mut Evaluation<'_>,
+) -> Outcome {
     let mut from = if item.relative { cursor } else { 0 };
     loop {
         let found = match item.regex.find_at(run.scratch, value, from) {
@@ -178,11 +190,7 @@ fn base64_item(
     let mut decoded = core::mem::take(run.decoded);
     decoded.clear();
     crate::base64::decode_lenient(encoded, &mut decoded);
-    let outcome = if decoded.is_empty() {
-        Outcome::NoMatch
-    } else {
-        items(&inner.items, &decoded, 0, run)
-    };
+    let outcome = if decoded.is_empty() { Outcome::NoMatch } else { items(&inner.items, &decoded, 0, run) };
     *run.decoded = decoded;
     match outcome {
         Outcome::Match => items(rest, value, cursor, run),

@@ -78,7 +78,12 @@ impl Literal {
 
     /// The part of a buffer of `length` bytes in which it may lie, given the cursor. `None`: nowhere.
     #[must_use]
-    pub fn window(&self, cursor: usize, length: usize, variables: &[u64; VARIABLES_MAX]) -> Option<(usize, usize)> {
+    pub fn window(
+        &self,
+        cursor: usize,
+        length: usize,
+        variables: &[u64; VARIABLES_MAX],
+    ) -> Option<(usize, usize)> {
         let length = i64::try_from(length).ok()?;
         let cursor = i64::try_from(cursor).ok()?;
         let value = |n: Option<Number>| n.map(|n| n.value(variables));
@@ -117,7 +122,8 @@ impl Literal {
             // Only the last position counts, which saves a search.
             let start = buffer.len().checked_sub(self.bytes.len())?;
             let tail = buffer.get(start..)?;
-            let equal = if self.nocase { tail.eq_ignore_ascii_case(&self.bytes) } else { *tail == *self.bytes };
+            let equal =
+                if self.nocase { tail.eq_ignore_ascii_case(&self.bytes) } else { *tail == *self.bytes };
             return (equal && start >= from && buffer.len() <= end).then_some(start);
         }
         self.finder.find(window).map(|at| from.saturating_add(at))

@@ -9,7 +9,9 @@ mod bytes;
 mod evaluate;
 mod literal;
 
-pub use bytes::{ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, MathOperator, NumberBase, NumberField, TestOperator};
+pub use bytes::{
+    ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, MathOperator, NumberBase, NumberField, TestOperator,
+};
 pub use evaluate::{Cursor, Evaluation, Outcome, evaluate};
 pub use literal::{Literal, Placement};
 
