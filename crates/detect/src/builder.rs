@@ -323,15 +323,15 @@ impl<'e> SignatureBuilder<'e> {
         };
         if self.in_base64 {
             let index = self.value_index();
-            let last = self.values.get_mut(index).and_then(|v| v.program.items.last_mut());
-            if let Some(Item::Base64 { inner, .. }) = last {
-                return Arc::make_mut(inner)
+            return match self.values.get_mut(index).and_then(|v| v.program.items.last_mut()) {
+                Some(Item::Base64 { inner, .. }) => Arc::make_mut(inner)
                     .items
                     .iter_mut()
                     .rev()
                     .find_map(|i| if let Item::Literal(l) = i { Some(l) } else { None })
-                    .ok_or_else(missing);
-            }
+                    .ok_or_else(missing),
+                _ => Err(missing()),
+            };
         }
         let (value, item) = self.last_literal.ok_or_else(missing)?;
         match self.values.get_mut(value).and_then(|v| v.program.items.get_mut(item)) {
@@ -441,7 +441,7 @@ impl<'e> SignatureBuilder<'e> {
     /// # Errors
     /// It is neither.
     pub fn number(&mut self, text: &str) -> Result<Number, KeywordError> {
-        match bartizan_rules::argument::integer(text.as_bytes()) {
+        match bartizan_rules::integer(text.as_bytes()) {
             Ok(value) => Ok(Number::Constant(value)),
             Err(_) => Ok(Number::Variable(self.variable(text, false)?)),
         }

@@ -22,11 +22,9 @@ pub struct Scene<'a> {
     pub flow: Option<&'a FlowView<'a>>,
     /// Flow variables as they stand now.
     pub state: Option<&'a FlowState>,
-    /// Events that the stream engine raised for this packet, by number of `bartizan_flow::tcp::StreamEvent`.
-    pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
-    /// Host table and other shared state.
     /// Events that the stream engine raised for this packet.
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
+    /// Host table and other shared state.
     /// What belongs to no flow.
     pub shared: &'a crate::shared::Shared,
 }

@@ -4,7 +4,7 @@
 use crate::condition::Scene;
 use crate::signature::{Family, FlowNeeds, ProtocolMatch, Signature};
 use bartizan_base::Direction;
-use bartizan_packet::{PacketView, Transport};
+use bartizan_packet::{PacketFlags, PacketView, Transport};
 use core::net::IpAddr;
 
 /// Both ends of what is being inspected: of the packet, or of the flow when there is no packet.
@@ -93,7 +93,7 @@ fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     if needs.is_empty() {
         return true;
     }
-    let fragment = scene.packet.is_some_and(|p| p.decoded().is_rebuilt());
+    let fragment = scene.packet.is_some_and(|p| p.decoded().flags.contains(PacketFlags::REBUILT));
     if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment
         || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment
     {

@@ -15,7 +15,6 @@ use crate::txstate::{Entry, FlowDetect, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
-use bartizan_base::Direction;
 use bartizan_packet::PacketView;
 
 /// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen

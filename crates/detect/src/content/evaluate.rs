@@ -3,7 +3,7 @@
 
 use super::{Capture, Item, Literal, Program, RegexItem, STEPS_MAX, VARIABLES_MAX};
 use crate::condition::{Answer, Scene};
-use bartizan_pattern::Scratch;
+use bartizan_pattern::{MatchOptions, Scratch};
 
 /// Position from which relative items start.
 pub type Cursor = usize;
@@ -143,7 +143,7 @@ fn regex_item(
 ) -> Outcome {
     let mut from = if item.relative { cursor } else { 0 };
     loop {
-        let found = match item.regex.find_at(run.scratch, value, from) {
+        let found = match item.regex.find_at(run.scratch, value, from, MatchOptions::empty()) {
             Ok(found) => found,
             Err(_) => {
                 run.limit_hit = true;
@@ -158,7 +158,7 @@ fn regex_item(
         }
         for (group, target) in &item.captures {
             let range = found.as_ref().and_then(|m| m.group(*group));
-            if let Some(bytes) = range.and_then(|r| value.get(r)) {
+            if let Some(bytes) = range.and_then(|(from, to)| value.get(from..to)) {
                 run.captured.push((target.clone(), bytes.to_vec()));
             }
         }
