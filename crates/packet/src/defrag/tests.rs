@@ -392,7 +392,7 @@ fn counters_have_the_names_of_eve() {
     DefragCounters::default().for_each(|name, _| names.push(name));
     assert!(names.contains(&"defrag.ipv6.reassembled") && names.contains(&"defrag.mgr.tracker_timeout"));
     assert_eq!(names.len(), 10 + DropReason::COUNT);
-    assert_eq!(DefragEvent::Ipv6FragInvalidLength.name(), "ipv6.frag_invalid_length");
+    assert_eq!(DefragEvent::Ipv6FragIgnored.name(), "ipv6.frag_ignored");
 }
 
 /// Cuts a payload at multiples of eight and sends the parts in the order of `shuffle`.
