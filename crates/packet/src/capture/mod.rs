@@ -125,6 +125,8 @@ impl CaptureReader {
         } else if let Some(kind) = pcap::Magic::find(magic) {
             Format::Pcap(pcap::Pcap::open(kind, &mut input, &name)?)
         } else {
+            // A few more bytes tell the user better what the file is; that they are missing does not matter.
+            let _ = input.want(8);
             let start = input.window().get(..input.available().min(8)).unwrap_or_default();
             return Err(not_a_capture(name, start));
         };

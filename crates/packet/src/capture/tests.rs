@@ -401,7 +401,7 @@ fn what_is_no_capture_is_said_in_words() {
         (b"\xfd7zXZ\0\0", "xz -d"),
         (b"snoop\0\0\0", "editcap"),
         (b"a", "starts with 61"),
-        (&gzip(b""), "starts with nothing"),
+        (&gzip(b""), "(decompressed): the file is empty"),
         (&gzip(&gzip(b"x")), "gzip inside gzip"),
     ] {
         let error = read(bytes).1.unwrap_err().to_string();

@@ -5,7 +5,8 @@ use bartizan_base::Reason;
 
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
-        /// What a fragment gave rise to: the decoder events of the rule language.
+        /// What a fragment gave rise to: the decoder events of the rule language
+        /// that only defragmentation can find.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum DefragEvent { $($(#[$doc])* $variant,)+ }
@@ -32,8 +33,6 @@ events! {
     Ipv4FragOverlap => "ipv4.frag_overlap",
     /// Two IPv6 fragments hold the same part of a datagram.
     Ipv6FragOverlap => "ipv6.frag_overlap",
-    /// An IPv6 fragment that is not the last has a length that is no multiple of eight.
-    Ipv6FragInvalidLength => "ipv6.frag_invalid_length",
     /// An IPv4 fragment was not kept for want of room.
     Ipv4FragIgnored => "ipv4.frag_ignored",
     /// An IPv6 fragment was not kept for want of room.
@@ -161,7 +160,8 @@ impl DefragCounters {
         }
     }
 
-    /// Every counter with its dotted name: the first nine are those of EVE stats, the others our own.
+    /// Every counter with its dotted name: the first ten are those of EVE stats (beside
+    /// `defrag.memuse`: [`super::Defragmenter::memory_used`]), the others our own.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, u64)) {
         visit("defrag.ipv4.fragments", self.ipv4.fragments);
         visit("defrag.ipv4.reassembled", self.ipv4.reassembled);

@@ -20,7 +20,10 @@ pub(super) struct Datagram {
     pub(super) fragments: u32,
     /// The largest end of any fragment seen: what starts there or behind overlaps nothing.
     reach: u32,
+    /// Bytes of all fragments held: fewer than `reach` means that some are missing.
+    bytes: u32,
     last_seen: bool,
+    overlapped: bool,
     pub(super) older: u32,
     pub(super) newer: u32,
 }
@@ -51,7 +54,9 @@ impl Datagram {
             tail: NIL,
             fragments: 0,
             reach: 0,
+            bytes: 0,
             last_seen: false,
+            overlapped: false,
             older: NIL,
             newer: NIL,
         }
@@ -70,6 +75,7 @@ impl Datagram {
                 break;
             }
             overlap |= start < node.end();
+            self.overlapped |= overlap;
             let held = HeldSpan { start: node.offset, end: node.end(), live: node.live };
             let next = store.node(node.next).map(|next| next.offset);
             let ruling = policy::compare(self.policy, new, held, next);
@@ -128,6 +134,7 @@ impl Datagram {
         node.data_at = node.data_at.saturating_add(trim);
         (node.prev, node.next) = (before, behind);
         self.reach = self.reach.max(node.end());
+        self.bytes = self.bytes.saturating_add(node.len);
         self.last_seen |= !node.more;
         match store.node_mut(before) {
             Some(node) => node.next = index,
@@ -141,7 +148,8 @@ impl Datagram {
     }
 
     fn remove(&mut self, store: &mut Store, index: u32) {
-        let Some(Node { prev, next, .. }) = store.node(index).copied() else { return };
+        let Some(Node { prev, next, len, .. }) = store.node(index).copied() else { return };
+        self.bytes = self.bytes.saturating_sub(len);
         match store.node_mut(prev) {
             Some(node) => node.next = next,
             None => self.head = next,
@@ -168,41 +176,20 @@ impl Datagram {
     /// Writes the datagram to `out` when nothing is missing any more.
     pub(super) fn assemble(&self, store: &Store, out: &mut Vec<u8>) -> Assembly {
         let Some(first) = store.node(self.head).copied() else { return Assembly::Waiting };
-        if !self.last_seen || first.offset != 0 || !self.without_gap(store) {
+        if !self.last_seen || first.offset != 0 || self.bytes < self.reach || !self.without_gap(store) {
             return Assembly::Waiting;
         }
-        out.clear();
-        out.resize(first.header_len.saturating_add(self.reach) as usize, 0);
-        let (mut header, mut length) = (first, 0_u32);
-        let (mut more, mut before) = (true, 0);
-        let mut at = self.head;
-        while let Some(node) = store.node(at) {
-            // The last fragment ends the datagram, but one that starts with it may replace its bytes.
-            if !more && node.offset > before {
-                break;
-            }
-            at = node.next;
-            if node.live >= node.end() {
-                continue;
-            }
-            let from = if node.offset == 0 {
-                header = *node;
-                length = node.len;
-                0
-            } else {
-                length = length.max(node.end());
-                node.live
-            };
-            let to = out
-                .get_mut(header.header_len as usize..)
-                .and_then(|data| data.get_mut(from as usize..node.end() as usize));
-            if let Some(to) = to {
-                let skip = from.saturating_sub(node.offset);
-                store.copy(node, node.data_at.saturating_add(skip), to);
-            }
-            (more, before) = (node.more, node.offset);
-        }
+        let header = self.header(store, first);
         let header_len = header.header_len as usize;
+        out.clear();
+        out.resize(header_len.saturating_add(self.reach as usize), 0);
+        let Some(data) = out.get_mut(header_len..) else { return Assembly::Waiting };
+        if self.overlapped {
+            // Some orders of overlaps trim a byte away everywhere. Such a byte is taken untrimmed, so
+            // that a datagram never has bytes that nobody sent.
+            self.copy_fragments(store, true, data);
+        }
+        let length = self.copy_fragments(store, false, data);
         let total = header_len.saturating_add(length as usize);
         out.truncate(total);
         if let Some(head) = out.get_mut(..header_len) {
@@ -218,6 +205,44 @@ impl Datagram {
         }
         out.clear();
         Assembly::TooLarge
+    }
+
+    /// The fragment whose header counts: of several that start the datagram, the one that is copied last.
+    fn header(&self, store: &Store, first: Node) -> Node {
+        let mut header = first;
+        let mut at = self.head;
+        while let Some(node) = store.node(at)
+            && node.offset == 0
+        {
+            if node.live < node.end() {
+                header = *node;
+            }
+            at = node.next;
+        }
+        header
+    }
+
+    /// Copies the fragments in their order to their places and gives the length of the data.
+    fn copy_fragments(&self, store: &Store, untrimmed: bool, data: &mut [u8]) -> u32 {
+        let (mut length, mut more, mut before) = (0_u32, true, 0);
+        let mut at = self.head;
+        while let Some(node) = store.node(at) {
+            // The last fragment ends the datagram, but one that starts with it may replace its bytes.
+            if !more && node.offset > before && !untrimmed {
+                break;
+            }
+            at = node.next;
+            if node.live >= node.end() && !untrimmed {
+                continue;
+            }
+            length = if node.offset == 0 { node.len } else { length.max(node.end()) };
+            let from = if node.offset == 0 || untrimmed { node.offset } else { node.live };
+            if let Some(to) = data.get_mut(from as usize..node.end() as usize) {
+                store.copy(node, node.data_at.saturating_add(from.saturating_sub(node.offset)), to);
+            }
+            (more, before) = (node.more, node.offset);
+        }
+        length
     }
 
     fn without_gap(&self, store: &Store) -> bool {

@@ -8,8 +8,9 @@
 //! another datagram.
 //!
 //! Not done: ICMP "time exceeded" of reassembly, forwarding of the original fragments (the caller's),
-//! cutting IPv4 fragments to multiples of eight bytes (as Suricata does not either), and the
-//! unconditional refusal of overlapping IPv6 fragments by RFC 5722 (the event and the policy decide).
+//! the event `ipv6.frag_invalid_length` (the decoder's), cutting fragments to multiples of eight bytes
+//! (as Suricata does not either), and the unconditional refusal of overlapping IPv6 fragments by
+//! RFC 5722 (the event and the policy decide).
 
 mod counters;
 mod datagram;
@@ -221,9 +222,6 @@ impl Defragmenter {
         }
         let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
         counters.fragments = counters.fragments.saturating_add(1);
-        if !key.is_ipv4() && fragment.more && !fragment.payload.len().is_multiple_of(8) {
-            events.add(DefragEvent::Ipv6FragInvalidLength);
-        }
         let end = match check(key, fragment) {
             Ok(end) => end,
             Err(reason) => return DefragResult::Dropped(reason),
