@@ -137,10 +137,10 @@ fn erspan() {
 #[test]
 fn vxlan_by_destination_port() {
     let wrap = |port: u16, payload: &[u8]| eth(0x0800, &ipv4(17, &udp(40000, port, payload)));
-    let tag = TunnelTag::new(TunnelKind::Vxlan, 0x0102_03);
+    let tag = TunnelTag::new(TunnelKind::Vxlan, 0x01_0203);
     for (kind, inner) in [(0x0800, inner4()), (0x86dd, inner6()), (0x8100, vlan(4, 0x0800, &inner4()))] {
         let (outer, _) =
-            tunnelled(&wrap(4789, &vxlan(0x0102_03, &eth(kind, &inner))), PacketSource::Vxlan, tag);
+            tunnelled(&wrap(4789, &vxlan(0x01_0203, &eth(kind, &inner))), PacketSource::Vxlan, tag);
         assert_eq!(outer.ports(), Some((40000, 4789)));
     }
     let frame = vxlan(5, &eth(0x0800, &inner4()));
