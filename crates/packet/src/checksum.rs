@@ -16,7 +16,7 @@ impl InternetChecksum {
 
     /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero.
     #[must_use]
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn with(self, bytes: &[u8]) -> Self {
         // One's complement addition does not care how wide the words are as long as carries come round:
         // 32-bit words into a 64-bit sum cannot overflow below 2^32 words.
         let mut sum = self.0;
@@ -35,7 +35,7 @@ impl InternetChecksum {
 
     /// Adds one 16-bit number.
     #[must_use]
-    pub const fn add_u16(self, word: u16) -> Self {
+    pub const fn with_u16(self, word: u16) -> Self {
         InternetChecksum(self.0 + word as u64)
     }
 
@@ -67,11 +67,11 @@ impl InternetChecksum {
 #[must_use]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: u8, len: u32) -> Option<InternetChecksum> {
     let sum = match (src, dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => InternetChecksum::new().add(&src.octets()).add(&dst.octets()),
-        (IpAddr::V6(src), IpAddr::V6(dst)) => InternetChecksum::new().add(&src.octets()).add(&dst.octets()),
+        (IpAddr::V4(src), IpAddr::V4(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
         _ => return None,
     };
-    Some(sum.add(&len.to_be_bytes()).add_u16(u16::from(proto)))
+    Some(sum.with(&len.to_be_bytes()).with_u16(u16::from(proto)))
 }
 
 #[cfg(test)]
@@ -91,22 +91,22 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1071() {
-        let sum = InternetChecksum::new().add(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        let sum = InternetChecksum::new().with(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.folded(), 0xddf2);
     }
 
     proptest! {
         #[test]
         fn equals_the_word_by_word_sum(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert_eq!(InternetChecksum::new().add(&bytes).finish(), slow(&bytes));
+            prop_assert_eq!(InternetChecksum::new().with(&bytes).finish(), slow(&bytes));
         }
 
         #[test]
         fn parts_of_even_length_may_be_split(bytes in proptest::collection::vec(any::<u8>(), 0..100), at in 0usize..50) {
             let at = (at * 2).min(bytes.len() & !1);
             let (a, b) = bytes.split_at(at);
-            let whole = InternetChecksum::new().add(&bytes).folded();
-            prop_assert_eq!(InternetChecksum::new().add(a).add(b).folded(), whole);
+            let whole = InternetChecksum::new().with(&bytes).folded();
+            prop_assert_eq!(InternetChecksum::new().with(a).with(b).folded(), whole);
         }
     }
 }

@@ -9,12 +9,14 @@ macro_rules! counters {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct DecoderCounters {
             $(#[doc = $doc] pub $field: u64,)+
+            /// Events that a packet had no room for; no key in EVE's `stats`.
+            pub events_lost: u64,
             events: [u64; DecodeEvent::COUNT],
         }
 
         impl Default for DecoderCounters {
             fn default() -> Self {
-                DecoderCounters { $($field: 0,)+ events: [0; DecodeEvent::COUNT] }
+                DecoderCounters { $($field: 0,)+ events_lost: 0, events: [0; DecodeEvent::COUNT] }
             }
         }
 
@@ -116,6 +118,7 @@ impl DecoderCounters {
             self.max_mac_addrs_dst.max(other.max_mac_addrs_dst),
         );
         self.add_fields(other);
+        self.events_lost += other.events_lost;
         (self.max_pkt_size, self.max_mac_addrs_src, self.max_mac_addrs_dst) = maxima;
         for (mine, theirs) in self.events.iter_mut().zip(other.events.iter()) {
             *mine += theirs;

@@ -214,11 +214,12 @@ impl fmt::Display for DecodeEvent {
     }
 }
 
-/// The events of one packet, at most [`DecodeEvents::CAPACITY`]; further ones are counted in the statistics only.
+/// The events of one packet, at most [`DecodeEvents::CAPACITY`]; of further ones only the number is kept.
 #[derive(Clone, Copy)]
 pub struct DecodeEvents {
     list: [DecodeEvent; Self::CAPACITY],
     len: u8,
+    lost: u8,
 }
 
 impl DecodeEvents {
@@ -227,7 +228,7 @@ impl DecodeEvents {
 
     /// No events.
     pub const NONE: DecodeEvents =
-        DecodeEvents { list: [DecodeEvent::AfpacketTruncPkt; Self::CAPACITY], len: 0 };
+        DecodeEvents { list: [DecodeEvent::AfpacketTruncPkt; Self::CAPACITY], len: 0, lost: 0 };
 
     /// Adds an event (the same one may stand several times); `false` when the list is full.
     pub fn push(&mut self, event: DecodeEvent) -> bool {
@@ -237,8 +238,17 @@ impl DecodeEvents {
                 self.len += 1;
                 true
             }
-            None => false,
+            None => {
+                self.lost = self.lost.saturating_add(1);
+                false
+            }
         }
+    }
+
+    /// How many events did not fit.
+    #[must_use]
+    pub const fn lost(&self) -> u8 {
+        self.lost
     }
 
     /// The events in the order in which they were found.
@@ -313,6 +323,7 @@ mod tests {
             assert_eq!(events.push(DecodeEvent::TcpOptDuplicate), n < DecodeEvents::CAPACITY);
         }
         assert_eq!(events.as_slice().len(), DecodeEvents::CAPACITY);
+        assert_eq!(usize::from(events.lost()), 40 - DecodeEvents::CAPACITY);
         assert!(!events.contains(DecodeEvent::TcpPktTooSmall));
     }
 }

@@ -18,6 +18,7 @@ mod decoded;
 mod event;
 mod link;
 pub mod metadata;
+mod network;
 mod transport;
 mod view;
 
@@ -25,12 +26,10 @@ pub use checksum::{InternetChecksum, pseudo_header};
 pub use config::{DecoderConfig, PortList, TunnelPorts, VxlanReservedBits};
 pub use counters::DecoderCounters;
 pub use decode::{DecodeOutput, Decoder, IpContext};
-pub use decoded::{
-    Arp, Decoded, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network, PacketFlags,
-    TunnelKind, TunnelTag, VlanIds,
-};
+pub use decoded::{Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
 pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
+pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};
 pub use transport::{
     Ah, Esp, Gre, Icmp, QuotedPacket, Sctp, Tcp, TcpFlags, TcpOptions, Transport, Udp, icmpv4_counterpart,
     icmpv6_counterpart,

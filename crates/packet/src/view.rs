@@ -92,10 +92,13 @@ impl<'a> PacketView<'a> {
     /// The transport header with its options, as far as it was decoded.
     #[must_use]
     pub fn l4_header(&self) -> Option<&'a [u8]> {
-        if matches!(self.decoded.transport, Transport::None) {
-            return None;
-        }
-        Some(self.range(self.decoded.l4, self.decoded.payload.saturating_sub(self.decoded.l4)))
+        let len = match self.decoded.transport {
+            Transport::None => return None,
+            // The payload of most messages starts inside the eight bytes that are the header by name.
+            Transport::Icmpv6(_) => 8,
+            _ => self.decoded.payload.saturating_sub(self.decoded.l4),
+        };
+        Some(self.range(self.decoded.l4, len))
     }
 
     /// The payload: behind TCP, UDP, SCTP, ICMP or ESP.
@@ -133,7 +136,7 @@ impl<'a> PacketView<'a> {
     #[must_use]
     pub fn ip_checksum_ok(&self) -> Option<bool> {
         self.decoded.ipv4()?;
-        Some(InternetChecksum::new().add(self.ip_header()?).is_valid())
+        Some(InternetChecksum::new().with(self.ip_header()?).is_valid())
     }
 
     /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols. A UDP datagram over
@@ -155,7 +158,7 @@ impl<'a> PacketView<'a> {
         }
         let len = u32::try_from(segment.len()).ok()?;
         let sum = pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?;
-        Some(sum.add(segment).is_valid())
+        Some(sum.with(segment).is_valid())
     }
 
     /// ICMP's header and body: its payload starts at different places, but its checksum covers all to the end.
@@ -169,7 +172,7 @@ impl<'a> PacketView<'a> {
     }
 
     fn icmp_sum(&self) -> InternetChecksum {
-        InternetChecksum::new().add(self.icmp_segment())
+        InternetChecksum::new().with(self.icmp_segment())
     }
 
     fn from(&self, start: u32) -> &'a [u8] {

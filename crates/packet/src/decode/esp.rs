@@ -40,5 +40,6 @@ pub(super) fn decode_ah(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> St
         next_header: *next_header,
     });
     p.l4 = span.start();
+    p.payload = span.skip(AH_LEN).start();
     Ok(())
 }

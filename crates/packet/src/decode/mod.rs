@@ -185,7 +185,14 @@ impl<'a> Context<'a> {
         };
         // Packets deeper inside come after this one.
         let place = self.packets.len();
-        decode(self, &mut inner, span)?;
+        if decode(self, &mut inner, span).is_err() {
+            // That nesting went too deep must not be lost with the packet that met the bound: what is inside goes
+            // uninspected.
+            if inner.events.contains(DecodeEvent::TooManyLayers) {
+                p.invalid(DecodeEvent::TooManyLayers);
+            }
+            return Err(Stop);
+        }
         if tunnel.strict && inner.is_invalid() {
             return Err(Stop);
         }
@@ -341,6 +348,7 @@ impl Decoder {
             for event in packet.events.as_slice() {
                 self.counters.event(*event);
             }
+            self.counters.events_lost += u64::from(packet.events.lost());
         }
     }
 }

@@ -84,62 +84,54 @@ fn options(p: &mut Decoded, bytes: &[u8]) -> TcpOptions {
     options
 }
 
-/// Whether an option stands for the first time; a second time is an event.
-fn once(p: &mut Decoded, seen: bool) -> bool {
-    if seen {
+/// Keeps the value of an option that stands for the first time; a second time is an event.
+fn keep<T>(p: &mut Decoded, place: &mut Option<T>, value: T) {
+    if place.is_some() {
         p.event(DecodeEvent::TcpOptDuplicate);
+    } else {
+        *place = Some(value);
     }
-    !seen
 }
 
 fn one(p: &mut Decoded, options: &mut TcpOptions, option: &[u8], value_at: u8) {
     match option {
-        [2, _, a, b] => {
-            if once(p, options.mss.is_some()) {
-                options.mss = Some(u16::from_be_bytes([*a, *b]));
-            }
-        }
+        [2, _, a, b] => keep(p, &mut options.mss, u16::from_be_bytes([*a, *b])),
         [3, _, shift] => {
-            if once(p, options.wscale.is_some()) {
-                if *shift > MAX_WINDOW_SCALE {
-                    p.event(DecodeEvent::TcpOptWscaleOverMax);
-                }
-                options.wscale = Some(if *shift > MAX_WINDOW_SCALE { 0 } else { *shift });
+            let over = *shift > MAX_WINDOW_SCALE;
+            if over && options.wscale.is_none() {
+                p.event(DecodeEvent::TcpOptWscaleOverMax);
             }
+            keep(p, &mut options.wscale, if over { 0 } else { *shift });
         }
         [4, _] => {
-            if once(p, options.sack_ok) {
-                options.sack_ok = true;
-            }
+            let mut seen = options.sack_ok.then_some(());
+            keep(p, &mut seen, ());
+            options.sack_ok = true;
         }
         [5, _, blocks @ ..] if blocks.len() <= 32 && blocks.len().is_multiple_of(8) => {
-            if once(p, options.sack_blocks > 0) {
-                options.sack_blocks = (blocks.len() / 8) as u8;
-                options.sack_offset = if blocks.is_empty() { 0 } else { value_at };
-            }
+            let mut seen = (options.sack_blocks > 0).then_some((options.sack_blocks, options.sack_offset));
+            keep(p, &mut seen, ((blocks.len() / 8) as u8, value_at));
+            (options.sack_blocks, options.sack_offset) =
+                seen.filter(|(count, _)| *count > 0).unwrap_or_default();
         }
         [8, _, v0, v1, v2, v3, e0, e1, e2, e3] => {
-            if once(p, options.timestamps.is_some()) {
-                options.timestamps = Some((
-                    u32::from_be_bytes([*v0, *v1, *v2, *v3]),
-                    u32::from_be_bytes([*e0, *e1, *e2, *e3]),
-                ));
-            }
+            let times = (u32::from_be_bytes([*v0, *v1, *v2, *v3]), u32::from_be_bytes([*e0, *e1, *e2, *e3]));
+            keep(p, &mut options.timestamps, times);
         }
         [19, _, signature @ ..] if signature.len() == 16 => options.md5 = true,
         [29, _, _, _, ..] => options.ao = true,
         [34, _, cookie @ ..]
             if cookie.is_empty() || ((4..=16).contains(&cookie.len()) && cookie.len().is_multiple_of(2)) =>
         {
-            if once(p, options.fast_open.is_some()) {
-                options.fast_open = Some(cookie.len() as u8);
-            }
+            keep(p, &mut options.fast_open, cookie.len() as u8);
         }
-        [253 | 254, _, a, b, cookie @ ..] if matches!(cookie.len(), 0 | 8) => {
-            if [*a, *b] == FAST_OPEN_EXPERIMENT && once(p, options.fast_open.is_some()) {
-                options.fast_open = Some(cookie.len() as u8);
-            }
+        [253 | 254, _, a, b, cookie @ ..]
+            if [*a, *b] == FAST_OPEN_EXPERIMENT && matches!(cookie.len(), 0 | 8) =>
+        {
+            keep(p, &mut options.fast_open, cookie.len() as u8);
         }
+        // Another experiment of a length that Fast Open could have.
+        [253 | 254, _, _, _, rest @ ..] if matches!(rest.len(), 0 | 8) => {}
         // Authentication cannot be checked without the key, but its form can: a wrong one makes the packet invalid.
         [19 | 29, ..] => p.invalid(DecodeEvent::TcpOptInvalidLen),
         [2 | 3 | 4 | 5 | 8 | 34 | 253 | 254, ..] => p.event(DecodeEvent::TcpOptInvalidLen),
