@@ -67,7 +67,9 @@ pub struct CacheCounters {
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// It cannot be made or read.
-    #[error("the pattern cache {folder} cannot be used: {source}; choose another folder or go without a cache")]
+    #[error(
+        "the pattern cache {folder} cannot be used: {source}; choose another folder or go without a cache"
+    )]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -76,7 +78,9 @@ pub enum CacheError {
         source: io::Error,
     },
     /// Somebody else could put code there.
-    #[error("the pattern cache {folder} {problem}: make it yours and `chmod 700` it, or choose another folder")]
+    #[error(
+        "the pattern cache {folder} {problem}: make it yours and `chmod 700` it, or choose another folder"
+    )]
     Unsafe {
         /// The folder.
         folder: PathBuf,
@@ -285,7 +289,8 @@ fn whole(content: &[u8], key: &[u8; 32]) -> bool {
 /// When a file was last of use, in nanoseconds: reading moves the access time (rarely, on most file systems), writing the other.
 fn last_use(metadata: &Metadata) -> i64 {
     let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-    nanoseconds(metadata.mtime(), metadata.mtime_nsec()).max(nanoseconds(metadata.atime(), metadata.atime_nsec()))
+    nanoseconds(metadata.mtime(), metadata.mtime_nsec())
+        .max(nanoseconds(metadata.atime(), metadata.atime_nsec()))
 }
 
 fn file_size(length: u64) -> u64 {

@@ -37,13 +37,14 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The numbers are where the engines cross in the example `scan`.
+    /// The numbers are where the engines cross in the example `scan`. Loading libhs takes 1 ms, compiling 8 literals 0.2 ms, 1000 literals
+    /// 20 ms.
     fn default() -> Self {
         Self {
             engine: Engine::Auto,
             cache: None,
-            finders_max: 2,
-            hyperscan_min: 32,
+            finders_max: 4,
+            hyperscan_min: 8,
             hyperscan_min_regexes: 8,
             limits: Limits::default(),
             jit: JitMode::Lazy,
@@ -96,7 +97,9 @@ pub enum BuildError {
         message: String,
     },
     /// libhs is forced and refuses.
-    #[error("the pattern engine hyperscan is forced, but refuses a set of {patterns} patterns: {message}; use the engine auto")]
+    #[error(
+        "the pattern engine hyperscan is forced, but refuses a set of {patterns} patterns: {message}; use the engine auto"
+    )]
     Refused {
         /// Patterns given.
         patterns: usize,
@@ -214,7 +217,8 @@ impl Compiler {
                         Some(at) => vec![taken.remove(at)],
                         None => std::mem::take(&mut taken),
                     };
-                    let refused = |(place, regex, _, _)| (place, regex, FallbackReason::Refused, error.message.clone());
+                    let refused =
+                        |(place, regex, _, _)| (place, regex, FallbackReason::Refused, error.message.clone());
                     left.extend(blamed.into_iter().map(refused));
                 }
             }
@@ -226,7 +230,8 @@ impl Compiler {
         let mut fallbacks = Vec::with_capacity(left.len());
         for (place, regex, reason, message) in left {
             self.counters.regex_fallback(reason);
-            let message = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
+            let message =
+                if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
             fallbacks.push(Fallback { id: id_of(place), reason, message });
             single.push((id_of(place), regex));
         }
@@ -239,7 +244,9 @@ impl Compiler {
     fn library_for_regexes(&self, count: usize) -> Result<&Arc<Library>, (FallbackReason, String)> {
         match self.config.engine {
             Engine::AhoCorasick | Engine::Finders => Err((FallbackReason::Forced, String::new())),
-            Engine::Auto if count < self.config.hyperscan_min_regexes => Err((FallbackReason::Small, String::new())),
+            Engine::Auto if count < self.config.hyperscan_min_regexes => {
+                Err((FallbackReason::Small, String::new()))
+            }
             Engine::Auto | Engine::Hyperscan => {
                 self.library().map_err(|error| (FallbackReason::Missing, error.to_string()))
             }
@@ -259,7 +266,9 @@ impl Compiler {
     pub fn info(&self) -> EngineInfo {
         let (hyperscan, why) = match (self.config.engine, self.library.get()) {
             (Engine::AhoCorasick | Engine::Finders, _) => (None, "forced".to_owned()),
-            (Engine::Hyperscan, Some(Ok(library))) => (Some(library.version().to_owned()), "forced".to_owned()),
+            (Engine::Hyperscan, Some(Ok(library))) => {
+                (Some(library.version().to_owned()), "forced".to_owned())
+            }
             (_, Some(Ok(library))) => {
                 let why = format!("for sets of {} literals or more", self.config.hyperscan_min);
                 (Some(library.version().to_owned()), why)
@@ -308,13 +317,19 @@ impl Compiler {
 }
 
 /// Whether libhs takes the expression, as far as it says before compiling.
-fn accept(library: &Library, pattern: &RegexPattern<'_>) -> Result<(CString, c_uint), (FallbackReason, String)> {
-    let (text, flags) = translate(pattern.pattern, pattern.flags).map_err(|reason| (reason, String::new()))?;
+fn accept(
+    library: &Library,
+    pattern: &RegexPattern<'_>,
+) -> Result<(CString, c_uint), (FallbackReason, String)> {
+    let (text, flags) =
+        translate(pattern.pattern, pattern.flags).map_err(|reason| (reason, String::new()))?;
     match library.min_width(&text, flags) {
         Ok(0) => Err((FallbackReason::Empty, String::new())),
         Ok(_) => Ok((text, flags)),
         // Says the same of an expression that matches the empty string and one that it cannot compile.
-        Err(error) if error.message.contains("matches empty buffer") => Err((FallbackReason::Empty, String::new())),
+        Err(error) if error.message.contains("matches empty buffer") => {
+            Err((FallbackReason::Empty, String::new()))
+        }
         Err(error) => Err((FallbackReason::Refused, error.message)),
     }
 }

@@ -281,8 +281,9 @@ impl Library {
     pub(crate) fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Database, HsError> {
         let mut database: *mut c_void = ptr::null_mut();
         // SAFETY: pointer and length are of one slice; the result is written on success only.
-        let code =
-            unsafe { (self.functions.hs_deserialize_database)(bytes.as_ptr().cast(), bytes.len(), &mut database) };
+        let code = unsafe {
+            (self.functions.hs_deserialize_database)(bytes.as_ptr().cast(), bytes.len(), &mut database)
+        };
         match NonNull::new(database) {
             Some(database) if code == HS_SUCCESS => self.adopt(database),
             _ => Err(HsError(code)),
@@ -342,7 +343,11 @@ fn last_dl_error() -> String {
     // SAFETY: dlerror returns null or a string that ends in NUL and stays until the next call of this thread.
     unsafe {
         let text = libc::dlerror();
-        if text.is_null() { "no reason given".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        if text.is_null() {
+            "no reason given".into()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
     }
 }
 

@@ -54,12 +54,20 @@ impl Code {
             if !context.is_null() {
                 sys::pcre2_set_newline_8(context, sys::PCRE2_NEWLINE_LF);
             }
-            let raw =
-                sys::pcre2_compile_8(pattern.as_ptr(), pattern.len(), options, &mut code, &mut offset, context);
+            let raw = sys::pcre2_compile_8(
+                pattern.as_ptr(),
+                pattern.len(),
+                options,
+                &mut code,
+                &mut offset,
+                context,
+            );
             sys::pcre2_compile_context_free_8(context);
             raw
         };
-        NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(|| CodeError { message: error_text(code), offset })
+        NonNull::new(raw)
+            .map(|raw| Self { raw })
+            .ok_or_else(|| CodeError { message: error_text(code), offset })
     }
 
     /// Compiles to machine code. False where PCRE2 or the system does not allow it; matches are interpreted then.
@@ -81,7 +89,9 @@ impl Code {
         let size = self.info::<u32>(sys::PCRE2_INFO_NAMEENTRYSIZE) as usize;
         let mut table: *const u8 = ptr::null();
         // SAFETY: this kind of information is a pointer.
-        unsafe { sys::pcre2_pattern_info_8(self.raw.as_ptr(), sys::PCRE2_INFO_NAMETABLE, (&raw mut table).cast()) };
+        unsafe {
+            sys::pcre2_pattern_info_8(self.raw.as_ptr(), sys::PCRE2_INFO_NAMETABLE, (&raw mut table).cast())
+        };
         let Some(length) = size.checked_mul(count as usize).filter(|l| *l > 0 && !table.is_null()) else {
             return Vec::new();
         };
@@ -264,6 +274,7 @@ pub(crate) fn version() -> String {
             0
         }
     };
-    let text = usize::try_from(length).ok().and_then(|l| buffer.get(..l.saturating_sub(1))).unwrap_or_default();
+    let text =
+        usize::try_from(length).ok().and_then(|l| buffer.get(..l.saturating_sub(1))).unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }

@@ -101,8 +101,8 @@ impl Nocase {
     fn new(needle: &[u8]) -> Self {
         let needle = needle.to_ascii_lowercase().into_boxed_slice();
         // A needle of one byte has no pair; its only byte is the rarest.
-        let (first, second) =
-            Pair::new(&needle).map_or((0, 0), |pair| (usize::from(pair.index1()), usize::from(pair.index2())));
+        let (first, second) = Pair::new(&needle)
+            .map_or((0, 0), |pair| (usize::from(pair.index1()), usize::from(pair.index2())));
         let at = |offset: usize| needle.get(offset).copied().unwrap_or_default();
         let rare = (first, at(first), at(first).to_ascii_uppercase());
         let second = (second, at(second));
@@ -144,7 +144,11 @@ impl Nocase {
         if candidate.get(offset).is_none_or(|b| b.to_ascii_lowercase() != byte) {
             return Some(1);
         }
-        candidate.iter().zip(&self.needle).position(|(have, want)| have.to_ascii_lowercase() != *want).map(|at| at + 2)
+        candidate
+            .iter()
+            .zip(&self.needle)
+            .position(|(have, want)| have.to_ascii_lowercase() != *want)
+            .map(|at| at + 2)
     }
 
     /// Knuth-Morris-Pratt from `from`: at most two comparisons per byte of the haystack.
@@ -195,7 +199,9 @@ mod tests {
         if needle.is_empty() {
             return Some(0);
         }
-        haystack.windows(needle.len()).position(|w| if nocase { w.eq_ignore_ascii_case(needle) } else { w == needle })
+        haystack
+            .windows(needle.len())
+            .position(|w| if nocase { w.eq_ignore_ascii_case(needle) } else { w == needle })
     }
 
     #[test]

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn an_empty_literal_is_refused_by_id() {
-        let patterns = [Pattern { id: 1, bytes: b"a", nocase: false }, Pattern { id: 9, bytes: b"", nocase: false }];
+        let patterns =
+            [Pattern { id: 1, bytes: b"a", nocase: false }, Pattern { id: 9, bytes: b"", nocase: false }];
         assert_eq!(Literals::new(&patterns).unwrap_err(), LiteralError::Empty(9));
     }
 }

@@ -27,7 +27,9 @@ pub enum ScanError {
     #[error("no memory for the scratch space of a pattern set: lower the number of workers or rules")]
     Memory,
     /// libhs broke off, with this code of its own.
-    #[error("libhs broke off a scan with its internal error {0}: force another engine with pattern engine aho-corasick")]
+    #[error(
+        "libhs broke off a scan with its internal error {0}: BARTIZAN_PATTERN_ENGINE=aho-corasick does without libhs"
+    )]
     Internal(i32),
     /// The haystack of a [`crate::RegexSet`] is longer than 4 GiB.
     #[error("a haystack of {0} bytes is longer than a set of regular expressions can scan: scan it in parts")]
@@ -54,7 +56,12 @@ pub(crate) enum SetEngine {
 const LARGEST_BLOCK: usize = 1 << 31;
 
 impl PatternSet {
-    pub(crate) fn new(literals: Literals, matches: Matches, engine: SetEngine, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        literals: Literals,
+        matches: Matches,
+        engine: SetEngine,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self { literals, matches, engine, counters }
     }
 
