@@ -7,6 +7,9 @@
 //!
 //! PCRE2 decides what is valid: an expression that it refuses is refused here too, whatever libhs thinks of it.
 //!
+//! libhs compiles regular expressions far more slowly than literals: 100 expressions of ET Open took between milliseconds and 2.7 s.
+//! Build sets with a cache, not where a start has to be quick. Of its 3,087 distinct expressions 294 are left to PCRE2.
+//!
 //! Not done: libhs' prefilter mode (candidates that PCRE2 confirms), offsets.
 
 use std::ffi::{CString, c_uint};
