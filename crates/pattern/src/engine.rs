@@ -112,7 +112,7 @@ pub enum FallbackReason {
 }
 
 impl FallbackReason {
-    /// All values, in the order of [`EngineInfo::fallbacks`].
+    /// All values, in the order of the counters of [`EngineInfo`].
     pub const ALL: [Self; 8] = [
         Self::Missing,
         Self::Forced,
