@@ -37,13 +37,14 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The numbers are where the engines cross in the example `scan`.
+    /// The numbers are where the engines cross in the example `scan`. Loading libhs takes 1 ms, compiling 8 literals 0.2 ms, 1000 literals
+    /// 20 ms.
     fn default() -> Self {
         Self {
             engine: Engine::Auto,
             cache: None,
-            finders_max: 2,
-            hyperscan_min: 32,
+            finders_max: 4,
+            hyperscan_min: 8,
             hyperscan_min_regexes: 8,
             limits: Limits::default(),
             jit: JitMode::Lazy,

@@ -107,12 +107,22 @@ pub enum FallbackReason {
     Empty,
     /// The expression contains a NUL byte, where libhs ends its text.
     Nul,
+    /// libhs would read the expression in another way than PCRE2.
+    Differs,
 }
 
 impl FallbackReason {
-    /// All values, in the order of [`EngineInfo::fallbacks`].
-    pub const ALL: [Self; 7] =
-        [Self::Missing, Self::Forced, Self::Small, Self::Refused, Self::Flag, Self::Empty, Self::Nul];
+    /// All values, in the order of the counters of [`EngineInfo`].
+    pub const ALL: [Self; 8] = [
+        Self::Missing,
+        Self::Forced,
+        Self::Small,
+        Self::Refused,
+        Self::Flag,
+        Self::Empty,
+        Self::Nul,
+        Self::Differs,
+    ];
 
     /// A short name for counters.
     #[must_use]
@@ -125,6 +135,7 @@ impl FallbackReason {
             Self::Flag => "flag",
             Self::Empty => "empty",
             Self::Nul => "nul",
+            Self::Differs => "differs",
         }
     }
 }
@@ -139,6 +150,7 @@ impl fmt::Display for FallbackReason {
             Self::Flag => "a flag that libhs does not have",
             Self::Empty => "it may match the empty string",
             Self::Nul => "it contains a NUL byte",
+            Self::Differs => "libhs reads it in another way",
         })
     }
 }
@@ -147,9 +159,9 @@ impl fmt::Display for FallbackReason {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sets: [AtomicU64; 3],
-    pub(crate) set_fallbacks: [AtomicU64; 7],
+    pub(crate) set_fallbacks: [AtomicU64; 8],
     pub(crate) regexes_in_hyperscan: AtomicU64,
-    pub(crate) regex_fallbacks: [AtomicU64; 7],
+    pub(crate) regex_fallbacks: [AtomicU64; 8],
     pub(crate) rescans: AtomicU64,
 }
 
@@ -210,7 +222,7 @@ impl EngineInfo {
         cache: Option<CacheCounters>,
     ) -> Self {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let by_reason = |list: &[AtomicU64; 7]| {
+        let by_reason = |list: &[AtomicU64; 8]| {
             FallbackReason::ALL.into_iter().zip(list.iter().map(read)).filter(|(_, n)| *n > 0).collect()
         };
         let [finders, automata, databases] = &counters.sets;

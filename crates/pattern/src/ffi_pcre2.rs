@@ -114,7 +114,7 @@ impl Code {
     /// `T` has to be the type that pcre2api(3) gives for `what`: `u32` or `usize`; 0 if PCRE2 does not know.
     fn info<T: Default>(&self, what: u32) -> T {
         let mut value = T::default();
-        // SAFETY: the code is valid and the result has the type that belongs to `what` (private, four callers above).
+        // SAFETY: the code is valid and the result has the type that belongs to `what` (private; the callers are above).
         unsafe { sys::pcre2_pattern_info_8(self.raw.as_ptr(), what, (&raw mut value).cast::<c_void>()) };
         value
     }

@@ -204,8 +204,12 @@ impl Regex {
         let regex = Self { code, jit: OnceLock::new(), pattern: pattern.into(), flags, limits, groups };
         match jit {
             JitMode::Lazy => {}
-            JitMode::Eager => drop(regex.ready()),
-            JitMode::Off => drop(regex.jit.set(false)),
+            JitMode::Eager => {
+                regex.ready();
+            }
+            JitMode::Off => {
+                let _ = regex.jit.set(false);
+            }
         }
         Ok(regex)
     }

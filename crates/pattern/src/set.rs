@@ -28,7 +28,7 @@ pub enum ScanError {
     Memory,
     /// libhs broke off, with this code of its own.
     #[error(
-        "libhs broke off a scan with its internal error {0}: force another engine with pattern engine aho-corasick"
+        "libhs broke off a scan with its internal error {0}: BARTIZAN_PATTERN_ENGINE=aho-corasick does without libhs"
     )]
     Internal(i32),
     /// The haystack of a [`crate::RegexSet`] is longer than 4 GiB.
