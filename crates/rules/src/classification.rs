@@ -57,7 +57,8 @@ pub fn parse_classifications(text: impl Into<Arc<[u8]>>, name: &str) -> Classifi
                 // A name that comes again uses its number up, as in Suricata.
                 id = id.saturating_add(1);
                 if by_name.contains_key(&name) {
-                    let message = format!("the classification `{name}` was given before; the first one holds");
+                    let message =
+                        format!("the classification `{name}` was given before; the first one holds");
                     diagnostics.push(Diagnostic::warning(&source, span, code::DUPLICATE_ENTRY, message));
                     continue;
                 }
@@ -83,7 +84,8 @@ fn entry(source: &SourceFile, span: Span) -> Result<Entry, (Span, &'static str)>
     let last = last.ok_or((span, "the priority is missing"))?;
     let part = |from: usize, to: usize| body.get(from..to).unwrap_or_default().trim_ascii();
     let place = |from: usize, to: usize| span.slice(at + from, at + to);
-    let name = name(part(0, first)).ok_or((place(0, first), "the name is a letter, then letters, digits, `-`, `_`"))?;
+    let name = name(part(0, first))
+        .ok_or((place(0, first), "the name is a letter, then letters, digits, `-`, `_`"))?;
     let description = String::from_utf8_lossy(part(first + 1, last)).into_owned();
     if description.is_empty() {
         return Err((place(first, last + 1), "the description is empty"));
@@ -129,7 +131,10 @@ mod tests {
         let names: Vec<_> = c.entries.iter().map(|e| (e.id, &*e.name, &*e.description, e.priority)).collect();
         assert_eq!(names, [(1, "bad-unknown", "Potentially, Bad Traffic", 2), (3, "a", "b", 1)]);
         let places: Vec<_> = c.diagnostics.iter().map(|d| (d.code, d.line, d.column)).collect();
-        assert_eq!(places, [("R033", 4, 1), ("R030", 6, 1), ("R030", 7, 24), ("R030", 8, 28), ("R030", 9, 1)]);
+        assert_eq!(
+            places,
+            [("R033", 4, 1), ("R030", 6, 1), ("R030", 7, 24), ("R030", 8, 28), ("R030", 9, 1)]
+        );
         assert_eq!(c.get("BAD-unknown").map(|c| c.priority), Some(2));
     }
 }

@@ -232,9 +232,10 @@ mod tests {
     #[test]
     fn it_renders_with_the_source_line() {
         let source = SourceFile::new("a.rules", b"ok\nalert tcp (contnet:\"x\";)\n".as_slice());
-        let d = Diagnostic::error(&source, Span::new(14, 21), code::UNKNOWN_KEYWORD, "unknown keyword `contnet`")
-            .help("keywords are listed by `list-keywords`")
-            .suggestion(Some("content"));
+        let d =
+            Diagnostic::error(&source, Span::new(14, 21), code::UNKNOWN_KEYWORD, "unknown keyword `contnet`")
+                .help("keywords are listed by `list-keywords`")
+                .suggestion(Some("content"));
         assert_eq!((d.line, d.column, d.end_line, d.end_column), (2, 12, 2, 19));
         let shown = d.render(&source, false);
         assert!(shown.contains("error[R018]: unknown keyword `contnet`"), "{shown}");

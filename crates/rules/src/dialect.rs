@@ -38,34 +38,134 @@ impl fmt::Display for Dialect {
 }
 
 const SNORT2: &[&str] = &[
-    "activated_by", "activates", "count", "cvs", "ftpbounce_alert", "hash", "length", "logto", 
-    "protected_content", "react", "resp", "session", 
+    "activated_by",
+    "activates",
+    "count",
+    "cvs",
+    "ftpbounce_alert",
+    "hash",
+    "length",
+    "logto",
+    "protected_content",
+    "react",
+    "resp",
+    "session",
 ];
 
 const SNORT: &[&str] = &[
-    "appid", "appids", "gtp_info", "gtp_type", "gtp_version", "modbus_data", "modbus_func",
-    "modbus_unit", "sd_pattern", "sip_body", "sip_header", "sip_stat_code", "soid", "stream_reassemble",
+    "appid",
+    "appids",
+    "gtp_info",
+    "gtp_type",
+    "gtp_version",
+    "modbus_data",
+    "modbus_func",
+    "modbus_unit",
+    "sd_pattern",
+    "sip_body",
+    "sip_header",
+    "sip_stat_code",
+    "soid",
+    "stream_reassemble",
 ];
 
 const SNORT3: &[&str] = &[
-    "ber_data", "ber_skip", "bufferlen", "cip_attribute", "cip_class", "cip_conn_path_class", "cip_instance",
-    "cip_req", "cip_rsp", "cip_status", "enable", "enip_req", "enip_rsp", "file_meta", "file_type",
-    "http_header_test", "http_max_header_line", "http_max_trailer_line", "http_num_cookies", "http_num_headers",
-    "http_num_trailers", "http_param", "http_raw_body", "http_raw_cookie", 
-    "http_raw_request", "http_raw_status", "http_raw_trailer", "http_trailer", "http_trailer_test",
-    "http_true_ip", "http_version", "http_version_match", "iec104_apci_type", "iec104_asdu_func", "js_data",
-    "mms_data", "mms_func", "opcua_msg_service", "opcua_msg_type",
-    "opcua_node_id", "opcua_node_namespace_index", "raw_data", "regex", "rem", "s7commplus_content",
-    "s7commplus_func", "s7commplus_opcode", "service", "sha256", "sha512", "so", "vba_data", "wscale",
+    "ber_data",
+    "ber_skip",
+    "bufferlen",
+    "cip_attribute",
+    "cip_class",
+    "cip_conn_path_class",
+    "cip_instance",
+    "cip_req",
+    "cip_rsp",
+    "cip_status",
+    "enable",
+    "enip_req",
+    "enip_rsp",
+    "file_meta",
+    "file_type",
+    "http_header_test",
+    "http_max_header_line",
+    "http_max_trailer_line",
+    "http_num_cookies",
+    "http_num_headers",
+    "http_num_trailers",
+    "http_param",
+    "http_raw_body",
+    "http_raw_cookie",
+    "http_raw_request",
+    "http_raw_status",
+    "http_raw_trailer",
+    "http_trailer",
+    "http_trailer_test",
+    "http_true_ip",
+    "http_version",
+    "http_version_match",
+    "iec104_apci_type",
+    "iec104_asdu_func",
+    "js_data",
+    "mms_data",
+    "mms_func",
+    "opcua_msg_service",
+    "opcua_msg_type",
+    "opcua_node_id",
+    "opcua_node_namespace_index",
+    "raw_data",
+    "regex",
+    "rem",
+    "s7commplus_content",
+    "s7commplus_func",
+    "s7commplus_opcode",
+    "service",
+    "sha256",
+    "sha512",
+    "so",
+    "vba_data",
+    "wscale",
 ];
 
 const SAGAN: &[&str] = &[
-    "after", "aetas", "alert_time", "append_program", "blacklist", "bluedot", "country_code",
-    "default_dst_port", "default_proto", "default_src_port", "dynamic_load", "email", "event_id", "event_type",
-    "external", "facility", "flexbits", "json_content", "json_contains", "json_map", "json_meta_content",
-    "json_pcre", "json_strstr", "level", "meta_content", "meta_nocase", "meta_offset",
-    "normalize", "parse_dst_ip", "parse_hash", "parse_port", "parse_proto", "parse_proto_program",
-    "parse_src_ip", "pri", "program", "syslog_facility", "syslog_level", "syslog_priority", "syslog_tag",
+    "after",
+    "aetas",
+    "alert_time",
+    "append_program",
+    "blacklist",
+    "bluedot",
+    "country_code",
+    "default_dst_port",
+    "default_proto",
+    "default_src_port",
+    "dynamic_load",
+    "email",
+    "event_id",
+    "event_type",
+    "external",
+    "facility",
+    "flexbits",
+    "json_content",
+    "json_contains",
+    "json_map",
+    "json_meta_content",
+    "json_pcre",
+    "json_strstr",
+    "level",
+    "meta_content",
+    "meta_nocase",
+    "meta_offset",
+    "normalize",
+    "parse_dst_ip",
+    "parse_hash",
+    "parse_port",
+    "parse_proto",
+    "parse_proto_program",
+    "parse_src_ip",
+    "pri",
+    "program",
+    "syslog_facility",
+    "syslog_level",
+    "syslog_priority",
+    "syslog_tag",
     "zeek-intel",
 ];
 
@@ -86,25 +186,26 @@ pub fn dialect_of(keyword: &str) -> Option<Dialect> {
     }
 }
 
-/// The other dialect that a keyword with its argument gives away, for keywords that both know:
-/// Snort 3 writes modifiers behind a comma (`content:"a",nocase`) and gives its buffers arguments
-/// (`http_header: field host`), where Suricata has neither.
+/// The other dialect that an argument gives away behind a keyword that both know: Snort 3 writes
+/// modifiers behind a comma (`content:"a",nocase`) and gives its buffers arguments (`http_header: field
+/// host`), where Suricata has neither.
 #[must_use]
-pub fn dialect_of_option(keyword: &str, value: Option<&[u8]>) -> Option<Dialect> {
+pub fn dialect_of_argument(keyword: &str, value: Option<&[u8]>) -> Option<Dialect> {
     const BUFFERS: &[&str] = &[
-        "http_uri", "http_raw_uri", "http_header", "http_raw_header", "http_cookie", "http_method",
-        "http_client_body", "http_stat_code", "http_stat_msg",
+        "http_uri",
+        "http_raw_uri",
+        "http_header",
+        "http_raw_header",
+        "http_cookie",
+        "http_method",
+        "http_client_body",
+        "http_stat_code",
+        "http_stat_msg",
     ];
-    let is = |name: &str| keyword.eq_ignore_ascii_case(name);
-    if let Some(value) = value {
-        if is("content") && modifiers_behind_comma(value) {
-            return Some(Dialect::Snort3);
-        }
-        if BUFFERS.iter().any(|b| is(b)) && !value.trim_ascii().is_empty() {
-            return Some(Dialect::Snort3);
-        }
-    }
-    dialect_of(keyword)
+    let value = value?;
+    let buffer = BUFFERS.iter().any(|b| keyword.eq_ignore_ascii_case(b));
+    let modified = keyword.eq_ignore_ascii_case("content") && modifiers_behind_comma(value);
+    (modified || (buffer && !value.trim_ascii().is_empty())).then_some(Dialect::Snort3)
 }
 
 /// Whether a quoted value is followed by a comma and a word: `"abc",nocase` or `"abc", depth 4`.
@@ -160,11 +261,11 @@ mod tests {
 
     #[test]
     fn arguments_give_snort3_away() {
-        let of = |k, v: &str| dialect_of_option(k, Some(v.as_bytes()));
+        let of = |k, v: &str| dialect_of_argument(k, Some(v.as_bytes()));
         assert_eq!(of("content", r#""a,b",nocase"#), Some(Dialect::Snort3));
         assert_eq!(of("content", r#"!"a\",b""#), None);
         assert_eq!(of("http_header", " field host"), Some(Dialect::Snort3));
-        assert_eq!(dialect_of_option("http_header", None), None);
+        assert_eq!(dialect_of_argument("http_header", None), None);
         assert_eq!(dialect_of_action("block").map(|d| d.0), Some(Dialect::Snort3));
     }
 }

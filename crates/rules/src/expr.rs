@@ -251,10 +251,11 @@ pub fn parse_expr<L: Leaf>(text: &[u8]) -> Result<Expr<L>, ArgumentError> {
         ));
     }
     // One item is itself; several without brackets (as in variables) are a list.
-    if list.items.len() == 1 && !list.trailing_comma {
-        if let Some(only) = list.items.pop() {
-            return Ok(only);
-        }
+    if list.items.len() == 1
+        && !list.trailing_comma
+        && let Some(only) = list.items.pop()
+    {
+        return Ok(only);
     }
     if list.items.is_empty() {
         return Err(ArgumentError::new(format!("the {} is missing", L::WHAT), 0..text.len()));
@@ -343,7 +344,9 @@ impl ExprParser<'_> {
         let error = |message: String| ArgumentError::new(message, start..end.max(start + 1));
         let word = core::str::from_utf8(raw).map_err(|_| error("this is no text".into()))?;
         let kind = if let Some(name) = word.strip_prefix('$') {
-            if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.')) {
+            if name.is_empty()
+                || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            {
                 return Err(error(format!("`{word}` is no variable name")));
             }
             ExprKind::Variable(name.into())
@@ -441,7 +444,9 @@ mod tests {
         ] {
             assert_eq!(p(text).as_deref(), Ok(shown), "{text}");
         }
-        for text in ["65536", "80:79", "80:!90", "http", "-1", "80-90", "[80", "80]", "", "[80,,81]", "[]", "1:2:3"] {
+        for text in
+            ["65536", "80:79", "80:!90", "http", "-1", "80-90", "[80", "80]", "", "[80,,81]", "[]", "1:2:3"]
+        {
             assert!(p(text).is_err(), "{text}");
         }
     }

@@ -19,11 +19,14 @@ pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOpt
     let mut meta = reader.meta;
     match sid {
         Some(_) => {}
-        None if options.is_empty() => {}
+        // What a missing semicolon swallowed cannot be called missing.
+        None if options.is_empty() || parser.has_error(code::NO_TERMINATOR) => {}
         None => {
             let span = Span::new(whole.end.saturating_sub(1), whole.end);
             let d = Diagnostic::error(parser.source, span, code::BAD_SID, "the rule has no sid");
-            parser.report(d.help("every rule needs one: `sid:1000001;` (1000000 to 1999999 are for local rules)"));
+            parser.report(
+                d.help("every rule needs one: `sid:1000001;` (1000000 to 1999999 are for local rules)"),
+            );
         }
     }
     meta.id.sid = sid.unwrap_or(0);
@@ -76,10 +79,8 @@ impl Reader<'_, '_> {
     fn number(&mut self, option: &RuleOption, code: &'static str, quotes: bool) -> Option<u32> {
         let span = self.value(option, code)?;
         let mut text = self.parser.source.bytes(span);
-        if quotes {
-            if let [b'"', inner @ .., b'"'] = text {
-                text = inner.trim_ascii();
-            }
+        if quotes && let [b'"', inner @ .., b'"'] = text {
+            text = inner.trim_ascii();
         }
         let decimal = text.iter().all(u8::is_ascii_digit);
         match unsigned(text, u64::from(u32::MAX - 1)).ok().filter(|_| decimal) {
@@ -131,7 +132,10 @@ impl Reader<'_, '_> {
     fn priority(&mut self, option: &RuleOption) {
         let Some(priority) = self.number(option, code::BAD_META, true) else { return };
         if let Some(before) = self.meta.priority {
-            self.twice(option, "priority is given twice; the smaller number, which is the higher priority, holds");
+            self.twice(
+                option,
+                "priority is given twice; the smaller number, which is the higher priority, holds",
+            );
             self.meta.priority = Some(before.min(priority));
         } else {
             self.meta.priority = Some(priority);
@@ -167,7 +171,11 @@ impl Reader<'_, '_> {
         let word = inner.trim_ascii();
         let starts = word.first().is_some_and(u8::is_ascii_alphabetic);
         if !starts || !word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
-            self.parser.error(span, code::BAD_META, "classtype is one word: a letter, then letters, digits, `-`, `_`");
+            self.parser.error(
+                span,
+                code::BAD_META,
+                "classtype is one word: a letter, then letters, digits, `-`, `_`",
+            );
             return;
         }
         if self.meta.classtype.is_some() {
@@ -185,17 +193,21 @@ impl Reader<'_, '_> {
         let found = memchr::memchr(b',', text).and_then(|comma| {
             let (system, rest) = text.split_at_checked(comma)?;
             let system = system.get(..system.trim_ascii_end().len())?;
-            let id_start = comma + 1 + rest.iter().skip(1).take_while(|b| is_blank(**b) || **b == b'"').count();
+            let id_start =
+                comma + 1 + rest.iter().skip(1).take_while(|b| is_blank(**b) || **b == b'"').count();
             let id = text.get(id_start..)?;
             let id_len = id.iter().take_while(|b| is_reference(**b)).count();
             let word = !system.is_empty() && system.iter().all(u8::is_ascii_alphanumeric);
-            (word && id_len > 0).then(|| (span.slice(0, system.len()), span.slice(id_start, id_start + id_len)))
+            (word && id_len > 0)
+                .then(|| (span.slice(0, system.len()), span.slice(id_start, id_start + id_len)))
         });
         match found {
             Some(pair) => self.meta.references.push(pair),
             None => {
-                let d = Diagnostic::error(self.parser.source, span, code::BAD_REFERENCE, "this is no reference");
-                self.parser.report(d.help("a reference reads `system,identifier`: `reference:cve,2021-44228;`"));
+                let d =
+                    Diagnostic::error(self.parser.source, span, code::BAD_REFERENCE, "this is no reference");
+                self.parser
+                    .report(d.help("a reference reads `system,identifier`: `reference:cve,2021-44228;`"));
             }
         }
     }

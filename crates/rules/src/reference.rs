@@ -50,8 +50,13 @@ pub fn parse_references(text: impl Into<Arc<[u8]>>, file: &str) -> ReferenceSyst
     for span in source.settings_lines() {
         let Some((name, prefix)) = entry(source.bytes(span)) else {
             diagnostics.push(
-                Diagnostic::error(&source, span, code::BAD_REFERENCE_CONFIG, "this defines no reference system")
-                    .help("a line reads: config reference: name https://prefix.example/"),
+                Diagnostic::error(
+                    &source,
+                    span,
+                    code::BAD_REFERENCE_CONFIG,
+                    "this defines no reference system",
+                )
+                .help("a line reads: config reference: name https://prefix.example/"),
             );
             continue;
         };

@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn the_sum_is_exact() {
         let file = crate::parse_file(
-            b"alert tcp any any -> any any (sid:1;)\nalret x\n#alert tcp any any -> any any (sid:2;)\n# c\n".as_slice(),
+            b"alert tcp any any -> any any (sid:1;)\nalret x\n#alert tcp any any -> any any (sid:2;)\n# c\n"
+                .as_slice(),
             "f",
         );
         let mut report = RuleSetReport::new();

@@ -245,12 +245,7 @@ pub(crate) const fn is_skipped_start(first: Option<u8>) -> bool {
 
 /// Joins lines that end in a backslash (blanks may follow it) with the next one, taking out the
 /// backslash and the line end. `None` when there is nothing to join.
-fn join(
-    original: &[u8],
-    line_starts: &[u32],
-    bom: usize,
-    indented: bool,
-) -> (Option<Vec<u8>>, Vec<Cut>) {
+fn join(original: &[u8], line_starts: &[u32], bom: usize, indented: bool) -> (Option<Vec<u8>>, Vec<Cut>) {
     let mut out: Option<Vec<u8>> = None;
     let mut cuts = Vec::new();
     let mut continued = false;
@@ -306,7 +301,10 @@ mod tests {
             let p = file.position(offset);
             (p.line, p.column)
         };
-        assert_eq!([at(0), at(1), at(2), at(3), at(4), at(7)], [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)]);
+        assert_eq!(
+            [at(0), at(1), at(2), at(3), at(4), at(7)],
+            [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1)]
+        );
         assert_eq!(file.lines(), 4);
     }
 

@@ -121,7 +121,8 @@ pub fn parse_thresholds(text: impl Into<Arc<[u8]>>, name: &str) -> Thresholds {
         match line.entry(span) {
             Ok(entry) => entries.push(entry),
             Err(e) => {
-                let d = Diagnostic::error(&source, span.slice(e.start, e.end), code::BAD_THRESHOLD, e.message);
+                let d =
+                    Diagnostic::error(&source, span.slice(e.start, e.end), code::BAD_THRESHOLD, e.message);
                 diagnostics.push(d.suggestion(e.near).help(
                     "entries read: threshold gen_id G, sig_id S, type T, track BY, count N, seconds N; \
                      rate_filter gen_id G, sig_id S, track BY, count N, seconds N, new_action A, timeout N; \
@@ -161,8 +162,11 @@ const SUPPRESS_TRACKS: &Table<ThresholdTrack> = &[
     ("by_either", ThresholdTrack::Either),
 ];
 
-const TYPES: &Table<ThresholdType> =
-    &[("limit", ThresholdType::Limit), ("threshold", ThresholdType::Threshold), ("both", ThresholdType::Both)];
+const TYPES: &Table<ThresholdType> = &[
+    ("limit", ThresholdType::Limit),
+    ("threshold", ThresholdType::Threshold),
+    ("both", ThresholdType::Both),
+];
 
 const ACTIONS: &Table<NewAction> = &[
     ("alert", NewAction::Alert),
@@ -341,10 +345,17 @@ mod tests {
         use ThresholdKind as K;
         assert_eq!(
             one("# c\nthreshold gen_id 1, sig_id 10, type both, track by_flow, \\\n  count 5, seconds 60\n"),
-            Ok(K::EventFilter { kind: ThresholdType::Both, track: ThresholdTrack::Flow, count: 5, seconds: 60 })
+            Ok(K::EventFilter {
+                kind: ThresholdType::Both,
+                track: ThresholdTrack::Flow,
+                count: 5,
+                seconds: 60
+            })
         );
         assert_eq!(
-            one("rate_filter gen_id 1,sig_id 10,track by_both,count 1,seconds 60,new_action reject,timeout 1000"),
+            one(
+                "rate_filter gen_id 1,sig_id 10,track by_both,count 1,seconds 60,new_action reject,timeout 1000"
+            ),
             Ok(K::RateFilter {
                 track: ThresholdTrack::Both,
                 count: 1,
@@ -354,12 +365,15 @@ mod tests {
             })
         );
         assert_eq!(one("suppress gen_id 0, sig_id 0"), Ok(K::Suppress { only: None }));
-        let Ok(K::Suppress { only: Some((track, ip)) }) =
-            one("  suppress gen_id 1, sig_id 2, track by_either, ip [145.254.160.0/24, fe80::/10,$HOME_NET]\r\n")
-        else {
+        let Ok(K::Suppress { only: Some((track, ip)) }) = one(
+            "  suppress gen_id 1, sig_id 2, track by_either, ip [145.254.160.0/24, fe80::/10,$HOME_NET]\r\n",
+        ) else {
             panic!("not a suppression")
         };
-        assert_eq!((track, ip.to_string().as_str()), (ThresholdTrack::Either, "[145.254.160.0/24,fe80::/10,$HOME_NET]"));
+        assert_eq!(
+            (track, ip.to_string().as_str()),
+            (ThresholdTrack::Either, "[145.254.160.0/24,fe80::/10,$HOME_NET]")
+        );
     }
 
     #[test]
@@ -370,7 +384,10 @@ mod tests {
         assert_eq!(at("suppress gen_id 1, sig_id x"), (1, 27));
         assert_eq!(at("suppress gen_id 1, sig_id 2, track by_src, ip 1.2.3"), (1, 47));
         assert_eq!(at("suppress gen_id 1, sig_id 2, track by_src, ip !1.2.3.4"), (1, 47));
-        assert_eq!(at("threshold gen_id 1, sig_id 2, type limits, track by_src, count 1, seconds 1"), (1, 36));
+        assert_eq!(
+            at("threshold gen_id 1, sig_id 2, type limits, track by_src, count 1, seconds 1"),
+            (1, 36)
+        );
         assert_eq!(at("threshold gen_id 1, sig_id 2, type limit, track by_src, count 1"), (1, 64));
         assert_eq!(at("suppress gen_id 1, sig_id 2 x"), (1, 29));
         let t = parse_thresholds(b"treshold gen_id 1, sig_id 2".as_slice(), "t");

@@ -224,7 +224,10 @@ fn ranged<T: Uint>(
     } else if high.to_u64() - low.to_u64() > 1 {
         (low, high)
     } else {
-        return Err(ArgumentError::new("no number lies between the two (the ends are not in the range)", all));
+        return Err(ArgumentError::new(
+            "no number lies between the two (the ends are not in the range)",
+            all,
+        ));
     };
     Ok(if negated { UintMatch::NotBetween(low, high) } else { UintMatch::Between(low, high) })
 }
@@ -350,8 +353,8 @@ mod tests {
     #[test]
     fn what_is_refused() {
         for bad in [
-            "", " ", "a", "5a", "-1", "1-2", "3-1", "1-", "<0", ">65535", ">=0", "<=65535", "65536", "64kb", "1tb",
-            "0x", "0x10000", "&1", "&1=2", "5 5", "! 1-3", "!!5", "=", "1--3", "= 1-3",
+            "", " ", "a", "5a", "-1", "1-2", "3-1", "1-", "<0", ">65535", ">=0", "<=65535", "65536", "64kb",
+            "1tb", "0x", "0x10000", "&1", "&1=2", "5 5", "! 1-3", "!!5", "=", "1--3", "= 1-3",
         ] {
             assert_eq!(p(bad), None, "{bad}");
         }

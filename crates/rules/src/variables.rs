@@ -263,7 +263,8 @@ impl AddressParts {
         if refused.v4.is_all() {
             return Err(error(ResolveErrorKind::CompletelyNegated("addresses")));
         }
-        let merged = AddressSet { v4: subtract(&wanted.v4, &refused.v4), v6: subtract(&wanted.v6, &refused.v6) };
+        let merged =
+            AddressSet { v4: subtract(&wanted.v4, &refused.v4), v6: subtract(&wanted.v6, &refused.v6) };
         if merged.is_empty() { Err(error(ResolveErrorKind::Empty("addresses"))) } else { Ok(merged) }
     }
 }
@@ -441,9 +442,18 @@ mod tests {
             ("!::/1", "[8000::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]"),
             ("![!10.0.0.1]", "[10.0.0.1]"),
             ("![10.0.0.0/8,!10.0.0.1]", "[0.0.0.0-9.255.255.255,10.0.0.1,11.0.0.0-255.255.255.255]"),
-            ("[any,!$HOME_NET,!::/1]", "[0.0.0.0-9.255.255.255,11.0.0.0-172.15.255.255,172.32.0.0-192.167.255.255,192.169.0.0-255.255.255.255,8000::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]"),
-            ("[$SIX,10.0.0.1,!2001:db8::/33]", "[10.0.0.1,2001:db8:8000::-2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]"),
-            ("!$EXTERNAL_NET", "[10.0.0.0-10.255.255.255,172.16.0.0-172.31.255.255,192.168.0.0-192.168.255.255]"),
+            (
+                "[any,!$HOME_NET,!::/1]",
+                "[0.0.0.0-9.255.255.255,11.0.0.0-172.15.255.255,172.32.0.0-192.167.255.255,192.169.0.0-255.255.255.255,8000::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]",
+            ),
+            (
+                "[$SIX,10.0.0.1,!2001:db8::/33]",
+                "[10.0.0.1,2001:db8:8000::-2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]",
+            ),
+            (
+                "!$EXTERNAL_NET",
+                "[10.0.0.0-10.255.255.255,172.16.0.0-172.31.255.255,192.168.0.0-192.168.255.255]",
+            ),
         ] {
             assert_eq!(a(text).as_deref(), Ok(set), "{text}");
         }
@@ -461,10 +471,12 @@ mod tests {
     #[test]
     fn addresses_that_come_to_nothing() {
         use ResolveErrorKind as K;
-        for text in ["!any", "!$ALL", "[10.0.0.1,!any]", "!0.0.0.0/0", "[!0.0.0.0/1,!128.0.0.0/1]", "![!any]"] {
+        for text in ["!any", "!$ALL", "[10.0.0.1,!any]", "!0.0.0.0/0", "[!0.0.0.0/1,!128.0.0.0/1]", "![!any]"]
+        {
             assert_eq!(a(text), Err(K::CompletelyNegated("addresses")), "{text}");
         }
-        for text in ["[10.0.0.1,!10.0.0.0/8]", "!::/0", "[$EXTERNAL_NET,10.0.0.0/8]", "![10.0.0.1,!10.0.0.1]"] {
+        for text in ["[10.0.0.1,!10.0.0.0/8]", "!::/0", "[$EXTERNAL_NET,10.0.0.0/8]", "![10.0.0.1,!10.0.0.1]"]
+        {
             assert_eq!(a(text), Err(K::Empty("addresses")), "{text}");
         }
         assert!(matches!(a("$A"), Err(K::Cycle(c)) if c == "$A -> $B -> $C -> $A"));

@@ -9,8 +9,27 @@ use std::path::Path;
 use bartizan_rules::{KeywordIndex, RuleFile, Variables, parse_file};
 
 const KEYWORDS: &[&str] = &[
-    "sid", "rev", "gid", "msg", "classtype", "priority", "reference", "metadata", "target", "content", "nocase",
-    "depth", "offset", "flow", "pcre", "http.uri", "http_uri", "noalert", "flowbits", "dsize",
+    "sid",
+    "rev",
+    "gid",
+    "msg",
+    "classtype",
+    "priority",
+    "reference",
+    "metadata",
+    "target",
+    "content",
+    "nocase",
+    "depth",
+    "offset",
+    "flow",
+    "pcre",
+    "http.uri",
+    "http_uri",
+    "http_header",
+    "noalert",
+    "flowbits",
+    "dsize",
 ];
 
 fn variables() -> Variables {
@@ -25,7 +44,8 @@ fn show(file: &RuleFile) -> String {
     let (mut out, vars) = (String::new(), variables());
     let mut index = KeywordIndex::new(KEYWORDS);
     for rule in &file.rules {
-        writeln!(out, "rule {} at line {}: {:?} {}", rule.id(), rule.line, rule.action, rule.protocol()).unwrap();
+        writeln!(out, "rule {} at line {}: {:?} {}", rule.id(), rule.line, rule.action, rule.protocol())
+            .unwrap();
         if let Some(hook) = rule.hook() {
             writeln!(out, "  hook {hook}").unwrap();
         }
@@ -44,13 +64,20 @@ fn show(file: &RuleFile) -> String {
             }
         }
         let meta = &rule.meta;
-        writeln!(out, "  classtype {:?} priority {:?} target {:?}", rule.classtype(), meta.priority, meta.target)
-            .unwrap();
+        writeln!(
+            out,
+            "  classtype {:?} priority {:?} target {:?}",
+            rule.classtype(),
+            meta.priority,
+            meta.target
+        )
+        .unwrap();
         for (system, id) in rule.references() {
             writeln!(out, "  reference {system} {id}").unwrap();
         }
         for (key, value) in rule.metadata() {
-            writeln!(out, "  metadata {} = {:?}", key.escape_ascii(), value.escape_ascii().to_string()).unwrap();
+            writeln!(out, "  metadata {} = {:?}", key.escape_ascii(), value.escape_ascii().to_string())
+                .unwrap();
         }
         for option in rule.iter() {
             let place = rule.source.position(option.option.span.start);

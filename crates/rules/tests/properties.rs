@@ -17,7 +17,9 @@ fn check(file: &RuleFile) -> Result<(), TestCaseError> {
         prop_assert!(rule.span.end <= end);
         prop_assert!(rule.id().sid > 0);
         for option in rule.iter() {
-            prop_assert!(option.option.span.start >= rule.span.start && option.option.span.end <= rule.span.end);
+            prop_assert!(
+                option.option.span.start >= rule.span.start && option.option.span.end <= rule.span.end
+            );
             prop_assert!(!option.keyword().is_empty());
             let _ = option.argument(true);
         }
@@ -61,10 +63,12 @@ fn port() -> BoxedStrategy<String> {
 
 fn nested(leaf: BoxedStrategy<String>) -> BoxedStrategy<String> {
     leaf.prop_recursive(3, 12, 4, |inner| {
-        (any::<bool>(), proptest::collection::vec(inner, 1..4), any::<bool>()).prop_map(|(not, items, blank)| {
-            let separator = if blank { ", " } else { "," };
-            format!("{}[{}]", if not { "!" } else { "" }, items.join(separator))
-        })
+        (any::<bool>(), proptest::collection::vec(inner, 1..4), any::<bool>()).prop_map(
+            |(not, items, blank)| {
+                let separator = if blank { ", " } else { "," };
+                format!("{}[{}]", if not { "!" } else { "" }, items.join(separator))
+            },
+        )
     })
     .boxed()
 }

@@ -86,7 +86,8 @@ fn real_rule_files() {
 #[test]
 fn real_settings_files() {
     let Some(shared) = shared() else { return };
-    let classes = parse_classifications(read(&shared.join("compat/etc/classification.config")), "classification");
+    let classes =
+        parse_classifications(read(&shared.join("compat/etc/classification.config")), "classification");
     assert!(classes.diagnostics.is_empty(), "{:?}", classes.diagnostics);
     assert_eq!(classes.get("trojan-activity").map(|c| c.priority), Some(1));
     let references = parse_references(read(&shared.join("compat/etc/reference.config")), "reference");
