@@ -1,2 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Application protocols: detection, parsers, transactions, buffers, events.
+//!
+//! A flow's bytes go through [`flow::AppLayer`] once; detection and every payload function read the same
+//! transactions afterwards.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod detection;
+pub mod event;
+pub mod file;
+pub mod flow;
+pub mod protocol;
+pub mod protocols;
+pub mod transaction;

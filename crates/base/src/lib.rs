@@ -10,6 +10,7 @@ mod bytes;
 mod direction;
 mod ids;
 mod path;
+mod settings;
 mod time;
 mod verdict;
 
@@ -17,5 +18,6 @@ pub use bytes::Cursor;
 pub use direction::{Direction, PerDirection};
 pub use ids::{Fid, FlowId, FunctionId, Generation, Level, LinkId, PortIndex, RuleId, TenantId, WorkerId};
 pub use path::Path;
+pub use settings::{SettingError, Settings, parse_bool, parse_size};
 pub use time::{PacketDuration, Timestamp};
 pub use verdict::{Action, Decision, Reason, Verdict};

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files within transactions: names, content windows, hashes, states.
+//!
+//! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
+//! record read it.
+
+use md5::Digest as _;
+
+/// How files are tracked; from settings and from what the loaded rules need.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// Compute MD5 (a rule or `force-hash` asks).
+    pub md5: bool,
+    /// Compute SHA-1.
+    pub sha1: bool,
+    /// Compute SHA-256.
+    pub sha256: bool,
+    /// Most bytes of content held per file for inspection; older bytes are dropped, and counted by `offset`.
+    pub window: usize,
+}
+
+impl Default for FileSettings {
+    fn default() -> Self {
+        FileSettings { md5: false, sha1: false, sha256: false, window: 1 << 20 }
+    }
+}
+
+/// State of a file, as in EVE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileState {
+    /// Data is still coming.
+    #[default]
+    Open,
+    /// Complete.
+    Closed,
+    /// Not all of it was seen (limit, end of flow).
+    Truncated,
+    /// A gap made it unusable.
+    Error,
+}
+
+impl FileState {
+    /// EVE's `fileinfo.state`.
+    #[must_use]
+    pub const fn eve_name(self) -> &'static str {
+        match self {
+            FileState::Open | FileState::Truncated => "TRUNCATED",
+            FileState::Closed => "CLOSED",
+            FileState::Error => "ERROR",
+        }
+    }
+}
+
+/// One file.
+pub struct FileTrack {
+    /// Number within the flow, from 0... as EVE's `file_id` where it is written.
+    pub id: u32,
+    /// Name (path of the URI, name of an attachment).
+    pub name: Vec<u8>,
+    /// State.
+    pub state: FileState,
+    /// Bytes seen.
+    pub size: u64,
+    /// Offset of the first byte, when the transfer is a range of a larger file.
+    pub start: Option<u64>,
+    /// Last offset of the range.
+    pub end: Option<u64>,
+    /// Bytes are missing within.
+    pub gaps: bool,
+    /// A `fileinfo` record was written.
+    pub logged: bool,
+    /// A rule (`filestore`) asked to keep it.
+    pub store: bool,
+    /// It was kept.
+    pub stored: bool,
+    /// Finished digests.
+    pub md5: Option<[u8; 16]>,
+    /// SHA-1 of the content.
+    pub sha1: Option<[u8; 20]>,
+    /// SHA-256 of the content.
+    pub sha256: Option<[u8; 32]>,
+    /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
+    pub sids: Vec<u32>,
+    content: Vec<u8>,
+    content_offset: u64,
+    window: usize,
+    hash_md5: Option<md5::Md5>,
+    hash_sha1: Option<sha1::Sha1>,
+    hash_sha256: Option<sha2::Sha256>,
+}
+
+impl FileTrack {
+    /// Opens a file.
+    #[must_use]
+    pub fn open(id: u32, name: &[u8], settings: &FileSettings) -> Self {
+        FileTrack {
+            id,
+            name: name.to_vec(),
+            state: FileState::Open,
+            size: 0,
+            start: None,
+            end: None,
+            gaps: false,
+            logged: false,
+            store: false,
+            stored: false,
+            md5: None,
+            sha1: None,
+            sha256: None,
+            sids: Vec::new(),
+            content: Vec::new(),
+            content_offset: 0,
+            window: settings.window,
+            hash_md5: settings.md5.then(md5::Md5::new),
+            hash_sha1: settings.sha1.then(sha1::Sha1::new),
+            hash_sha256: settings.sha256.then(sha2::Sha256::new),
+        }
+    }
+
+    /// Takes in content.
+    pub fn append(&mut self, data: &[u8]) {
+        if self.state != FileState::Open {
+            return;
+        }
+        self.size = self.size.saturating_add(data.len() as u64);
+        if let Some(hash) = &mut self.hash_md5 {
+            hash.update(data);
+        }
+        if let Some(hash) = &mut self.hash_sha1 {
+            hash.update(data);
+        }
+        if let Some(hash) = &mut self.hash_sha256 {
+            hash.update(data);
+        }
+        self.content.extend_from_slice(data);
+        // Cut at twice the window, so that a byte is moved at most once on average.
+        if self.content.len() > self.window.saturating_mul(2) {
+            let excess = self.content.len() - self.window;
+            self.content.drain(..excess);
+            self.content_offset = self.content_offset.saturating_add(excess as u64);
+        }
+    }
+
+    /// `missing` bytes will never come.
+    pub fn gap(&mut self, missing: u64) {
+        self.gaps = true;
+        self.size = self.size.saturating_add(missing);
+        self.hash_md5 = None;
+        self.hash_sha1 = None;
+        self.hash_sha256 = None;
+    }
+
+    /// No more content comes; `state` says how it ended.
+    pub fn close(&mut self, state: FileState) {
+        if self.state != FileState::Open {
+            return;
+        }
+        self.state = state;
+        if state == FileState::Closed {
+            self.md5 = self.hash_md5.take().map(|h| h.finalize().into());
+            self.sha1 = self.hash_sha1.take().map(|h| h.finalize().into());
+            self.sha256 = self.hash_sha256.take().map(|h| h.finalize().into());
+        }
+    }
+
+    /// The content held, with the offset of its first byte in the file.
+    #[must_use]
+    pub fn content(&self) -> (&[u8], u64) {
+        (&self.content, self.content_offset)
+    }
+}

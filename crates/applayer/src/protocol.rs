@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a protocol is: a table entry ([`ProtocolSpec`]) and a parser per flow ([`Parser`]).
+//!
+//! A protocol is one file in `protocols/` and one line in `protocols/mod.rs`. Parsers are state machines
+//! without I/O, clock or globals: bytes come in, transactions come out.
+
+use crate::transaction::{Transaction, TxId};
+use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+
+/// A protocol's number: its position in [`crate::protocols::TABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProtocolId(pub u8);
+
+/// The transport that carries a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A stream.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// A literal at the beginning of a direction's data that makes the protocol known.
+#[derive(Clone, Copy, Debug)]
+pub struct DetectionPattern {
+    /// Transport it is looked for on.
+    pub transport: Transport,
+    /// Direction whose first bytes hold it.
+    pub direction: Direction,
+    /// The bytes.
+    pub bytes: &'static [u8],
+    /// Whether letter case does not matter.
+    pub nocase: bool,
+    /// Offset at which the search starts.
+    pub offset: u16,
+    /// Number of bytes, from the beginning, in which it must lie.
+    pub depth: u16,
+}
+
+/// A port that makes the probe of the protocol be asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbePort {
+    /// Transport.
+    pub transport: Transport,
+    /// The server's port; 0 stands for any port.
+    pub port: u16,
+    /// Bytes needed before the probe is asked.
+    pub min_depth: u16,
+    /// Bytes after which the probe is no longer asked.
+    pub max_depth: u16,
+}
+
+/// What a probe says of a direction's first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// This protocol. The direction is the one that the bytes *show*: when it differs from the flow's, the
+    /// flow was picked up the wrong way round.
+    Yes(Direction),
+    /// Certainly not.
+    No,
+    /// More bytes are needed.
+    More,
+}
+
+/// Looks at the first bytes of a direction.
+pub type ProbeFn = fn(Transport, Direction, &[u8]) -> Probe;
+
+/// When a buffer is complete and may be matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferKind {
+    /// One value per transaction (or none).
+    Single,
+    /// Several values per transaction, index 0, 1, ...; rules match if one of them does.
+    Multi,
+    /// A growing value (a body, a file): each call gives the window that is there, with its absolute offset.
+    Streaming,
+}
+
+/// A named piece of a transaction that rules look at.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferSpec {
+    /// Number within the protocol, handed to [`Transaction::buffer`].
+    pub id: u16,
+    /// Name of the rule keyword, `http.uri`. Several protocols may offer a buffer of one name.
+    pub name: &'static str,
+    /// Direction in which it is inspected; both, if both have it (`file.data`, `http.header`).
+    pub directions: PerDirection<bool>,
+    /// Progress in that direction at which it is complete (see [`Transaction::progress`]).
+    pub ready: u8,
+    /// How many values and how they grow.
+    pub kind: BufferKind,
+}
+
+/// Constructor for table entries.
+#[must_use]
+pub const fn buffer(
+    id: u16,
+    name: &'static str,
+    to_server: bool,
+    to_client: bool,
+    ready: u8,
+    kind: BufferKind,
+) -> BufferSpec {
+    BufferSpec { id, name, directions: PerDirection { to_server, to_client }, ready, kind }
+}
+
+/// All that is fixed about a protocol.
+pub struct ProtocolSpec {
+    /// Name in rules, in settings (`app-layer.protocols.NAME`) and as prefix of its events: `http`.
+    pub name: &'static str,
+    /// Other names that rules may use (`http1` and `http` for HTTP/1).
+    pub aliases: &'static [&'static str],
+    /// Name in EVE's `app_proto`.
+    pub eve_name: &'static str,
+    /// Name of the EVE event type and of the object that holds a transaction's record (`http`, `dns`, `tls`);
+    /// `None` for protocols without records.
+    pub eve_type: Option<&'static str>,
+    /// Transports that can carry it.
+    pub transports: &'static [Transport],
+    /// First bytes that identify it.
+    pub patterns: &'static [DetectionPattern],
+    /// Ports at which the probe is asked, unless settings name others (`detection-ports.dp`).
+    pub ports: &'static [ProbePort],
+    /// Looks at first bytes; `None` when patterns alone decide.
+    pub probe: Option<ProbeFn>,
+    /// Whether it is on when the settings do not mention it (Suricata's built-in default).
+    pub enabled_by_default: bool,
+    /// Progress value of a finished transaction, by direction.
+    pub complete: PerDirection<u8>,
+    /// Names of the progress values, by direction, for hooks (`http1:request_headers`) and `explain`.
+    pub states: PerDirection<&'static [&'static str]>,
+    /// What rules can look at.
+    pub buffers: &'static [BufferSpec],
+    /// Names of its events without prefix, by [`crate::event::EventCode`] (`app-layer-event:http.NAME`).
+    pub events: &'static [&'static str],
+    /// Reads its section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and makes the
+    /// factory that makes a parser per flow.
+    pub configure: fn(&Settings) -> Result<Box<dyn ParserFactory>, SettingError>,
+}
+
+/// Makes the parser of a flow; holds the settings that all parsers of the protocol share.
+pub trait ParserFactory: Send + Sync {
+    /// A parser for a new flow.
+    fn make(&self) -> Box<dyn Parser>;
+}
+
+/// A piece of a direction's data.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The bytes: for a stream, all that was not consumed yet; for UDP, one datagram.
+    pub data: &'a [u8],
+    /// Offset of the first byte in the direction's stream (0 for datagrams).
+    pub offset: u64,
+    /// No more data will come in this direction.
+    pub eof: bool,
+}
+
+/// What a parser may ask of the flow while it parses.
+pub struct ParseContext<'c> {
+    /// Packet clock.
+    pub now: Timestamp,
+    /// The server's port.
+    pub server_port: u16,
+    /// The client's port.
+    pub client_port: u16,
+    /// Transport of the flow.
+    pub transport: Transport,
+    /// Settings of file tracking.
+    pub files: &'c crate::file::FileSettings,
+    /// Events that belong to no transaction go here ([`crate::event::Events::set`]).
+    pub events: &'c mut crate::event::Events,
+}
+
+/// How far a parser got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All of the input was taken in.
+    Done,
+    /// `consumed` bytes were taken in; the parser wants to be called again when at least `needed` bytes beyond
+    /// those are there (it then sees the unconsumed bytes again, with more behind them).
+    Incomplete {
+        /// Bytes taken in.
+        consumed: usize,
+        /// Bytes wanted beyond the consumed ones, at least 1.
+        needed: usize,
+    },
+    /// The data is not of this protocol or broken beyond repair: no more data is handed to the parser.
+    Error,
+    /// From `consumed` on the direction's data is of another protocol (STARTTLS, HTTP CONNECT, upgrade). `None`: detect anew.
+    Switch {
+        /// Bytes taken in.
+        consumed: usize,
+        /// Name of the expected protocol.
+        to: Option<&'static str>,
+    },
+    /// The rest of the flow needs no parsing (encrypted from here on, `encryption-handling`). `bypass` says that
+    /// no function needs to see it either.
+    Stop {
+        /// Offer the flow for bypass.
+        bypass: bool,
+    },
+}
+
+/// One flow's parser.
+///
+/// Contracts that the shared property suite checks for each protocol: it never panics, consumes no more than it
+/// was given, gives the same transactions however the input is split, and holds bounded memory.
+pub trait Parser: Send {
+    /// Takes in data of one direction.
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress;
+
+    /// `missing` bytes of a direction will never come. `false`: the parser cannot go on in this direction.
+    fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool;
+
+    /// Ids of the transactions held: `first..next`. Some in between may be gone ([`Parser::tx`] is then `None`).
+    fn tx_range(&self) -> core::ops::Range<TxId>;
+
+    /// A transaction.
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction>;
+
+    /// A transaction to mark as inspected or logged.
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction>;
+
+    /// Frees a transaction that was inspected and logged.
+    fn free_tx(&mut self, id: TxId);
+
+    /// No more data comes in `direction`: what is open there becomes complete.
+    fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>);
+}

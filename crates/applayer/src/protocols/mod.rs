@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The protocols: one file and one line each.
+
+use crate::protocol::{ProtocolId, ProtocolSpec};
+
+/// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
+pub const TABLE: &[&ProtocolSpec] = &[];
+
+/// The entry of a protocol.
+#[must_use]
+pub fn spec(id: ProtocolId) -> Option<&'static ProtocolSpec> {
+    TABLE.get(usize::from(id.0)).copied()
+}
+
+/// Finds a protocol by its name or an alias.
+#[must_use]
+pub fn by_name(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec)> {
+    TABLE
+        .iter()
+        .enumerate()
+        .find(|(_, spec)| spec.name == name || spec.aliases.contains(&name))
+        .map(|(index, spec)| (ProtocolId(index as u8), *spec))
+}

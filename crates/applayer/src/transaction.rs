@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One request and its response.
+
+use crate::event::Events;
+use crate::file::FileTrack;
+use bartizan_base::{Direction, PerDirection};
+use bartizan_events::JsonWriter;
+
+/// Number of a transaction within its flow, from 0, in the order of their beginning.
+pub type TxId = u64;
+
+/// Which value of a buffer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferQuery {
+    /// [`crate::protocol::BufferSpec::id`].
+    pub id: u16,
+    /// Direction that is being inspected.
+    pub direction: Direction,
+    /// Which of several values ([`crate::protocol::BufferKind::Multi`]); else 0.
+    pub index: u32,
+}
+
+/// A value of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferView<'a> {
+    /// The bytes that are there.
+    pub data: &'a [u8],
+    /// Offset of the first of them within the whole value (streaming buffers; else 0).
+    pub offset: u64,
+    /// Whether no more will follow.
+    pub complete: bool,
+}
+
+impl<'a> BufferView<'a> {
+    /// A value that is there as a whole.
+    #[must_use]
+    pub const fn whole(data: &'a [u8]) -> Self {
+        BufferView { data, offset: 0, complete: true }
+    }
+}
+
+/// What every transaction carries beside its protocol's fields.
+#[derive(Debug, Default)]
+pub struct TxCommon {
+    /// Number in the flow.
+    pub id: TxId,
+    /// Events raised by the parser for this transaction.
+    pub events: Events,
+    /// How many of `events` were reported as anomaly records.
+    pub events_logged: usize,
+    /// The protocol's record was written.
+    pub logged: bool,
+    /// Detection has seen the final state of this direction.
+    pub inspected: PerDirection<bool>,
+    /// New data came since detection last looked, by direction.
+    pub updated: PerDirection<bool>,
+    /// The flow ended or the stream broke before this direction was complete.
+    pub ended: PerDirection<bool>,
+}
+
+/// A transaction as functions, detection and events see it.
+pub trait Transaction: Send {
+    /// The common part.
+    fn common(&self) -> &TxCommon;
+
+    /// The common part, to mark.
+    fn common_mut(&mut self) -> &mut TxCommon;
+
+    /// How far this direction got, from 0 to [`crate::protocol::ProtocolSpec::complete`].
+    fn progress(&self, direction: Direction) -> u8;
+
+    /// A value of a buffer, or `None` if this transaction has none (yet). Values that must be put together
+    /// (`http.header_names`) are written into `scratch`, which the caller clears and reuses.
+    fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>>;
+
+    /// A number that keywords ask for by name (`http.response_code`, `dns.opcode`, `tls.version` ...).
+    /// `None`: this transaction has no such number (yet).
+    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
+        let _ = (name, direction);
+        None
+    }
+
+    /// The files of this direction.
+    fn files(&self, direction: Direction) -> &[FileTrack] {
+        let _ = direction;
+        &[]
+    }
+
+    /// The files of this direction, to mark as logged or stored.
+    fn files_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
+        let _ = direction;
+        &mut []
+    }
+
+    /// Whether a record is to be written now. Called whenever the transaction changed and was not logged; most
+    /// protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`] too).
+    fn log_ready(&self, complete: PerDirection<u8>) -> bool {
+        Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
+    }
+
+    /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).
+    /// `in_alert`: the record stands inside an alert event, where some protocols write more or less.
+    fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool);
+
+    /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in alerts.
+    fn log_beside(&self, json: &mut JsonWriter, options: &LogOptions) {
+        let _ = (json, options);
+    }
+}
+
+/// Options of EVE records that concern protocols (`outputs.N.eve-log.types.N.TYPE.*`).
+#[derive(Clone, Debug, Default)]
+pub struct LogOptions {
+    /// Write the extended form (`http.extended`, `tls.extended`, `dhcp.extended`).
+    pub extended: bool,
+    /// Additional fields by name (`http.custom`, `tls.custom`).
+    pub custom: Vec<String>,
+    /// `dump-all-headers`: none, request, response, both.
+    pub dump_all_headers: PerDirection<bool>,
+    /// Version of DNS records: 3, or 2 (`SURICATA_EVE_DNS_VERSION`).
+    pub dns_version: u8,
+    /// Formats of dns records: detailed, grouped.
+    pub formats: Vec<String>,
+    /// All other settings of the type, for protocols with options of their own.
+    pub settings: bartizan_base::Settings,
+}
+
+/// The transactions of a flow, in the order of their beginning, with a bound.
+#[derive(Debug)]
+pub struct TxList<T> {
+    list: std::collections::VecDeque<Option<T>>,
+    first: TxId,
+}
+
+impl<T> Default for TxList<T> {
+    fn default() -> Self {
+        TxList { list: std::collections::VecDeque::new(), first: 0 }
+    }
+}
+
+impl<T: Transaction> TxList<T> {
+    /// Ids held: `first..next`.
+    #[must_use]
+    pub fn range(&self) -> core::ops::Range<TxId> {
+        self.first..self.next_id()
+    }
+
+    /// The id that the next transaction gets.
+    #[must_use]
+    pub fn next_id(&self) -> TxId {
+        self.first.saturating_add(self.list.len() as u64)
+    }
+
+    /// How many transactions are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds a transaction, giving it the next id.
+    pub fn push(&mut self, mut tx: T) -> TxId {
+        let id = self.next_id();
+        tx.common_mut().id = id;
+        self.list.push_back(Some(tx));
+        id
+    }
+
+    /// A transaction.
+    #[must_use]
+    pub fn get(&self, id: TxId) -> Option<&T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get(index)?.as_ref()
+    }
+
+    /// A transaction, to change.
+    pub fn get_mut(&mut self, id: TxId) -> Option<&mut T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get_mut(index)?.as_mut()
+    }
+
+    /// Those held, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.list.iter().flatten()
+    }
+
+    /// Those held, oldest first, to change.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.list.iter_mut().flatten()
+    }
+
+    /// The newest one.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.list.back_mut()?.as_mut()
+    }
+
+    /// Frees one.
+    pub fn free(&mut self, id: TxId) {
+        if let Some(index) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
+            && let Some(slot) = self.list.get_mut(index)
+        {
+            *slot = None;
+        }
+        while matches!(self.list.front(), Some(None)) {
+            self.list.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A tree of settings, flat: dotted keys to scalar values, as `suricata --dump-config` prints them.
+//!
+//! It lies on layer 0 because every crate reads its own section from it (`stream.`,
+//! `app-layer.protocols.http.`), while reading the YAML file is the work of crate `config`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// Settings by dotted key; list items are numbered from 0 (`outputs.1.eve-log.types.0`).
+///
+/// It remembers which keys were asked for, so that the program can warn once about every key of a
+/// user's file that nothing reads ([`Settings::unread`]).
+#[derive(Debug, Default)]
+pub struct Settings {
+    values: BTreeMap<String, String>,
+    read: Mutex<BTreeSet<String>>,
+}
+
+/// A setting whose value cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// Dotted key.
+    pub key: String,
+    /// The value found.
+    pub value: String,
+    /// What would have been understood, in words.
+    pub expected: &'static str,
+}
+
+impl core::fmt::Display for SettingError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "setting `{}`: `{}` is not {}", self.key, self.value, self.expected)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl Clone for Settings {
+    fn clone(&self) -> Self {
+        Settings { values: self.values.clone(), read: Mutex::default() }
+    }
+}
+
+impl Settings {
+    /// No settings at all: every reader falls back to its built-in default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key, replacing what was there.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.values.insert(key.into(), value.into());
+    }
+
+    /// The value of exactly this key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.values.get(key)?;
+        if let Ok(mut read) = self.read.lock()
+            && !read.contains(key)
+        {
+            read.insert(key.to_owned());
+        }
+        Some(found.as_str())
+    }
+
+    /// Whether the key or anything below it exists.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.get(key).is_some() || self.children(key).next().is_some()
+    }
+
+    /// A switch: yes/no, true/false, on/off, 1/0.
+    ///
+    /// # Errors
+    /// The value is none of these.
+    pub fn bool(&self, key: &str, default: bool) -> Result<bool, SettingError> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(text) => parse_bool(text).ok_or_else(|| self.error(key, text, "yes or no")),
+        }
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// The value is not a whole number that fits.
+    pub fn number<T: core::str::FromStr>(&self, key: &str, default: T) -> Result<T, SettingError> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(text) => text.trim().parse().map_err(|_| self.error(key, text, "a whole number in range")),
+        }
+    }
+
+    /// A size in bytes: a number with an optional unit (`100 KiB`, `32mb`, `1gb`).
+    ///
+    /// # Errors
+    /// The value is not a size.
+    pub fn size(&self, key: &str, default: u64) -> Result<u64, SettingError> {
+        match self.get(key) {
+            None => Ok(default),
+            Some(text) => {
+                parse_size(text).ok_or_else(|| self.error(key, text, "a size such as 64 KiB or 32mb"))
+            }
+        }
+    }
+
+    /// The direct children of a key, each once, list items in numeric order.
+    pub fn children<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let prefix = if key.is_empty() { String::new() } else { format!("{key}.") };
+        let mut names: Vec<&'a str> = Vec::new();
+        for (full, _) in self.values.range(prefix.clone()..) {
+            let Some(rest) = full.strip_prefix(prefix.as_str()) else { break };
+            let name = rest.split('.').next().unwrap_or(rest);
+            if names.last() != Some(&name) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.iter().all(|n| n.parse::<u32>().is_ok()) {
+            names.sort_by_key(|n| n.parse::<u32>().unwrap_or(u32::MAX));
+        }
+        names.into_iter()
+    }
+
+    /// Every key with its value, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+
+    /// The settings below `prefix` as settings of their own, keys without the prefix.
+    #[must_use]
+    pub fn section(&self, prefix: &str) -> Settings {
+        let start = format!("{prefix}.");
+        let mut section = Settings::new();
+        for (key, value) in self.values.range(start.clone()..) {
+            let Some(rest) = key.strip_prefix(start.as_str()) else { break };
+            section.set(rest, value.clone());
+        }
+        section
+    }
+
+    /// Keys that nobody has asked for so far, for the one warning each that a user gets.
+    #[must_use]
+    pub fn unread(&self) -> Vec<String> {
+        let read = self.read.lock().map(|r| r.clone()).unwrap_or_default();
+        self.values.keys().filter(|k| !read.contains(*k)).cloned().collect()
+    }
+
+    /// Marks all keys below `prefix` as read: used where a whole section is taken over by
+    /// [`Settings::section`] or does not concern this program.
+    pub fn mark_read(&self, prefix: &str) {
+        if let Ok(mut read) = self.read.lock() {
+            let dotted = format!("{prefix}.");
+            for key in self.values.keys() {
+                if key == prefix || key.starts_with(&dotted) {
+                    read.insert(key.clone());
+                }
+            }
+        }
+    }
+
+    fn error(&self, key: &str, value: &str, expected: &'static str) -> SettingError {
+        SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+    }
+}
+
+/// yes/no, true/false, on/off, 1/0, without regard to case.
+#[must_use]
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "1" => Some(true),
+        "no" | "false" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Bytes of a number with an optional unit of 1024: `kb`, `KiB`, `k`, `mb`, `MiB`, `gb`, ...
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(factor);
+    }
+    let fraction: f64 = number.parse().ok()?;
+    Some((fraction * factor as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_listed_once_and_in_order() {
+        let mut s = Settings::new();
+        for i in [10, 2, 0] {
+            s.set(format!("outputs.{i}.eve-log.enabled"), "yes");
+        }
+        s.set("outputs.2.eve-log.filename", "x");
+        s.set("outputs-more", "1");
+        assert_eq!(s.children("outputs").collect::<Vec<_>>(), ["0", "2", "10"]);
+        assert_eq!(s.children("").collect::<Vec<_>>(), ["outputs-more", "outputs"]);
+    }
+
+    #[test]
+    fn sizes_and_switches() {
+        assert_eq!(parse_size("100 KiB"), Some(102_400));
+        assert_eq!(parse_size("32mb"), Some(32 << 20));
+        assert_eq!(parse_size("1.5k"), Some(1536));
+        assert_eq!(parse_size("many"), None);
+        assert_eq!(parse_bool("Yes"), Some(true));
+        assert_eq!(parse_bool("2"), None);
+    }
+
+    #[test]
+    fn unread_keys_are_known() {
+        let mut s = Settings::new();
+        s.set("a.b", "1");
+        s.set("a.c", "maybe");
+        assert_eq!(s.number("a.b", 0), Ok(1));
+        assert_eq!(s.unread(), ["a.c"]);
+        assert!(s.bool("a.c", true).is_err());
+        assert!(s.unread().is_empty());
+    }
+}

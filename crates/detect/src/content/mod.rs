@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The content program of one buffer: literals, regular expressions and arithmetic on bytes, in the order of the rule.
+//!
+//! Every item either fails or leaves a cursor behind, from which the next relative item starts. When an item fails
+//! that stands relative to a literal or expression, the next occurrence of that one is tried: a search with
+//! backtracking, bounded by [`STEPS_MAX`].
+
+mod bytes;
+mod evaluate;
+mod literal;
+
+pub use bytes::{
+    ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, MathOperator, NumberBase, NumberField, TestOperator,
+};
+pub use evaluate::{Cursor, Evaluation, Outcome, evaluate};
+pub use literal::{Literal, Placement};
+
+use bartizan_pattern::Regex;
+use std::sync::Arc;
+
+/// Items tried for one value of a buffer before the rule counts as not matching (Suricata's
+/// `inspection-recursion-limit` is 3000 by default).
+pub const STEPS_MAX: u32 = 3_000;
+
+/// Values that `byte_extract` and `byte_math` can hold at a time in one rule.
+pub const VARIABLES_MAX: usize = 16;
+
+/// A number in a rule: written there, or taken from a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// As written.
+    Constant(i64),
+    /// Index of a variable of the rule.
+    Variable(u8),
+}
+
+impl Number {
+    /// The value, given the rule's variables.
+    #[must_use]
+    pub fn value(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
+        match self {
+            Number::Constant(value) => value,
+            Number::Variable(index) => {
+                let value = variables.get(usize::from(index)).copied().unwrap_or(0);
+                i64::try_from(value).unwrap_or(i64::MAX)
+            }
+        }
+    }
+}
+
+/// One item of a program.
+#[derive(Clone)]
+pub enum Item {
+    /// `content`.
+    Literal(Literal),
+    /// `pcre`.
+    Regex(RegexItem),
+    /// `isdataat`.
+    DataAt {
+        /// Position asked about.
+        at: Number,
+        /// Counted from the cursor.
+        relative: bool,
+        /// There must be no data there.
+        negated: bool,
+    },
+    /// `byte_test`.
+    Test(ByteTest),
+    /// `byte_jump`.
+    Jump(ByteJump),
+    /// `byte_extract`.
+    Extract(ByteExtract),
+    /// `byte_math`.
+    Math(ByteMath),
+    /// `bsize`: the length of the whole value.
+    Size {
+        /// The comparison.
+        check: bartizan_rules::UintMatch<u64>,
+    },
+    /// `base64_decode` and the `base64_data` items behind it: a program on the decoded bytes.
+    Base64 {
+        /// How many encoded bytes at most; 0 for all.
+        bytes: u32,
+        /// Where decoding starts.
+        offset: u32,
+        /// The offset counts from the cursor.
+        relative: bool,
+        /// What must hold on the decoded bytes.
+        inner: Arc<Program>,
+    },
+    /// A condition that a keyword brings along (`entropy`, `isutf8`...): on the whole value.
+    Custom(Arc<dyn crate::condition::BufferCondition>),
+}
+
+/// `pcre` in a program.
+#[derive(Clone)]
+pub struct RegexItem {
+    /// The expression.
+    pub regex: Arc<Regex>,
+    /// Starts at the cursor (flag `R`).
+    pub relative: bool,
+    /// Must not match.
+    pub negated: bool,
+    /// Variables that the groups fill, in the order of the groups: number of the group, what is filled.
+    pub captures: Vec<(usize, Capture)>,
+}
+
+/// What a group of an expression fills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// A flow variable, by interned name.
+    Flow(u32),
+    /// A packet variable, by interned name.
+    Packet(u32),
+}
+
+impl Item {
+    /// Whether the item starts from the cursor that the one before it left.
+    #[must_use]
+    pub fn is_relative(&self) -> bool {
+        match self {
+            Item::Literal(l) => l.is_relative(),
+            Item::Regex(r) => r.relative,
+            Item::DataAt { relative, .. } | Item::Base64 { relative, .. } => *relative,
+            Item::Test(t) => t.field.relative,
+            Item::Jump(j) => j.field.relative,
+            Item::Extract(e) => e.field.relative,
+            Item::Math(m) => m.field.relative,
+            Item::Size { .. } | Item::Custom(_) => false,
+        }
+    }
+}
+
+/// The items of one buffer in order.
+#[derive(Clone, Default)]
+pub struct Program {
+    /// The items.
+    pub items: Vec<Item>,
+}
+
+impl Program {
+    /// Whether the program asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The literals, to choose a fast pattern from.
+    pub fn literals(&self) -> impl Iterator<Item = (usize, &Literal)> {
+        self.items.iter().enumerate().filter_map(|(i, item)| match item {
+            Item::Literal(l) => Some((i, l)),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writing JSON text straight into a byte buffer.
+//!
+//! EVE needs two things that a general serializer does not give: the field order of Suricata's
+//! records, and its way of writing bytes that are not UTF-8 (each such byte as the text `\xHH`).
+//! A buffer is reused from event to event, so writing an event does not allocate.
+
+/// Writes one JSON value into a reused buffer.
+///
+/// Keys and values are written in the order of the calls; objects and arrays that were opened must
+/// be closed. A key whose value would be null is not written at all (EVE is never null).
+#[derive(Debug, Default)]
+pub struct JsonWriter {
+    out: Vec<u8>,
+    /// Whether the next key or item needs a comma before it.
+    comma: bool,
+}
+
+impl JsonWriter {
+    /// An empty writer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the text, keeps the memory.
+    pub fn clear(&mut self) {
+        self.out.clear();
+        self.comma = false;
+    }
+
+    /// The text written so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// A position to return to with [`JsonWriter::rewind`]; for objects that may turn out empty.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { length: self.out.len(), comma: self.comma }
+    }
+
+    /// Takes back everything written since the mark.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.out.truncate(mark.length);
+        self.comma = mark.comma;
+    }
+
+    /// Opens an object as the value of the last `key` or as an array item.
+    pub fn begin_object(&mut self) {
+        self.separate();
+        self.out.push(b'{');
+        self.comma = false;
+    }
+
+    /// Closes an object.
+    pub fn end_object(&mut self) {
+        self.out.push(b'}');
+        self.comma = true;
+    }
+
+    /// Opens an array as the value of the last `key` or as an array item.
+    pub fn begin_array(&mut self) {
+        self.separate();
+        self.out.push(b'[');
+        self.comma = false;
+    }
+
+    /// Closes an array.
+    pub fn end_array(&mut self) {
+        self.out.push(b']');
+        self.comma = true;
+    }
+
+    /// Writes a key; the value must follow.
+    pub fn key(&mut self, key: &str) {
+        self.separate();
+        escape_into(&mut self.out, key.as_bytes());
+        self.out.push(b':');
+        self.comma = false;
+    }
+
+    /// Opens an object under a key.
+    pub fn object(&mut self, key: &str) {
+        self.key(key);
+        self.begin_object();
+    }
+
+    /// Opens an array under a key.
+    pub fn array(&mut self, key: &str) {
+        self.key(key);
+        self.begin_array();
+    }
+
+    /// A string field.
+    pub fn str(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.item_str(value);
+    }
+
+    /// A string field of foreign bytes: as they are when valid UTF-8, else every byte that is not
+    /// printable ASCII as the text `\xHH`.
+    pub fn text(&mut self, key: &str, value: &[u8]) {
+        self.key(key);
+        self.item_text(value);
+    }
+
+    /// A string field of lower-case hexadecimal digits.
+    pub fn hex(&mut self, key: &str, value: &[u8]) {
+        self.key(key);
+        self.separate();
+        self.out.push(b'"');
+        for byte in value {
+            push_hex(&mut self.out, *byte);
+        }
+        self.out.push(b'"');
+        self.comma = true;
+    }
+
+    /// A string field in base64 (RFC 4648 section 4).
+    pub fn base64(&mut self, key: &str, value: &[u8]) {
+        self.key(key);
+        self.separate();
+        self.out.push(b'"');
+        base64_into(&mut self.out, value);
+        self.out.push(b'"');
+        self.comma = true;
+    }
+
+    /// A number field.
+    pub fn num(&mut self, key: &str, value: impl itoa::Integer) {
+        self.key(key);
+        self.item_num(value);
+    }
+
+    /// A boolean field.
+    pub fn bool(&mut self, key: &str, value: bool) {
+        self.key(key);
+        self.separate();
+        self.out.extend_from_slice(if value { b"true" } else { b"false" });
+        self.comma = true;
+    }
+
+    /// A string item of an array (or the value of a key just written).
+    pub fn item_str(&mut self, value: &str) {
+        self.separate();
+        escape_into(&mut self.out, value.as_bytes());
+        self.comma = true;
+    }
+
+    /// An item of foreign bytes; see [`JsonWriter::text`].
+    pub fn item_text(&mut self, value: &[u8]) {
+        self.separate();
+        if core::str::from_utf8(value).is_ok() {
+            escape_into(&mut self.out, value);
+        } else {
+            self.out.push(b'"');
+            for byte in value {
+                match byte {
+                    b'"' | b'\\' => self.out.extend_from_slice(&[b'\\', *byte]),
+                    b'\n' => self.out.extend_from_slice(b"\\n"),
+                    b'\r' => self.out.extend_from_slice(b"\\r"),
+                    b'\t' => self.out.extend_from_slice(b"\\t"),
+                    0x20..=0x7e => self.out.push(*byte),
+                    other => {
+                        self.out.extend_from_slice(b"\\\\x");
+                        push_hex(&mut self.out, *other);
+                    }
+                }
+            }
+            self.out.push(b'"');
+        }
+        self.comma = true;
+    }
+
+    /// A number item of an array (or the value of a key just written).
+    pub fn item_num(&mut self, value: impl itoa::Integer) {
+        self.separate();
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.comma = true;
+    }
+
+    /// JSON text made elsewhere (by another writer or a serializer), as the value of `key`.
+    pub fn raw(&mut self, key: &str, json: &[u8]) {
+        self.key(key);
+        self.item_raw(json);
+    }
+
+    /// JSON text made elsewhere, as an array item or the value of a key just written.
+    pub fn item_raw(&mut self, json: &[u8]) {
+        self.separate();
+        self.out.extend_from_slice(json);
+        self.comma = true;
+    }
+
+    fn separate(&mut self) {
+        if self.comma {
+            self.out.push(b',');
+        }
+        self.comma = false;
+    }
+}
+
+/// See [`JsonWriter::mark`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    length: usize,
+    comma: bool,
+}
+
+fn push_hex(out: &mut Vec<u8>, byte: u8) {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + (nibble - 10) };
+    out.push(digit(byte >> 4));
+    out.push(digit(byte & 15));
+}
+
+fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for byte in text {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            0..=0x1f | 0x7f => {
+                out.extend_from_slice(b"\\u00");
+                push_hex(out, *byte);
+            }
+            other => out.push(*other),
+        }
+    }
+    out.push(b'"');
+}
+
+fn base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
+    let symbol = |sextet: u32| match (sextet & 63) as u8 {
+        n @ 0..=25 => b'A' + n,
+        n @ 26..=51 => b'a' + (n - 26),
+        n @ 52..=61 => b'0' + (n - 52),
+        62 => b'+',
+        _ => b'/',
+    };
+    for group in bytes.chunks(3) {
+        let mut padded = [0u8; 3];
+        for (to, from) in padded.iter_mut().zip(group) {
+            *to = *from;
+        }
+        let [a, b, c] = padded;
+        let word = u32::from_be_bytes([0, a, b, c]);
+        out.push(symbol(word >> 18));
+        out.push(symbol(word >> 12));
+        out.push(if group.len() > 1 { symbol(word >> 6) } else { b'=' });
+        out.push(if group.len() > 2 { symbol(word) } else { b'=' });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_json() {
+        let mut w = JsonWriter::new();
+        w.begin_object();
+        w.str("a", "x\"\\\n\u{1}é");
+        w.text("b", b"ok \xff\"\\\n");
+        w.object("c");
+        w.num("n", -5i64);
+        w.array("l");
+        w.item_num(1u8);
+        w.item_str("two");
+        w.begin_object();
+        w.bool("t", true);
+        w.end_object();
+        w.end_array();
+        w.end_object();
+        let mark = w.mark();
+        w.object("gone");
+        w.end_object();
+        w.rewind(mark);
+        w.base64("d", b"any carnal pleas");
+        w.hex("h", &[0, 0xab]);
+        w.end_object();
+        let v: serde_json::Value = serde_json::from_slice(w.bytes()).expect("valid JSON");
+        assert_eq!(v["a"], "x\"\\\n\u{1}é");
+        assert_eq!(v["b"], "ok \\xff\"\\\n");
+        assert_eq!(v["c"]["l"][2]["t"], true);
+        assert_eq!(v["d"], "YW55IGNhcm5hbCBwbGVhcw==");
+        assert_eq!(v["h"], "00ab");
+        assert!(v.get("gone").is_none());
+    }
+}
