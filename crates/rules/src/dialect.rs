@@ -186,11 +186,11 @@ pub fn dialect_of(keyword: &str) -> Option<Dialect> {
     }
 }
 
-/// The other dialect that a keyword with its argument gives away, for keywords that both know:
-/// Snort 3 writes modifiers behind a comma (`content:"a",nocase`) and gives its buffers arguments
-/// (`http_header: field host`), where Suricata has neither.
+/// The other dialect that an argument gives away behind a keyword that both know: Snort 3 writes
+/// modifiers behind a comma (`content:"a",nocase`) and gives its buffers arguments (`http_header: field
+/// host`), where Suricata has neither.
 #[must_use]
-pub fn dialect_of_option(keyword: &str, value: Option<&[u8]>) -> Option<Dialect> {
+pub fn dialect_of_argument(keyword: &str, value: Option<&[u8]>) -> Option<Dialect> {
     const BUFFERS: &[&str] = &[
         "http_uri",
         "http_raw_uri",
@@ -202,16 +202,10 @@ pub fn dialect_of_option(keyword: &str, value: Option<&[u8]>) -> Option<Dialect>
         "http_stat_code",
         "http_stat_msg",
     ];
-    let is = |name: &str| keyword.eq_ignore_ascii_case(name);
-    if let Some(value) = value {
-        if is("content") && modifiers_behind_comma(value) {
-            return Some(Dialect::Snort3);
-        }
-        if BUFFERS.iter().any(|b| is(b)) && !value.trim_ascii().is_empty() {
-            return Some(Dialect::Snort3);
-        }
-    }
-    dialect_of(keyword)
+    let value = value?;
+    let buffer = BUFFERS.iter().any(|b| keyword.eq_ignore_ascii_case(b));
+    let modified = keyword.eq_ignore_ascii_case("content") && modifiers_behind_comma(value);
+    (modified || (buffer && !value.trim_ascii().is_empty())).then_some(Dialect::Snort3)
 }
 
 /// Whether a quoted value is followed by a comma and a word: `"abc",nocase` or `"abc", depth 4`.
@@ -267,11 +261,11 @@ mod tests {
 
     #[test]
     fn arguments_give_snort3_away() {
-        let of = |k, v: &str| dialect_of_option(k, Some(v.as_bytes()));
+        let of = |k, v: &str| dialect_of_argument(k, Some(v.as_bytes()));
         assert_eq!(of("content", r#""a,b",nocase"#), Some(Dialect::Snort3));
         assert_eq!(of("content", r#"!"a\",b""#), None);
         assert_eq!(of("http_header", " field host"), Some(Dialect::Snort3));
-        assert_eq!(dialect_of_option("http_header", None), None);
+        assert_eq!(dialect_of_argument("http_header", None), None);
         assert_eq!(dialect_of_action("block").map(|d| d.0), Some(Dialect::Snort3));
     }
 }

@@ -251,10 +251,11 @@ pub fn parse_expr<L: Leaf>(text: &[u8]) -> Result<Expr<L>, ArgumentError> {
         ));
     }
     // One item is itself; several without brackets (as in variables) are a list.
-    if list.items.len() == 1 && !list.trailing_comma {
-        if let Some(only) = list.items.pop() {
-            return Ok(only);
-        }
+    if list.items.len() == 1
+        && !list.trailing_comma
+        && let Some(only) = list.items.pop()
+    {
+        return Ok(only);
     }
     if list.items.is_empty() {
         return Err(ArgumentError::new(format!("the {} is missing", L::WHAT), 0..text.len()));

@@ -25,7 +25,9 @@ mod content;
 mod diagnostic;
 mod dialect;
 mod expr;
+mod header;
 mod meta;
+mod options;
 mod parse;
 mod reference;
 mod report;
@@ -43,7 +45,7 @@ pub use argument::{
 pub use classification::{Classification, Classifications, parse_classifications};
 pub use content::{ContentPattern, format_pattern, parse_content, parse_pattern};
 pub use diagnostic::{Diagnostic, Severity, code};
-pub use dialect::{Dialect, dialect_of, dialect_of_action, dialect_of_option};
+pub use dialect::{Dialect, dialect_of, dialect_of_action, dialect_of_argument};
 pub use expr::{
     AddressExpr, AddressRange, Expr, ExprKind, Leaf, List, MAX_DEPTH, PortExpr, PortRange, parse_expr,
 };

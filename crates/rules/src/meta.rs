@@ -19,7 +19,8 @@ pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOpt
     let mut meta = reader.meta;
     match sid {
         Some(_) => {}
-        None if options.is_empty() => {}
+        // What a missing semicolon swallowed cannot be called missing.
+        None if options.is_empty() || parser.has_error(code::NO_TERMINATOR) => {}
         None => {
             let span = Span::new(whole.end.saturating_sub(1), whole.end);
             let d = Diagnostic::error(parser.source, span, code::BAD_SID, "the rule has no sid");
@@ -78,10 +79,8 @@ impl Reader<'_, '_> {
     fn number(&mut self, option: &RuleOption, code: &'static str, quotes: bool) -> Option<u32> {
         let span = self.value(option, code)?;
         let mut text = self.parser.source.bytes(span);
-        if quotes {
-            if let [b'"', inner @ .., b'"'] = text {
-                text = inner.trim_ascii();
-            }
+        if quotes && let [b'"', inner @ .., b'"'] = text {
+            text = inner.trim_ascii();
         }
         let decimal = text.iter().all(u8::is_ascii_digit);
         match unsigned(text, u64::from(u32::MAX - 1)).ok().filter(|_| decimal) {

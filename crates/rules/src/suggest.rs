@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::{Diagnostic, Severity, code};
-use crate::dialect::dialect_of_option;
+use crate::dialect::{dialect_of, dialect_of_argument};
 use crate::rule::OptionRef;
 
 /// The candidate nearest to `word`, when it is near enough that a slip of the keyboard explains the
@@ -74,17 +74,23 @@ impl KeywordIndex {
         self.asked.get(keyword).and_then(Option::as_deref)
     }
 
-    /// The finding about an option whose keyword is not known: the rule language it belongs to, or
-    /// the keyword that was meant. `None` for a known one.
+    /// The finding about an option whose keyword is not known, or used as in another rule language:
+    /// that language, or the keyword that was meant. `None` when there is nothing to say.
     pub fn check(&mut self, option: &OptionRef<'_>) -> Option<Diagnostic> {
         let keyword = option.keyword();
-        if self.contains(keyword) {
+        let known = self.contains(keyword);
+        let argued = dialect_of_argument(keyword, option.value());
+        if known && argued.is_none() {
             return None;
         }
         let error =
             |code, message| option.rule.diagnostic(option.option.keyword, Severity::Error, code, message);
-        if let Some(dialect) = dialect_of_option(keyword, option.value()) {
-            let message = format!("`{keyword}` is a keyword of {dialect}, not of Suricata");
+        if let Some(dialect) = argued.or_else(|| dialect_of(keyword)) {
+            let message = if known {
+                format!("`{keyword}` is used as in {dialect}, not as in Suricata")
+            } else {
+                format!("`{keyword}` is a keyword of {dialect}, not of Suricata")
+            };
             let help =
                 format!("the rule is written for {dialect}; look for the same rule in a set for Suricata");
             return Some(error(code::OTHER_DIALECT, message).help(help));

@@ -26,6 +26,7 @@ const KEYWORDS: &[&str] = &[
     "pcre",
     "http.uri",
     "http_uri",
+    "http_header",
     "noalert",
     "flowbits",
     "dsize",
