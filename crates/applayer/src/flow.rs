@@ -130,6 +130,10 @@ pub struct AppLayer {
     finished: bool,
     /// Parsing failed in this flow.
     pub failed_parsing: bool,
+    /// A switch of protocols was just begun.
+    switched: bool,
+    /// The end of the direction's stream was told to the parser.
+    ended: PerDirection<bool>,
 }
 
 /// What the caller tells about a flow with each call.
@@ -177,6 +181,33 @@ impl AppLayer {
     /// The parser, to mark and free transactions.
     pub fn parser_mut(&mut self) -> Option<&mut (dyn Parser + 'static)> {
         self.parser.as_deref_mut()
+    }
+
+    /// Whether the last call began a switch to another protocol; asking forgets it. The caller records and frees the
+    /// old protocol's transactions before it hands in more data.
+    pub fn take_switched(&mut self) -> bool {
+        core::mem::take(&mut self.switched)
+    }
+
+    /// Whether the end of a direction's stream was told.
+    #[must_use]
+    pub fn ended(&self, direction: Direction) -> bool {
+        self.ended[direction]
+    }
+
+    /// The end of a direction's stream was told.
+    pub fn set_ended(&mut self, direction: Direction) {
+        self.ended[direction] = true;
+    }
+
+    /// All transactions are over: the flow ends, or its protocol gives way to another.
+    pub fn end_transactions(&mut self) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended = PerDirection::new(true, true);
+            }
+        }
     }
 
     /// Whether no more data needs to be handed in.
@@ -361,6 +392,7 @@ impl AppLayer {
         let other = direction.flip();
         self.detect_from[other] = self.seen[other];
         self.first_data = None;
+        self.switched = true;
     }
 
     /// Hands in a datagram.
@@ -458,11 +490,7 @@ impl AppLayer {
         for direction in Direction::BOTH {
             parser.end(direction, &mut context);
         }
-        for id in parser.tx_range() {
-            if let Some(tx) = parser.tx_mut(id) {
-                tx.common_mut().ended = PerDirection::new(true, true);
-            }
-        }
+        self.end_transactions();
     }
 }
 
