@@ -55,6 +55,16 @@ pub struct FrameInfo {
     pub flags: FrameFlags,
 }
 
+impl FrameInfo {
+    /// Why such a frame must not be sent as it is, whatever the port.
+    ///
+    /// # Errors
+    /// [`SendRefusal::Incomplete`] when only its first bytes are here.
+    pub const fn refusal(&self) -> Result<(), SendRefusal> {
+        if self.flags.contains(FrameFlags::TRUNCATED) { Err(SendRefusal::Incomplete) } else { Ok(()) }
+    }
+}
+
 /// What is to become of a frame, and what became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition {
@@ -177,6 +187,8 @@ impl Batch {
             let start = self.owned.len();
             self.owned.extend_from_slice(bytes);
             slot.place = Place::Owned { start, end: self.owned.len() };
+            // What stands here now is all there is.
+            slot.info.flags = slot.info.flags.without(FrameFlags::TRUNCATED);
         }
     }
 
@@ -256,15 +268,14 @@ impl Batch {
     }
 
     /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. How many were sent.
-    pub fn send_each(&mut self, mut send: impl FnMut(&[u8]) -> Result<(), SendRefusal>) -> usize {
+    /// Frames of which only a part is here should be refused: see [`FrameInfo::refusal`].
+    pub fn send_each(&mut self, mut send: impl FnMut(&FrameInfo, &[u8]) -> Result<(), SendRefusal>) -> usize {
         let mut sent = 0;
         for index in 0..self.slots.len() {
-            let Some(place) =
-                self.slots.get(index).filter(|s| s.disposition == Disposition::Forward).map(|s| s.place)
-            else {
+            let Some(slot) = self.slots.get(index).filter(|s| s.disposition == Disposition::Forward) else {
                 continue;
             };
-            let outcome = match self.bytes_of(place).map(&mut send) {
+            let outcome = match self.bytes_of(slot.place).map(|bytes| send(&slot.info, bytes)) {
                 Some(Ok(())) => {
                     sent += 1;
                     Disposition::Sent
@@ -322,7 +333,7 @@ mod tests {
         batch.set_disposition(0, Disposition::Forward);
         batch.set_disposition(2, Disposition::Forward);
         let mut seen = Vec::new();
-        let sent = batch.send_each(|frame| {
+        let sent = batch.send_each(|_, frame| {
             seen.extend_from_slice(frame);
             if frame == [2] { Err(SendRefusal::RingFull) } else { Ok(()) }
         });

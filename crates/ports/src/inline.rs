@@ -7,7 +7,7 @@
 //!
 //! Not done: `PACKET_VNET_HDR`; segments larger than the MTU (GSO) cannot be forwarded, switch the offloads off.
 
-use crate::batch::{Batch, Disposition};
+use crate::batch::{Batch, Disposition, FrameInfo};
 use crate::error::{OpenError, PortError};
 use crate::interface::Interface;
 use crate::offload::Warning;
@@ -199,7 +199,8 @@ fn refusal_of(error: &io::Error) -> SendRefusal {
 
 impl Sender {
     /// Whether the device can carry the frame: the kernel allows four bytes more when an 802.1Q tag is in it.
-    fn check(&self, frame: &[u8]) -> Result<(), SendRefusal> {
+    fn check(&self, info: &FrameInfo, frame: &[u8]) -> Result<(), SendRefusal> {
+        info.refusal()?;
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         if frame.len() < HEADER {
             Err(SendRefusal::TooShort)
@@ -212,11 +213,12 @@ impl Sender {
 
     fn send_batch(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch, stats: &mut PortStats) -> usize {
         if matches!(self.path, Path::Ring(_)) {
-            return batch.send_each(|frame| self.queue(fd, frame, stats));
+            return batch.send_each(|info, frame| self.queue(fd, info, frame, stats));
         }
         for index in batch.indices() {
             if batch.disposition(index) == Some(Disposition::Forward)
-                && let Some(Err(refusal)) = batch.bytes(index).map(|frame| self.check(frame))
+                && let (Some(info), Some(frame)) = (batch.info(index), batch.bytes(index))
+                && let Err(refusal) = self.check(info, frame)
             {
                 stats.send_failures.add(refusal, 1);
                 batch.set_disposition(index, Disposition::Refused(refusal));
@@ -253,8 +255,14 @@ impl Sender {
     }
 
     /// Takes one frame: into the ring, or out at once.
-    fn queue(&mut self, fd: BorrowedFd<'_>, frame: &[u8], stats: &mut PortStats) -> Result<(), SendRefusal> {
-        let result = self.check(frame).and_then(|()| self.queue_checked(fd, frame, stats));
+    fn queue(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        info: &FrameInfo,
+        frame: &[u8],
+        stats: &mut PortStats,
+    ) -> Result<(), SendRefusal> {
+        let result = self.check(info, frame).and_then(|()| self.queue_checked(fd, frame, stats));
         if let Err(refusal) = result {
             stats.send_failures.add(refusal, 1);
         }
@@ -361,7 +369,7 @@ impl Port for InlinePort {
     }
 
     fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
-        self.sender.queue(self.socket.fd.as_fd(), frame, &mut self.socket.stats)
+        self.sender.queue(self.socket.fd.as_fd(), &FrameInfo::default(), frame, &mut self.socket.stats)
     }
 
     fn flush(&mut self) -> Result<(), PortError> {

@@ -155,7 +155,7 @@ impl Port for PassivePort {
 
     fn transmit(&mut self, batch: &mut Batch) -> usize {
         let failures = &mut self.socket.stats.send_failures;
-        batch.send_each(|_| {
+        batch.send_each(|_, _| {
             failures.add(SendRefusal::ReceiveOnly, 1);
             Err(SendRefusal::ReceiveOnly)
         })

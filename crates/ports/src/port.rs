@@ -24,19 +24,22 @@ pub enum SendRefusal {
     DeviceRefused,
     /// The kernel had no memory for it.
     NoMemory,
+    /// Only its first bytes are here ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
+    Incomplete,
     /// The port cannot send.
     ReceiveOnly,
 }
 
 impl SendRefusal {
     /// All, in the order of the counters.
-    pub const ALL: [SendRefusal; 7] = [
+    pub const ALL: [SendRefusal; 8] = [
         SendRefusal::TooLarge,
         SendRefusal::TooShort,
         SendRefusal::RingFull,
         SendRefusal::DeviceDown,
         SendRefusal::DeviceRefused,
         SendRefusal::NoMemory,
+        SendRefusal::Incomplete,
         SendRefusal::ReceiveOnly,
     ];
 
@@ -50,6 +53,7 @@ impl SendRefusal {
             SendRefusal::DeviceDown => "device_down",
             SendRefusal::DeviceRefused => "device_refused",
             SendRefusal::NoMemory => "no_memory",
+            SendRefusal::Incomplete => "incomplete",
             SendRefusal::ReceiveOnly => "receive_only",
         }
     }
@@ -58,7 +62,7 @@ impl SendRefusal {
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
-            SendRefusal::TooLarge | SendRefusal::TooShort => Reason::EgressMtu,
+            SendRefusal::TooLarge | SendRefusal::TooShort | SendRefusal::Incomplete => Reason::EgressMtu,
             SendRefusal::RingFull
             | SendRefusal::DeviceDown
             | SendRefusal::DeviceRefused

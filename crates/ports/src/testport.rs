@@ -115,8 +115,10 @@ impl TestPort {
         Some(frame)
     }
 
-    fn queue(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
-        let result = if frame.len() < 14 {
+    fn queue(&mut self, info: &FrameInfo, frame: &[u8]) -> Result<(), SendRefusal> {
+        let result = if let Err(refusal) = info.refusal() {
+            Err(refusal)
+        } else if frame.len() < 14 {
             Err(SendRefusal::TooShort)
         } else if frame.len() > self.mtu as usize + 18 {
             Err(SendRefusal::TooLarge)
@@ -175,11 +177,11 @@ impl Port for TestPort {
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> usize {
-        batch.send_each(|frame| self.queue(frame))
+        batch.send_each(|info, frame| self.queue(info, frame))
     }
 
     fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
-        self.queue(frame)
+        self.queue(&FrameInfo::default(), frame)
     }
 
     fn flush(&mut self) -> Result<(), PortError> {

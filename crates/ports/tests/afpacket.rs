@@ -4,7 +4,7 @@
 mod common;
 
 use bartizan_ports::{
-    Batch, FrameFlags, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,
+    Batch, FrameFlags, FrameInfo, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,
     PassivePort, Port, PortError, SendRefusal, Side, TransmitPath, Waker, Woke, offloads_on, wait_any,
 };
 use common::{frame, in_namespace, ip, tagged_frame, veth};
@@ -249,6 +249,10 @@ fn frames_that_cannot_leave_are_refused_with_the_reason() {
             let mut receiver = InlinePort::open("a1", &options(path)).unwrap();
             assert_eq!(sender.transmit_frame(&[0; 13]), Err(SendRefusal::TooShort));
             assert_eq!(sender.transmit_frame(&frame(1, 1515)), Err(SendRefusal::TooLarge));
+            let mut cut = Batch::with_capacity(1);
+            cut.push_copy(&frame(1, 60), FrameInfo { flags: FrameFlags::TRUNCATED, ..Default::default() });
+            cut.forward_all();
+            assert_eq!(sender.transmit(&mut cut), 0);
             // The MTU becomes smaller under the open port: the kernel refuses the second frame, not those around it.
             ip("link set dev a0 mtu 1000");
             ip("link set dev a1 mtu 1000");
@@ -273,10 +277,11 @@ fn frames_that_cannot_leave_are_refused_with_the_reason() {
             assert_eq!(last, [frame(5, 70)]);
             let stats = sender.stats();
             let failures = stats.send_failures;
+            assert_eq!(failures.get(SendRefusal::Incomplete), 1);
             assert_eq!(failures.get(SendRefusal::TooShort), 1);
             assert_eq!(failures.get(SendRefusal::TooLarge), 2);
             assert_eq!(failures.get(SendRefusal::DeviceDown), 4);
-            assert_eq!(stats.sent + failures.total(), 2 + 4 + 4 + 1, "{stats:?}");
+            assert_eq!(stats.sent + failures.total(), 3 + 4 + 4 + 1, "{stats:?}");
         });
     }
 }
@@ -449,5 +454,40 @@ fn offloads_are_reported_and_can_be_switched_off_for_the_ports_life() {
         assert!(offloads_on("a1").is_empty());
         drop(port);
         assert_eq!(offloads_on("a1"), before, "as it was");
+    });
+}
+
+#[test]
+fn loopback_shows_each_packet_once() {
+    in_namespace(|| {
+        ip("link set dev lo up");
+        let mut tap = PassivePort::open("lo", &PassiveOptions::default()).unwrap();
+        assert!(tap.warnings().iter().any(|w| w.to_string().contains("65517")), "the MTU of lo is 65536");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        for length in [10usize, 1400, 60_000] {
+            socket.send_to(&vec![7; length], to).unwrap();
+        }
+        let seen: Vec<usize> = collect(&mut tap, 3).iter().map(Vec::len).collect();
+        assert_eq!(seen, [10 + 42, 1400 + 42, 60_000 + 42]);
+        assert_eq!(tap.stats().ring_received, 3);
+    });
+}
+
+#[test]
+fn a_missing_checksum_is_flagged_and_counted() {
+    in_namespace(|| {
+        // The other end's kernel leaves UDP checksums to a device that does not exist.
+        veth("a0", "a1", 1500);
+        ip("addr add 10.9.9.1/24 dev a0");
+        ip("neigh add 10.9.9.2 lladdr 02:00:00:00:00:09 dev a0");
+        let mut receiver = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let socket = std::net::UdpSocket::bind("10.9.9.1:0").unwrap();
+        socket.send_to(b"hello", "10.9.9.2:9").unwrap();
+        let end = Instant::now() + Duration::from_secs(2);
+        let mut batch = Batch::with_capacity(8);
+        while receiver.receive(&mut batch).unwrap() == 0 && Instant::now() < end {}
+        assert!(batch.info(0).unwrap().flags.contains(FrameFlags::CHECKSUM_PENDING));
+        assert_eq!(receiver.stats().checksum_pending, 1);
     });
 }

@@ -2,7 +2,10 @@
 //! The ports in memory, and an inline pair made of them.
 
 use bartizan_base::{PacketDuration, Timestamp};
-use bartizan_ports::{Batch, InlinePair, OpenError, Port, SendRefusal, Side, TestClock, TestPort, Woke};
+use bartizan_ports::{
+    Batch, Disposition, FrameFlags, FrameInfo, InlinePair, OpenError, Port, SendRefusal, Side, TestClock,
+    TestPort, Woke,
+};
 use std::time::Duration;
 
 fn frame(number: u8) -> Vec<u8> {
@@ -60,6 +63,23 @@ fn bounds_are_kept_and_counted() {
     assert!(!right.ended());
     drop(left);
     assert!(right.ended());
+}
+
+#[test]
+fn a_cut_frame_is_never_sent_unless_it_was_replaced() {
+    let clock = TestClock::default();
+    let (mut left, mut right) = TestPort::pair(["left", "right"], 1500, 3, &clock).unwrap();
+    let mut batch = Batch::with_capacity(2);
+    let cut = FrameInfo { wire_length: 9000, flags: FrameFlags::TRUNCATED, ..Default::default() };
+    batch.push_copy(&frame(1), cut);
+    batch.push_copy(&frame(2), cut);
+    batch.replace(1, &frame(3));
+    batch.forward_all();
+    assert_eq!(left.transmit(&mut batch), 1);
+    left.flush().unwrap();
+    assert_eq!(batch.disposition(0), Some(Disposition::Refused(SendRefusal::Incomplete)));
+    assert_eq!(left.stats().send_failures.get(SendRefusal::Incomplete), 1);
+    assert_eq!((right.take(), right.take()), (Some(frame(3)), None));
 }
 
 #[test]
