@@ -4,7 +4,7 @@
 use crate::record::{Anomaly, Entry, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
-use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::flow::{AppLayer, AppSummary};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags};
@@ -12,7 +12,7 @@ use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
 use bartizan_function::{Model, Notes, PacketContext, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
-use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketView, Transport};
+use bartizan_packet::{DecodeEvent, Decoded, Network, PacketView, Transport};
 
 /// Puts a fragment to its datagram. `true`: `datagram` holds the whole of it now.
 pub(crate) fn defragment(
@@ -62,7 +62,7 @@ pub(crate) fn defragment(
     let policy = worker.settings.hosts.fragments(dst);
     let outcome = worker.defrag.insert(&key, &fragment, policy, frame.now, datagram);
     for event in outcome.events.iter() {
-        if let Some(event) = DecodeEvent::from_rule_name(event.rule_name()) {
+        if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
             packet.event(event);
             worker.decoder.counters_mut().event(event);
         }
@@ -429,13 +429,16 @@ impl Worker {
         findings: &mut Vec<bartizan_function::Finding>,
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
+        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         for bit in entry.path.functions() {
             let Some(function) = chains.function(bit) else { continue };
             if function.spec().model == Model::Payload {
                 continue;
             }
-            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else { continue };
-            let flow = view(entry, parts.app.as_deref(), &parts.session, established);
+            let (Some(state), Some((slot, session))) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                continue;
+            };
+            let flow = view(entry, summary, session, established);
             let mut context = PacketContext {
                 now: occasion.now,
                 packet: Some(occasion.packet),
@@ -447,7 +450,7 @@ impl Worker {
                 stream_events: events,
                 notes,
                 worker: state,
-                slot: slot.0,
+                slot,
                 findings,
                 prevention: self.settings.prevention,
             };
@@ -497,8 +500,8 @@ impl Worker {
                 let (Some(state), Some((slot, session))) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                     continue;
                 };
-                // The view and the functions' marks on transactions need the application layer one after the other.
-                let flow = view(entry, None, session, established);
+                let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
+                let flow = view(entry, summary, session, established);
                 let mut context = PacketContext {
                     now: occasion.now,
                     packet: Some(occasion.packet),
@@ -572,7 +575,7 @@ fn event_id(number: u64, hash: u64) -> u64 {
 /// What functions see of a flow.
 pub(crate) fn view<'a>(
     entry: &Entry,
-    app: Option<&'a AppLayer>,
+    app: AppSummary,
     session: &'a bartizan_flow::tcp::TcpSession,
     established: bool,
 ) -> FlowView<'a> {
@@ -642,10 +645,4 @@ impl FlowParts {
         }
         self.slots.get_mut(index).map(|slot| (slot, &self.session))
     }
-}
-
-/// Whether a packet was put together from fragments.
-#[must_use]
-pub fn is_rebuilt(packet: &Decoded) -> bool {
-    packet.flags.contains(PacketFlags::REBUILT)
 }

@@ -13,7 +13,7 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, PerDirection};
 use bartizan_flow::tcp::StreamContext;
 use bartizan_flow::{EndReason, FlowKey};
-use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView, VlanIds};
+use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView};
 use core::net::IpAddr;
 
 impl Worker {
@@ -131,7 +131,3 @@ fn header(key: &FlowKey, direction: Direction) -> Vec<u8> {
     bytes.extend_from_slice(&transport);
     bytes
 }
-
-/// VLAN ids of nothing.
-#[allow(dead_code)]
-const NO_VLAN: fn() -> VlanIds = VlanIds::default;

@@ -40,7 +40,7 @@ pub struct TxRecord<'a> {
 }
 
 /// What anomaly records are about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Anomaly<'a> {
     /// A header.
     Decode(DecodeEvent),
