@@ -6,9 +6,7 @@ use super::peer::PeerFlags;
 use super::queue::Queued;
 use super::session::SessionFlags;
 use super::step::{Handled, Rejected, Step};
-use super::{
-    ExceptionTarget, HostPolicy, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX,
-};
+use super::{ExceptionTarget, HostPolicy, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
 use bartizan_base::Direction;
 
 const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
@@ -189,7 +187,11 @@ impl Step<'_, '_> {
         } else if self.has(TcpFlags::FIN) {
             Ok(())
         } else if self.has(TcpFlags::SYN) {
-            if self.to_server() { self.syn_again() } else { self.simultaneous_syn() }
+            if self.to_server() {
+                self.syn_again()
+            } else {
+                self.simultaneous_syn()
+            }
             Ok(())
         } else if self.has(TcpFlags::ACK) && self.config.async_oneside {
             self.one_sided_ack()
@@ -200,6 +202,7 @@ impl Step<'_, '_> {
 
     fn syn_ack(&mut self) -> Handled {
         let ack = self.segment.ack;
+        let echo = self.segment.options.ts.map(|(_, echo)| echo);
         let client = self.session.client();
         let (isn, next) = (client.isn, client.next_seq);
         if self.segment.options.fast_open || self.is(SessionFlags::FAST_OPEN) {
@@ -215,12 +218,14 @@ impl Step<'_, '_> {
             self.session.flags |= SessionFlags::FAST_OPEN;
             self.set_state(TcpState::Established);
         } else if ack != isn.plus(1) {
-            return self.reject(StreamEvent::ThreeWaySynackWithWrongAck);
+            // It may answer an earlier SYN.
+            match self.session.find_syn(ack, None) {
+                Some(syn) => self.session.apply_syn(&syn),
+                None => return self.reject(StreamEvent::ThreeWaySynackWithWrongAck),
+            }
         }
         if !self.echo_is_plausible() {
-            // It may answer an earlier SYN.
-            let echo = self.segment.options.ts.map(|(_, echo)| echo);
-            match self.session.find_syn(echo) {
+            match self.session.find_syn(ack, echo) {
                 Some(syn) => self.session.apply_syn(&syn),
                 None => return self.reject(StreamEvent::PktInvalidTimestamp),
             }
@@ -310,8 +315,8 @@ impl Step<'_, '_> {
         self.validate_rst()?;
         let isn = self.session.client().isn;
         let segment = self.segment;
-        let counts = !self.to_server()
-            || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
+        let counts =
+            !self.to_server() || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
         if counts {
             self.rcv_mut().flags |= PeerFlags::RST_RECEIVED;
             self.close_by_rst();
