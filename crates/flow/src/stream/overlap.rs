@@ -93,6 +93,11 @@ impl Spans {
         self.spans = joined;
     }
 
+    /// All of them, by start.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter()
+    }
+
     /// Forgets the segments that end before `left`.
     pub(crate) fn trim(&mut self, left: u64, budget: &mut MemoryBudget) {
         while self.spans.front().is_some_and(|span| span.end <= left) {
@@ -136,7 +141,8 @@ mod tests {
             Bsd, First, Last, Linux, OldLinux, Solaris, Hpux10, Hpux11, Irix, Macos, Windows, Windows2k3,
             Vista,
         ];
-        let rows: [(&str, (u64, u64), (u64, u64), Vec<HostPolicy>); 9] = [
+        type Range = (u64, u64);
+        let rows: [(&str, Range, Range, Vec<HostPolicy>); 9] = [
             ("equal", (10, 20), (10, 20), vec![OldLinux, Solaris, Hpux11]),
             ("same start, shorter", (10, 20), (10, 15), vec![]),
             ("same start, longer", (10, 20), (10, 25), vec![Linux, OldLinux, Solaris, Hpux11]),

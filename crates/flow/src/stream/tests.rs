@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reassembly against models that were written without it: the original bytes, a byte map per host
-//! policy, receivers behind an inline engine.
+//! Cases of reassembly; the properties are in `properties.rs`.
 
 use super::*;
 use crate::tcp::*;
 use bartizan_base::Direction::{ToClient, ToServer};
 use bartizan_base::{Direction, Timestamp};
-use proptest::prelude::*;
 
-const ACK: TcpFlags = TcpFlags::ACK;
+pub(super) const ACK: TcpFlags = TcpFlags::ACK;
 
-struct Rig {
-    session: TcpSession,
-    pair: StreamPair,
-    config: StreamConfig,
-    counters: StreamCounters,
-    budget: MemoryBudget,
-    policy: HostPolicy,
-    app: Vec<u8>,
-    raw: Vec<(u64, Vec<u8>)>,
-    gaps: Vec<(u64, u64)>,
-    events: Vec<StreamEvent>,
+/// An established session with its streams, and what both readers of the client's stream have got.
+pub(super) struct Rig {
+    pub(super) session: TcpSession,
+    pub(super) pair: StreamPair,
+    pub(super) config: StreamConfig,
+    pub(super) counters: StreamCounters,
+    pub(super) budget: MemoryBudget,
+    pub(super) policy: HostPolicy,
+    pub(super) app: Vec<u8>,
+    pub(super) raw: Vec<(u64, Vec<u8>)>,
+    pub(super) gaps: Vec<(u64, u64)>,
+    pub(super) events: Vec<StreamEvent>,
 }
 
-fn segment(flags: TcpFlags, seq: Seq, ack: Seq, payload: &[u8]) -> Segment<'_> {
+pub(super) fn segment(flags: TcpFlags, seq: Seq, ack: Seq, payload: &[u8]) -> Segment<'_> {
     Segment { seq, ack, flags, window: 65_535, payload, checksum_ok: true, ..Segment::default() }
 }
 
 impl Rig {
     /// An established session; the client's first byte is `isn` + 1, the server's 1.
-    fn open(config: StreamConfig, isn: u32) -> Self {
+    pub(super) fn open(config: StreamConfig, isn: u32) -> Self {
         let mut rig = Rig {
             session: TcpSession::default(),
             pair: StreamPair::default(),
@@ -50,14 +49,14 @@ impl Rig {
         rig
     }
 
-    fn context(&mut self) -> (&mut TcpSession, &mut StreamPair, StreamContext<'_>) {
+    pub(super) fn context(&mut self) -> (&mut TcpSession, &mut StreamPair, StreamContext<'_>) {
         let context =
             StreamContext { config: &self.config, counters: &mut self.counters, budget: &mut self.budget };
         (&mut self.session, &mut self.pair, context)
     }
 
     /// Handles a segment and leaves the readers alone.
-    fn feed(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+    pub(super) fn feed(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
         let arrival = Arrival { direction, now: Timestamp::from_parts(1000, 0), policy: self.policy };
         let (session, pair, mut context) = self.context();
         let out = session.handle(segment, arrival, Some(pair), &mut context);
@@ -65,24 +64,24 @@ impl Rig {
         out
     }
 
-    fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+    pub(super) fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
         let out = self.feed(direction, segment);
         self.drain(if direction == ToServer { segment.payload } else { &[] });
         self.pair.settle(direction, segment.payload, &mut self.budget);
         out
     }
 
-    fn client(&mut self, isn: u32, offset: u32, payload: &[u8]) -> Outcome {
+    pub(super) fn client(&mut self, isn: u32, offset: u32, payload: &[u8]) -> Outcome {
         let first = Seq(isn).plus(1);
         self.handle(ToServer, &segment(ACK, first.plus(offset), Seq(1), payload))
     }
 
-    fn acknowledge(&mut self, isn: u32, offset: u32) -> Outcome {
+    pub(super) fn acknowledge(&mut self, isn: u32, offset: u32) -> Outcome {
         let first = Seq(isn).plus(1);
         self.handle(ToClient, &segment(ACK, Seq(1), first.plus(offset), b""))
     }
 
-    fn drain(&mut self, packet: &[u8]) {
+    pub(super) fn drain(&mut self, packet: &[u8]) {
         let stream = self.pair.stream_mut(ToServer);
         loop {
             let len = match stream.app(packet) {
@@ -98,255 +97,32 @@ impl Rig {
             };
             stream.app_consume(len);
         }
-        loop {
-            let Some(chunk) = stream.raw(packet) else { break };
+        while let Some(chunk) = stream.raw(packet) {
             self.raw.push((chunk.offset + chunk.seen as u64, chunk.bytes[chunk.seen..].to_vec()));
             let end = chunk.end();
             stream.raw_consume(end);
         }
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         let (session, pair, mut context) = self.context();
         session.end(pair, &mut context);
         self.drain(&[]);
         self.pair.settle(ToServer, &[], &mut self.budget);
     }
 
-    fn raw_bytes(&self) -> Vec<u8> {
+    pub(super) fn raw_bytes(&self) -> Vec<u8> {
         self.raw.iter().flat_map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    fn release(mut self) {
+    pub(super) fn release(mut self) {
         self.pair.release(&mut self.budget);
         assert_eq!(self.budget.used(), 0);
     }
 }
 
-fn config(mode: StreamMode) -> StreamConfig {
+pub(super) fn config(mode: StreamMode) -> StreamConfig {
     StreamConfig { mode, ..StreamConfig::default() }
-}
-
-/// Pieces of `len` bytes in a random order, some of them more than once and cut differently, that
-/// together cover everything.
-fn deliveries(len: usize) -> impl Strategy<Value = Vec<(usize, usize)>> {
-    (
-        proptest::collection::vec(1..40usize, 1..40),
-        proptest::collection::vec((0..len, 1..60usize), 0..20),
-        any::<u64>(),
-    )
-        .prop_map(move |(cuts, extra, seed)| {
-            let mut pieces = Vec::new();
-            let (mut at, mut n) = (0, 0);
-            while at < len {
-                let size = cuts[n % cuts.len()].min(len - at);
-                pieces.push((at, at + size));
-                at += size;
-                n += 1;
-            }
-            pieces.extend(extra.into_iter().map(|(start, size)| (start, (start + size).min(len))));
-            // A shuffle of its own, so that the seed alone decides.
-            let mut state = seed | 1;
-            for i in (1..pieces.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                pieces.swap(i, (state >> 33) as usize % (i + 1));
-            }
-            pieces
-        })
-}
-
-/// What a receiver has, byte by byte.
-struct Receiver {
-    bytes: Vec<Option<u8>>,
-    keeps_first: bool,
-    /// Bytes the application has read cannot change any more.
-    read: usize,
-}
-
-impl Receiver {
-    fn new(len: usize, keeps_first: bool) -> Self {
-        Self { bytes: vec![None; len], keeps_first, read: 0 }
-    }
-
-    fn receive(&mut self, start: usize, payload: &[u8]) {
-        for (n, byte) in payload.iter().enumerate() {
-            let at = start + n;
-            if at >= self.read && !(self.keeps_first && self.bytes[at].is_some()) {
-                self.bytes[at] = Some(*byte);
-            }
-        }
-        while self.bytes.get(self.read).is_some_and(Option::is_some) {
-            self.read += 1;
-        }
-    }
-
-    fn readable(&self) -> Vec<u8> {
-        self.bytes[..self.read].iter().map(|byte| byte.unwrap()).collect()
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    /// However the same bytes are cut, ordered and repeated, both readers get them once, in order.
-    #[test]
-    fn the_same_bytes_come_out(
-        pieces in deliveries(700),
-        isn in prop_oneof![any::<u32>(), Just(u32::MAX), Just(u32::MAX - 300)],
-        inline in any::<bool>(),
-        overlap in 0..64u32,
-    ) {
-        let data: Vec<u8> = (0..700u32).map(|n| (n * 7 + n / 251) as u8).collect();
-        let mut config = config(if inline { StreamMode::Inline } else { StreamMode::Passive });
-        config.reassembly.raw_overlap = overlap;
-        config.reassembly.toserver_chunk_size = 100;
-        config.reassembly.check_overlap_different_data = true;
-        let mut rig = Rig::open(config, isn);
-        let mut receiver = Receiver::new(data.len(), true);
-        for (start, end) in pieces {
-            rig.client(isn, start as u32, &data[start..end]);
-            receiver.receive(start, &data[start..end]);
-            rig.acknowledge(isn, receiver.read as u32);
-            prop_assert!(rig.app.len() <= receiver.read, "nothing is readable before the receiver has it");
-            prop_assert!(!inline || rig.app.len() == receiver.read);
-        }
-        rig.end();
-        prop_assert_eq!(&rig.app, &data);
-        prop_assert_eq!(rig.raw_bytes(), data);
-        prop_assert!(rig.gaps.is_empty());
-        prop_assert!(!rig.events.contains(&StreamEvent::ReassemblyOverlapDifferentData));
-        rig.release();
-    }
-
-    /// Conflicting overlaps are resolved as a byte map per host policy says.
-    #[test]
-    fn conflicts_follow_the_host_policy(
-        segments in proptest::collection::vec((0..60usize, 1..24usize, any::<u8>()), 1..14),
-        policy in prop_oneof![
-            Just(HostPolicy::Bsd), Just(HostPolicy::First), Just(HostPolicy::Last), Just(HostPolicy::Linux),
-            Just(HostPolicy::OldLinux), Just(HostPolicy::Solaris), Just(HostPolicy::Hpux10),
-            Just(HostPolicy::Hpux11), Just(HostPolicy::Irix), Just(HostPolicy::Macos),
-            Just(HostPolicy::Windows), Just(HostPolicy::Windows2k3), Just(HostPolicy::Vista),
-        ],
-    ) {
-        let mut rig = Rig::open(config(StreamMode::Passive), 9);
-        rig.policy = policy;
-        let mut model: Vec<Option<u8>> = vec![None; 100];
-        let mut seen: Vec<(usize, usize)> = Vec::new();
-        for (start, len, salt) in segments {
-            let end = start + len;
-            let payload: Vec<u8> = (0..len).map(|n| salt.wrapping_add(n as u8)).collect();
-            rig.client(9, start as u32, &payload);
-            for (n, byte) in payload.iter().enumerate() {
-                let at = start + n;
-                let kept = seen.iter().any(|(s, e)| (*s..*e).contains(&at) && !takes_new(policy, (*s, *e), (start, end)));
-                if !kept {
-                    model[at] = Some(*byte);
-                }
-            }
-            seen.push((start, end));
-        }
-        rig.end();
-        let expected: Vec<u8> = model.iter().map_while(|byte| *byte).collect();
-        prop_assert_eq!(&rig.app[..expected.len().min(rig.app.len())], &expected[..]);
-        rig.release();
-    }
-
-    /// Inline, whatever a sender tries, receivers of both kinds read what was inspected, and
-    /// never before it was.
-    #[test]
-    fn receivers_read_what_was_inspected(
-        segments in proptest::collection::vec((0..80usize, 1..30usize, any::<u8>()), 1..40),
-        loses_acks in any::<bool>(),
-    ) {
-        let mut rig = Rig::open(config(StreamMode::Inline), 77);
-        let mut receivers = [Receiver::new(120, true), Receiver::new(120, false)];
-        for (start, len, salt) in segments {
-            let mut payload: Vec<u8> = (0..len).map(|n| salt.wrapping_mul(n as u8)).collect();
-            let original = payload.clone();
-            let seq = Seq(78).plus(start as u32);
-            let out = rig.feed(ToServer, &segment(ACK, seq, Seq(1), &original));
-            rig.drain(&original);
-            match out.advice {
-                Advice::Rewrite => prop_assert!(rig.pair.stream(ToServer).restore(seq, &mut payload)),
-                Advice::Forward => {
-                    prop_assert!(!rig.pair.stream(ToServer).restore(seq, &mut payload));
-                }
-                Advice::Drop(_) => {}
-            }
-            rig.pair.settle(ToServer, &original, &mut rig.budget);
-            if !matches!(out.advice, Advice::Drop(_)) {
-                for receiver in &mut receivers {
-                    receiver.receive(start, &payload);
-                }
-            }
-            for receiver in &receivers {
-                prop_assert!(rig.app.starts_with(&receiver.readable()));
-            }
-            if !loses_acks {
-                let read = receivers[0].read as u32;
-                rig.acknowledge(77, read);
-            }
-        }
-        prop_assert_eq!(receivers[0].readable(), receivers[1].readable());
-        rig.release();
-    }
-
-    /// Whatever comes, nothing panics and memory stays within its bounds.
-    #[test]
-    fn memory_is_bounded(
-        packets in proptest::collection::vec(
-            (any::<bool>(), any::<u8>(), 0..200_000u32, 0..100_000u32, 0..3000usize, any::<u16>()),
-            1..200,
-        ),
-        inline in any::<bool>(),
-        midstream in any::<bool>(),
-        reads in any::<bool>(),
-    ) {
-        let mut config = config(if inline { StreamMode::Inline } else { StreamMode::Passive });
-        config.midstream = midstream;
-        config.async_oneside = midstream;
-        config.reassembly.memcap = 50_000;
-        config.reassembly.flow_limit = 30_000;
-        let mut rig = Rig::open(config, 5);
-        let bytes = vec![b'x'; 3000];
-        for (to_server, flags, seq, ack, len, window) in packets {
-            let direction = if to_server { ToServer } else { ToClient };
-            let mut packet = segment(TcpFlags::from_bits_retain(flags), Seq(seq), Seq(ack), &bytes[..len]);
-            packet.window = window;
-            packet.urgent = window % 4000;
-            packet.options.fast_open = flags & 0x40 != 0;
-            rig.feed(direction, &packet);
-            if reads {
-                rig.drain(if to_server { packet.payload } else { &[] });
-            }
-            rig.pair.settle(direction, packet.payload, &mut rig.budget);
-            let records = (2 * 2048 * 16 + 2 * 1024 * 48) as u64;
-            prop_assert!(rig.budget.used() <= 50_000 + 2 * 65_536 + records);
-            for direction in Direction::BOTH {
-                prop_assert!(rig.pair.stream(direction).held() <= 30_000 + 65_536);
-            }
-        }
-        rig.end();
-        rig.release();
-    }
-}
-
-/// The byte map's own idea of the policies, written down from the paper's cases.
-fn takes_new(policy: HostPolicy, old: (usize, usize), new: (usize, usize)) -> bool {
-    use HostPolicy::*;
-    let begins_before = new.0 < old.0;
-    let begins_equal = new.0 == old.0;
-    let ends_beyond = new.1 > old.1;
-    let covers = new.0 <= old.0 && new.1 >= old.1;
-    match policy {
-        Last => true,
-        First | Vista => false,
-        Bsd | Hpux10 | Irix | Windows | Windows2k3 | Macos => begins_before,
-        Linux => begins_before || (begins_equal && ends_beyond),
-        OldLinux => begins_before || (begins_equal && new.1 >= old.1),
-        Solaris | Hpux11 => covers || ends_beyond,
-    }
 }
 
 #[test]
@@ -576,4 +352,18 @@ fn long_streams_pass_the_wrap_many_times_over() {
         rig.app.clear();
     }
     assert_eq!(rig.pair.stream(ToServer).right_edge(), at);
+}
+
+#[test]
+fn streams_can_join_a_session_late() {
+    let mut rig = Rig::open(config(StreamMode::Passive), 9);
+    let (session, _, mut context) = rig.context();
+    let arrival = |direction| Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Bsd };
+    session.handle(&segment(ACK, Seq(10), Seq(1), b"unseen"), arrival(ToServer), None, &mut context);
+    session.handle(&segment(ACK, Seq(1), Seq(16), b""), arrival(ToClient), None, &mut context);
+    rig.pair = StreamPair::attached(&rig.session, &rig.config);
+    rig.client(9, 6, b"seen");
+    rig.acknowledge(9, 10);
+    assert_eq!((rig.app.as_slice(), rig.gaps.len()), (&b"seen"[..], 0));
+    assert_eq!(rig.pair.stream(ToServer).app_progress(), 10);
 }

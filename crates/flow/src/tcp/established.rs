@@ -33,9 +33,9 @@ impl Step<'_, '_> {
             if !self.to_server() {
                 self.session.flags |= SessionFlags::CONFIRMED;
             }
-            // What is refused here is not reassembled; the packet itself does not count as invalid,
-            // since losses before the observer look the same.
-            let _ = self.established_ack();
+            // What is refused here is told and, passive, not reassembled; but the packet is not dropped
+            // for it (as in Suricata), since losses before the observer look the same.
+            self.out.rejected = self.established_ack().is_err();
             Ok(())
         } else {
             Ok(())

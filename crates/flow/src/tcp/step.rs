@@ -71,6 +71,20 @@ impl<'s, 'p> Step<'s, 'p> {
         Ok(())
     }
 
+    /// Inline, no payload leaves that reassembly has not compared and shown to the readers, whatever the
+    /// state says of its packet: a keep-alive's byte can be another one than before.
+    pub(crate) fn accept_what_leaves(&mut self, handled: Handled) {
+        let leaves = handled.is_ok() || !self.config.drop_invalid;
+        if self.config.inline()
+            && leaves
+            && self.reassemble.is_none()
+            && !self.segment.is_empty()
+            && self.session.exists()
+        {
+            self.accept();
+        }
+    }
+
     /// Calls the handler of a state.
     pub(crate) fn dispatch(&mut self, state: TcpState) -> Handled {
         match state {

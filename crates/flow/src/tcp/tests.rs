@@ -320,6 +320,25 @@ fn inline_data_of_the_server_instead_of_the_last_ack_is_an_injection() {
 }
 
 #[test]
+fn inline_nothing_leaves_without_comparison() {
+    let mut rig = Rig::open(inline());
+    rig.put(ToServer, A, 101, 501, b"abc");
+    // A keep-alive with another byte than before.
+    let out = rig.put(ToServer, A, 103, 501, b"X");
+    assert!(out.kind.contains(PacketKind::KEEP_ALIVE));
+    assert_eq!(out.advice, Advice::Rewrite);
+    // A packet that is invalid but, by configuration, not dropped.
+    rig.config.drop_invalid = false;
+    let out = rig.put(ToServer, A, 104, 99_999, b"def");
+    assert!(out.rejected && out.advice == Advice::Forward && out.stored);
+    assert_eq!(rig.read.to_server, "abcdef");
+    // Data with a SYN that is not Fast Open.
+    let mut rig = Rig::new(inline());
+    assert!(rig.put(ToServer, S, 100, 0, b"early").stored);
+    assert_eq!(rig.read.to_server, "early");
+}
+
+#[test]
 fn which_rst_ends_a_session_depends_on_the_receiver() {
     // The client's next byte is 103, 101 is acknowledged; the window is 8192.
     let table = [
