@@ -61,7 +61,11 @@ impl Step<'_, '_> {
         if self.has(TcpFlags::ACK) && self.validate_ack().is_ok() {
             self.update_last_ack();
         }
-        self.snd_mut().update_last_ack(seq);
+        // Where the sender is when it resets is where the receiver is, unless the sender lies: inline, only
+        // the receiver's word counts, or a gap before the RST could be filled unseen.
+        if !self.config.inline() {
+            self.snd_mut().update_last_ack(seq);
+        }
         self.handle_timestamp();
         self.accept();
     }
