@@ -2,7 +2,7 @@
 //! Properties: reassembly against models that were written without it: the original bytes, a byte
 //! map per host policy, receivers behind an inline engine.
 
-use super::tests::{ACK, Rig, config, segment};
+use super::tests::{Rig, config, segment};
 use super::*;
 use crate::tcp::*;
 use bartizan_base::Direction::{ToClient, ToServer};
