@@ -7,12 +7,14 @@ use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, AppSummary};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
-use bartizan_flow::tcp::{Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags};
+use bartizan_flow::tcp::{
+    Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags,
+};
 use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
 use bartizan_function::{Model, Notes, PacketContext, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
-use bartizan_packet::{DecodeEvent, Decoded, Network, PacketView, Transport};
+use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketView, Transport};
 
 /// Puts a fragment to its datagram. `true`: `datagram` holds the whole of it now.
 pub(crate) fn defragment(
@@ -30,7 +32,13 @@ pub(crate) fn defragment(
     let (fragment, id, protocol) = match &packet.network {
         Network::Ipv4(ip) => {
             let header = view.ip_header().unwrap_or_default();
-            let f = Fragment { offset: ip.fragment.offset, more: ip.fragment.more, header, next_header: 0, payload };
+            let f = Fragment {
+                offset: ip.fragment.offset,
+                more: ip.fragment.more,
+                header,
+                next_header: 0,
+                payload,
+            };
             (f, u32::from(ip.id), ip.proto)
         }
         Network::Ipv6(ip) => {
@@ -157,7 +165,11 @@ impl Worker {
         let view = PacketView::new(bytes, packet);
         let mut occasion =
             Occasion { packet: &view, number: frame.number, now: frame.now, direction: Direction::ToServer };
-        let flow = if packet.wants_flow() && !packet.is_invalid() { self.flow_of(frame, packet, recorder) } else { None };
+        let flow = if packet.wants_flow() && !packet.is_invalid() {
+            self.flow_of(frame, packet, recorder)
+        } else {
+            None
+        };
         let Some((id, direction)) = flow else {
             for event in packet.events.as_slice() {
                 recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
@@ -169,7 +181,12 @@ impl Worker {
     }
 
     /// Finds or makes the flow of a packet.
-    fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, recorder: &mut dyn Recorder) -> Option<(FlowId, Direction)> {
+    fn flow_of(
+        &mut self,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        recorder: &mut dyn Recorder,
+    ) -> Option<(FlowId, Direction)> {
         let key = flow_key(self, frame, packet)?;
         match self.flows.find(&key, frame.now) {
             Find::Found { id, direction } => {
@@ -234,10 +251,18 @@ impl Worker {
     }
 
     /// A packet of a flow.
-    fn in_flow(&mut self, frame: &Frame<'_>, occasion: &Occasion<'_>, id: FlowId, recorder: &mut dyn Recorder) -> Decision {
+    fn in_flow(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
         let packet = occasion.packet.decoded();
-        let length = packet.captured_len();
-        let proves = !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
+        let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
+        let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
+        let proves =
+            !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
         let mut direction = occasion.direction;
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
         let mut tcp = None;
@@ -297,7 +322,13 @@ impl Worker {
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
-    fn track(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction, frame: &Frame<'_>) -> Outcome {
+    fn track(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        direction: Direction,
+        frame: &Frame<'_>,
+    ) -> Outcome {
         let chains = &self.chains;
         let Some(entry) = self.flows.get_mut(id) else { return Outcome::default() };
         let wants = chains.wants_payload(entry.path);
@@ -398,7 +429,17 @@ impl Worker {
         self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
         if wants_payload && notes.decision.verdict.forwards() {
             let reversed = streams::advance(self, occasion, id, &mut parts, tcp, recorder);
-            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, tcp, events, established, &mut findings);
+            self.run_payload(
+                &chains,
+                occasion,
+                id,
+                &mut parts,
+                &mut notes,
+                tcp,
+                events,
+                established,
+                &mut findings,
+            );
             if reversed {
                 self.reverse(id);
             }
@@ -435,7 +476,9 @@ impl Worker {
             if function.spec().model == Model::Payload {
                 continue;
             }
-            let (Some(state), Some((slot, session))) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+            let (Some(state), Some((slot, session))) =
+                (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+            else {
                 continue;
             };
             let flow = view(entry, summary, session, established);
@@ -485,9 +528,10 @@ impl Worker {
         let mut first = true;
         loop {
             let own = occasion.packet.payload();
-            let news = pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
-                (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
-            });
+            let news =
+                pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
+                    (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
+                });
             if !first && news.is_none() {
                 break;
             }
@@ -497,7 +541,9 @@ impl Worker {
                 if function.spec().model != Model::Payload {
                     continue;
                 }
-                let (Some(state), Some((slot, session))) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                let (Some(state), Some((slot, session))) =
+                    (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+                else {
                     continue;
                 };
                 let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
