@@ -413,7 +413,7 @@ impl HttpParser {
     fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
-                if !fields::may_be_chunk_line(feed.rest()) {
+                if self.request.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
                     return self.bad_request_chunk();
                 }
                 return self.hold_request(feed);
