@@ -6,7 +6,7 @@
 
 use bartizan_applayer::event::Events;
 use bartizan_applayer::file::FileSettings;
-use bartizan_applayer::protocol::{Input, ParseContext, Progress, Transport};
+use bartizan_applayer::protocol::{BufferKind, Input, ParseContext, Progress, Transport};
 use bartizan_applayer::protocols::http::SPEC;
 use bartizan_applayer::transaction::{BufferQuery, LogOptions};
 use bartizan_base::{Direction, Settings, Timestamp};
@@ -80,12 +80,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 );
             }
             for spec in SPEC.buffers.iter().filter(|s| s.directions[direction]) {
-                let mut scratch = Vec::new();
-                if let Some(view) = tx.buffer(BufferQuery { id: spec.id, direction, index: 0 }, &mut scratch)
-                {
-                    let key =
-                        format!("{} {}", if direction == Direction::ToServer { ">" } else { "<" }, spec.name);
-                    shown[key] = String::from_utf8_lossy(view.data).into();
+                let key =
+                    format!("{} {}", if direction == Direction::ToServer { ">" } else { "<" }, spec.name);
+                let mut values: Vec<String> = Vec::new();
+                for index in 0.. {
+                    let mut scratch = Vec::new();
+                    let query = BufferQuery { id: spec.id, direction, index };
+                    let Some(view) = tx.buffer(query, &mut scratch) else { break };
+                    values.push(view.data.iter().map(|b| char::from(*b)).collect());
+                    if spec.kind != BufferKind::Multi {
+                        break;
+                    }
+                }
+                if !values.is_empty() {
+                    shown[key] = values.into();
                 }
             }
         }

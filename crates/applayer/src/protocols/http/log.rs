@@ -33,7 +33,8 @@ pub(super) fn write(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, in
 }
 
 fn text(json: &mut JsonWriter, key: &str, value: Option<&[u8]>) {
-    if let Some(value) = value {
+    // EVE leaves out what is empty.
+    if let Some(value) = value.filter(|v| !v.is_empty()) {
         json.text(key, value);
     }
 }
@@ -55,7 +56,7 @@ fn basic(tx: &HttpTx, json: &mut JsonWriter) {
     }
     if let Some(value) = answered.value("content-range") {
         json.object("content_range");
-        json.text("raw", value);
+        text(json, "raw", Some(value));
         if let Some(range) = content_range(value) {
             for (key, number) in [("start", range.start), ("end", range.end), ("size", range.size)] {
                 if let Some(number) = number {
@@ -74,7 +75,7 @@ fn extended(tx: &HttpTx, json: &mut JsonWriter) {
     text(json, "protocol", request.message.protocol.as_deref());
     match (response.code, &response.status) {
         (Some(code), _) => json.num("status", code),
-        (None, Some(status)) => json.text("status_string", status),
+        (None, Some(status)) => text(json, "status_string", Some(status)),
         (None, None) => {}
     }
     text(json, "redirect", response.message.fields.value("location"));
@@ -107,8 +108,14 @@ fn headers(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, direction: 
         }
         empty = false;
         json.begin_object();
-        json.text("name", c_string(&field.name, MAX_NAME));
-        json.text("value", c_string(&field.value, MAX_VALUE));
+        for (key, value) in
+            [("name", c_string(&field.name, MAX_NAME)), ("value", c_string(&field.value, MAX_VALUE))]
+        {
+            // What is no UTF-8 is left out here.
+            if let Ok(value) = core::str::from_utf8(value) {
+                json.str(key, value);
+            }
+        }
         json.end_object();
     }
     if empty {

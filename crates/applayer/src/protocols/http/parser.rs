@@ -63,6 +63,7 @@ impl HttpParser {
 
     /// Closes a direction: what is open is read as if a line end stood there.
     fn close(&mut self, direction: Direction) {
+        self.txs.mute(true);
         for side in [Direction::ToServer, direction] {
             // The end of responses ends requests as well: no more of them will be answered.
             if matches!(*self.status(side), Status::Open) {
@@ -70,6 +71,7 @@ impl HttpParser {
                 self.run(side, &mut Feed::data(&[]));
             }
         }
+        self.txs.mute(false);
     }
 
     /// Both messages of the last transaction are over: another protocol follows.

@@ -708,10 +708,9 @@ impl HttpTx {
         if odd.contains(Odd::NAME_NOT_TOKEN) {
             self.raise_once(events::RESPONSE_HEADER_NAME_NOT_TOKEN, Flags::FIELD_INVALID);
         }
-        if odd.contains(Odd::NO_COLON) {
+        // An empty name counts as a missing colon, too.
+        if odd.intersects(Odd::NO_COLON | Odd::NAME_EMPTY) {
             self.raise_once(events::RESPONSE_FIELD_MISSING_COLON, Flags::FIELD_UNPARSEABLE);
-        } else if odd.contains(Odd::NAME_EMPTY) {
-            self.raise_once(events::RESPONSE_INVALID_EMPTY_NAME, Flags::FIELD_INVALID);
         }
     }
 }

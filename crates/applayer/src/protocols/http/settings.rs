@@ -53,7 +53,7 @@ impl Default for UriSettings {
             invalid: InvalidEncoding::Keep,
             utf8_bestfit: false,
             replacement: b'?',
-            allow_space: false,
+            allow_space: true,
             double_decode_path: false,
             double_decode_query: false,
             include_all: false,

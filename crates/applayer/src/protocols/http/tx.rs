@@ -174,6 +174,8 @@ pub struct HttpTx {
     common: TxCommon,
     pub(super) settings: Arc<HttpSettings>,
     pub(super) flags: Flags,
+    /// Events are not raised: what a flow's end makes of open messages is no anomaly.
+    muted: bool,
     pub(super) request: Request,
     pub(super) response: Response,
 }
@@ -184,6 +186,7 @@ impl HttpTx {
             common: TxCommon { id, ..TxCommon::default() },
             settings,
             flags: Flags::default(),
+            muted: false,
             request: Request::default(),
             response: Response::default(),
         }
@@ -196,7 +199,9 @@ impl HttpTx {
 
     /// Raises an event.
     pub(super) fn raise(&mut self, code: EventCode) {
-        self.common.events.set(code);
+        if !self.muted {
+            self.common.events.set(code);
+        }
     }
 
     /// Raises an event of which there is one per transaction and kind of oddity.
@@ -280,11 +285,11 @@ impl HttpTx {
         body.receive_gap(missing, limits, context, &mut common.events);
     }
 
-    /// Opens the response's file with its first byte. What comes before a status line is no file.
+    /// Opens the response's file with its first byte, be it one of a body without status line.
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
-        if !body.files.list.is_empty() || !(response.message.line.is_some() || request.is_http09) {
+        if !body.files.list.is_empty() {
             return;
         }
         let fields = &response.message.fields;
@@ -317,7 +322,7 @@ impl HttpTx {
             (Flags::UNKNOWN_AUTHORIZATION, events::REQUEST_AUTH_UNRECOGNIZED),
         ] {
             if self.flags.contains(flag) {
-                self.raise(code);
+                self.common.events.set(code);
             }
         }
     }
@@ -395,11 +400,20 @@ pub(super) struct Table {
     slots: VecDeque<Option<Box<HttpTx>>>,
     live: usize,
     settings: Arc<HttpSettings>,
+    muted: bool,
 }
 
 impl Table {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        Table { first: 0, slots: VecDeque::new(), live: 0, settings }
+        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false }
+    }
+
+    /// Whether transactions note what is odd.
+    pub(super) fn mute(&mut self, muted: bool) {
+        self.muted = muted;
+        for tx in self.iter_mut() {
+            tx.muted = muted;
+        }
     }
 
     fn position(&self, id: TxId) -> Option<usize> {
@@ -418,7 +432,9 @@ impl Table {
                 self.slots.push_back(None);
             }
             let slot = self.slots.get_mut(position)?;
-            *slot = Some(Box::new(HttpTx::new(id, Arc::clone(&self.settings))));
+            let mut tx = HttpTx::new(id, Arc::clone(&self.settings));
+            tx.muted = self.muted;
+            *slot = Some(Box::new(tx));
             self.live += 1;
         }
         self.slots.get_mut(position)?.as_deref_mut()
