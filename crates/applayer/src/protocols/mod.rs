@@ -3,8 +3,10 @@
 
 use crate::protocol::{ProtocolId, ProtocolSpec};
 
+pub mod http;
+
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
-pub const TABLE: &[&ProtocolSpec] = &[];
+pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC];
 
 /// The entry of a protocol.
 #[must_use]
