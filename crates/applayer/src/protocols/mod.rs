@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocols: one file and one line each.
 
-use crate::protocol::{ProtocolId, ProtocolSpec};
-
+pub mod dns;
 pub mod http;
 
+use crate::protocol::{ProtocolId, ProtocolSpec};
+
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
-pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC];
+pub const TABLE: &[&ProtocolSpec] = &[
+    &http::SPEC,
+    &dns::SPEC,
+    &dns::MDNS,
+];
 
 /// The entry of a protocol.
 #[must_use]
