@@ -3,12 +3,14 @@
 
 pub mod dns;
 pub mod http;
+pub mod tls;
 
 use crate::protocol::{ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
 pub const TABLE: &[&ProtocolSpec] = &[
     &http::SPEC,
+    &tls::SPEC,
     &dns::SPEC,
     &dns::MDNS,
 ];
