@@ -340,7 +340,7 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// An old-style buffer modifier (`http_uri`): moves the last literal or expression of the payload to a buffer.
+    /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
     ///
     /// # Errors
     /// There is none, or it stands in a sticky buffer.
@@ -350,10 +350,11 @@ impl<'e> SignatureBuilder<'e> {
                 .help(format!("use `{name}` before the content instead")));
         }
         let index = self.value_index();
-        let taken = match self.values.get_mut(index).map(|v| &mut v.program.items) {
-            Some(items) if matches!(items.last(), Some(Item::Literal(_) | Item::Regex(_))) => items.pop(),
-            _ => None,
-        };
+        // The last literal, though other items (`isdataat`, ...) may stand behind it.
+        let taken = self.values.get_mut(index).map(|v| &mut v.program.items).and_then(|items| {
+            let at = items.iter().rposition(|i| matches!(i, Item::Literal(_)))?;
+            Some(items.remove(at))
+        });
         let Some(item) = taken else {
             return Err(KeywordError::context(format!("`{modifier}` needs a `content` before it")));
         };
@@ -377,6 +378,17 @@ impl<'e> SignatureBuilder<'e> {
         self.push_item(item)?;
         self.current = None;
         Ok(())
+    }
+
+    /// Adds an item to a named buffer and leaves the current one as it is.
+    ///
+    /// # Errors
+    /// As [`SignatureBuilder::push_named`].
+    pub fn push_aside(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
+        let before = (self.current.take(), self.last_literal, core::mem::take(&mut self.in_base64));
+        let added = self.push_named(name, item);
+        (self.current, self.last_literal, self.in_base64) = before;
+        added
     }
 
     /// Adds a transform to the current buffer.

@@ -24,6 +24,10 @@ pub struct Scene<'a> {
     pub state: Option<&'a FlowState>,
     /// Events that the stream engine raised for this packet.
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
+    /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
+    pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// With this packet protocol detection of its direction came to an end.
+    pub detection_done: bool,
     /// Host table and other shared state.
     /// What belongs to no flow.
     pub shared: &'a crate::shared::Shared,
@@ -47,6 +51,12 @@ pub trait PacketCondition: Send + Sync {
 
     /// The condition needs a flow (else the rule is evaluated for packets without one as well).
     fn needs_flow(&self) -> bool {
+        false
+    }
+
+    /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once per
+    /// direction, when detection ends ([`Scene::detection_done`]).
+    fn is_detection(&self) -> bool {
         false
     }
 }

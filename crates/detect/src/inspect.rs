@@ -181,6 +181,9 @@ impl Pass<'_, '_> {
                 return;
             }
         }
+        if signature.is_detection_only() && !self.scene.detection_done {
+            return;
+        }
         if !self.header_holds(signature) {
             return;
         }

@@ -215,6 +215,18 @@ impl Signature {
         !self.tx.is_empty() || self.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)))
     }
 
+    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction): such a
+    /// rule is evaluated only when detection of a direction ends.
+    #[must_use]
+    pub fn is_detection_only(&self) -> bool {
+        !self.packet.is_empty()
+            && self.packet.iter().all(|c| c.is_detection())
+            && self.values.is_empty()
+            && self.tx.is_empty()
+            && (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(self.flow)
+            && self.protocol.app.is_empty()
+    }
+
     /// Whether the rule has nothing but addresses, protocol and flow to look at: such a rule matches once per flow and
     /// direction, not once per packet.
     #[must_use]
