@@ -10,10 +10,10 @@
 pub mod community_id;
 pub mod config;
 pub mod json;
-//pub mod metrics;
+pub mod metrics;
 pub mod names;
 pub mod record;
-//pub mod schema;
+pub mod schema;
 pub mod sink;
 mod text;
 
