@@ -4,7 +4,7 @@
 use crate::record::{Anomaly, Entry, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
-use bartizan_applayer::flow::{AppLayer, AppSummary};
+use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{
@@ -374,6 +374,8 @@ impl Worker {
                 stream: None,
                 payload_in_stream: false,
                 stream_events: &[],
+                app_events: &[],
+                detection_done: false,
                 notes: &notes,
                 worker: state,
                 slot: &mut slot,
@@ -491,6 +493,8 @@ impl Worker {
                 stream: None,
                 payload_in_stream: false,
                 stream_events: events,
+                app_events: &[],
+                detection_done: false,
                 notes,
                 worker: state,
                 slot,
@@ -517,11 +521,10 @@ impl Worker {
         id: FlowId,
         parts: &mut FlowParts,
         notes: &mut Notes,
-        tcp: Option<&Outcome>,
-        events: &[StreamEvent],
-        established: bool,
+        news: &News<'_>,
         findings: &mut Vec<bartizan_function::Finding>,
     ) {
+        let News { tcp, events, established, detection } = *news;
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
         let stored = tcp.is_some_and(|o| o.stored);
@@ -557,6 +560,8 @@ impl Worker {
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,
                     stream_events: if first { events } else { &[] },
+                    app_events: if first { &detection.events } else { &[] },
+                    detection_done: first && detection.done,
                     notes,
                     worker: state,
                     slot,
@@ -610,6 +615,43 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
         parts.take_back(&mut entry.ext);
+    }
+}
+
+/// What tracking found out about a packet.
+#[derive(Clone, Copy)]
+struct News<'n> {
+    tcp: Option<&'n Outcome>,
+    events: &'n [StreamEvent],
+    established: bool,
+    detection: &'n Detection,
+}
+
+/// What a packet brought to protocol detection.
+#[derive(Default)]
+struct Detection {
+    /// Events that were there before the packet; afterwards those that it raised.
+    events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
+    seen: usize,
+    pending: bool,
+    /// Detection of the packet's direction came to an end.
+    done: bool,
+}
+
+impl Detection {
+    fn before(app: Option<&AppLayer>, direction: Direction) -> Self {
+        Detection {
+            seen: app.map_or(0, |a| a.events.as_slice().len()),
+            pending: app.is_none_or(|a| a.by_direction()[direction] == Known::Pending),
+            ..Detection::default()
+        }
+    }
+
+    fn after(mut self, app: Option<&AppLayer>, direction: Direction) -> Self {
+        let Some(app) = app else { return self };
+        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        self.done = self.pending && app.by_direction()[direction] != Known::Pending;
+        self
     }
 }
 

@@ -113,7 +113,9 @@ fn log_files(
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
-    for direction in Direction::BOTH {
+    // Files are recorded with packets of their own direction, as their content came.
+    let direction = occasion.direction;
+    {
         let ended = tx.common().ended[direction];
         for index in 0..tx.files(direction).len() {
             if let Some(file) = tx.files_mut(direction).get_mut(index) {

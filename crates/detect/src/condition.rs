@@ -28,7 +28,6 @@ pub struct Scene<'a> {
     pub app_events: &'a [bartizan_applayer::event::EventCode],
     /// With this packet protocol detection of its direction came to an end.
     pub detection_done: bool,
-    /// Host table and other shared state.
     /// What belongs to no flow.
     pub shared: &'a crate::shared::Shared,
 }

@@ -107,6 +107,8 @@ impl Function for Ids {
             flow: context.flow.as_ref(),
             state: None,
             stream_events: context.stream_events,
+            app_events: context.app_events,
+            detection_done: context.detection_done,
             shared: &self.rules.shared,
         };
         let stream = context.stream.map(|s| StreamWindow {

@@ -191,7 +191,7 @@ fn log_options(options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
     let (request, response) = options.dump_all_headers();
     let version = std::env::var("SURICATA_EVE_DNS_VERSION").ok().and_then(|v| v.parse().ok());
     Ok(LogOptions {
-        extended: options.extended(true)?,
+        extended: options.extended(false)?,
         custom: options.list("custom"),
         dump_all_headers: PerDirection::new(request, response),
         dns_version: match version {

@@ -131,16 +131,17 @@ impl EveRecorder {
             }),
             ..AlertRecord::default()
         };
+        // Inside other events the record is always the extended one.
         let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
         self.each(
             |types| types.alert.is_some(),
-            |writer, options, protocols| {
+            |writer, options, _| {
                 let Some(alert) = &options.types.alert else { return };
                 record.write(writer, &options.header, alert, &common, |w| {
                     if let Some(tx) = tx
                         && let Some(kind) = tx.spec.eve_type
                     {
-                        let log = protocols.get(kind).unwrap_or(&none);
+                        let log = &none;
                         w.object(kind);
                         tx.tx.log(w, log, true);
                         w.end_object();
@@ -297,14 +298,15 @@ impl EveRecorder {
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
         common.variables = lists.get();
         let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: file_info(file, tx.id) };
+        // Inside other events the record is always the extended one.
         let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
         self.files = self.files.wrapping_add(1);
         self.each(
             |types| types.files.is_some(),
-            |writer, options, protocols| {
+            |writer, options, _| {
                 record.write(writer, &options.header, &common, |w| {
                     if let Some(kind) = tx.spec.eve_type {
-                        let log = protocols.get(kind).unwrap_or(&none);
+                        let log = &none;
                         w.object(kind);
                         tx.tx.log(w, log, true);
                         w.end_object();

@@ -152,12 +152,7 @@ fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8>
 }
 
 /// A record of SSL 2.0.
-fn old_record(
-    tx: &mut TlsTx,
-    records: &mut Records,
-    direction: Direction,
-    data: &[u8],
-) -> Result<Step, u8> {
+fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
     let Some((head, length)) = sslv2::lengths(data) else { return Ok(Step::Needs(3)) };
     let whole = head.saturating_add(length);
     let Some(body) = data.get(head..whole) else { return Ok(Step::Needs(whole)) };
