@@ -430,18 +430,11 @@ impl Worker {
 
         self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
         if wants_payload && notes.decision.verdict.forwards() {
+            let before = Detection::before(parts.app.as_deref(), occasion.direction);
             let reversed = streams::advance(self, occasion, id, &mut parts, tcp, recorder);
-            self.run_payload(
-                &chains,
-                occasion,
-                id,
-                &mut parts,
-                &mut notes,
-                tcp,
-                events,
-                established,
-                &mut findings,
-            );
+            let detection = before.after(parts.app.as_deref(), occasion.direction);
+            let news = News { tcp, events, established, detection: &detection };
+            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, &news, &mut findings);
             if reversed {
                 self.reverse(id);
             }
