@@ -23,6 +23,20 @@ mod urilen;
 mod vlan;
 
 use crate::keyword::Keyword;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+mod base64;
+mod bsize;
+mod bytes;
+mod content;
+mod flow;
+mod flowbits;
+mod isdataat;
+mod meta;
+mod modifiers;
+mod pcre;
+mod text;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -40,6 +54,16 @@ pub const FAMILIES: &[&[Keyword]] = &[
     app_layer_protocol::KEYWORDS,
     http::KEYWORDS,
     urilen::KEYWORDS,
+    meta::KEYWORDS,
+    content::KEYWORDS,
+    modifiers::KEYWORDS,
+    pcre::KEYWORDS,
+    isdataat::KEYWORDS,
+    bytes::KEYWORDS,
+    bsize::KEYWORDS,
+    base64::KEYWORDS,
+    flow::KEYWORDS,
+    flowbits::KEYWORDS,
 ];
 
 /// All keywords.
@@ -47,10 +71,17 @@ pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// Finds a keyword by name or alias.
+/// Finds a keyword by name or alias, whatever its letter case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
-    all().find(|k| k.name == name || k.aliases.contains(&name))
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Keyword>> = OnceLock::new();
+    let table = BY_NAME.get_or_init(|| {
+        let names = |k: &'static Keyword| {
+            core::iter::once(k.name).chain(k.aliases.iter().copied()).map(move |name| (name, k))
+        };
+        all().flat_map(names).collect()
+    });
+    table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.
