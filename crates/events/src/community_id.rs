@@ -113,7 +113,10 @@ mod tests {
         assert_eq!(id(0, 6, server, client), "1:LQU9qZlK+B5F3KDmev6m5PMibrg=");
         assert_eq!(id(1, 6, client, server), "1:3V71V58M3Ksw/yuFALMcW0LAHvc=");
         assert_eq!(id(0, 17, ("192.168.1.52", 54585), ("8.8.8.8", 53)), "1:d/FP5EW3wiY1vCndhwleRRKHowQ=");
-        assert_eq!(id(0, 132, ("192.168.170.8", 7), ("192.168.170.56", 7)), "1:jQgCxbku+pNGw8WPbEc/TS/uTpQ=");
+        assert_eq!(
+            id(0, 132, ("192.168.170.8", 7), ("192.168.170.56", 80)),
+            "1:jQgCxbku+pNGw8WPbEc/TS/uTpQ="
+        );
         assert_eq!(icmp_id(1, "192.168.0.89", "192.168.0.1", (8, 0)), "1:X0snYXpgwiv9TZtqg64sgzUn6Dk=");
         assert_eq!(icmp_id(1, "192.168.0.1", "192.168.0.89", (0, 0)), "1:X0snYXpgwiv9TZtqg64sgzUn6Dk=");
         assert_eq!(

@@ -23,8 +23,8 @@ pub enum AnomalyKind<'a> {
     },
     /// An application parser's event: `UNABLE_TO_MATCH_RESPONSE_TO_REQUEST`.
     AppLayer {
-        /// The parser's protocol.
-        app_proto: &'a str,
+        /// The parser's protocol; `None` while the flow has none.
+        app_proto: Option<&'a str>,
         /// Event name.
         event: &'a str,
         /// Who noticed: `proto_parser`, `proto_detect` or `parser`.
@@ -74,7 +74,9 @@ impl AnomalyRecord<'_> {
                 true
             }
             AnomalyKind::AppLayer { app_proto, event, layer } => {
-                w.str("app_proto", app_proto);
+                if let Some(name) = app_proto {
+                    w.str("app_proto", name);
+                }
                 w.str("type", "applayer");
                 w.str("event", event);
                 w.str("layer", layer);

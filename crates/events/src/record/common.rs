@@ -119,6 +119,9 @@ pub struct Variables<'a> {
     pub flowvars: &'a [(&'a str, &'a [u8])],
     /// Variables of the packet.
     pub pktvars: &'a [(&'a str, &'a [u8])],
+    /// The flow has a variable that no list above shows: the count of a threshold `track by_flow`. Suricata
+    /// keeps these among the flow's variables, so such events have a `metadata` that may be empty.
+    pub unnamed: bool,
 }
 
 impl Variables<'_> {
@@ -130,6 +133,7 @@ impl Variables<'_> {
             && self.entropy.is_empty()
             && self.flowvars.is_empty()
             && self.pktvars.is_empty()
+            && !self.unnamed
     }
 
     /// Writes `traffic` (when a bit names one) and `metadata`.

@@ -74,9 +74,15 @@ impl FrameRecord<'_> {
             w.num("length", length);
         }
         if let Some((bytes, complete)) = self.payload {
+            // Suricata says it first for datagrams and last for streams.
+            if self.stream_offset.is_none() {
+                w.bool("complete", complete);
+            }
             w.base64("payload", bytes);
             w.printable("payload_printable", bytes);
-            w.bool("complete", complete);
+            if self.stream_offset.is_some() {
+                w.bool("complete", complete);
+            }
         }
         if let Some(tx_id) = self.tx_id {
             w.num("tx_id", tx_id);
