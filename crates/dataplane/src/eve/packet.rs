@@ -169,7 +169,7 @@ impl EveRecorder {
             Anomaly::App { protocol, event, tx, detection } => {
                 common.tx_id = tx;
                 AnomalyKind::AppLayer {
-                    app_proto: protocol.map_or("unknown", |p| p.eve_name),
+                    app_proto: protocol.map(|p| p.eve_name),
                     event,
                     layer: if detection { "proto_detect" } else { "proto_parser" },
                 }
