@@ -36,9 +36,6 @@ impl HttpTx {
                 self.listed(&value, direction)
             }
         };
-        if encodings.contains(&Encoding::Lzma) {
-            self.raise(events::LZMA_DECOMPRESSION_DISABLED);
-        }
         self.message_mut(direction).body.set_encodings(&encodings);
     }
 
@@ -72,7 +69,9 @@ impl HttpTx {
                     break;
                 }
                 encodings.push(Encoding::Lzma);
-            } else if !matches!(word, b"inflate" | b"none" | b"identity") {
+            } else if !matches!(word, b"inflate" | b"none")
+                && !(word == b"identity" && direction == Direction::ToClient)
+            {
                 self.raise(events::ABNORMAL_CE_HEADER);
             }
         }

@@ -11,7 +11,7 @@
 //! - [`body`], [`decompress`], [`encodings`], [`multipart`]: bodies and the files in them;
 //! - [`buffers`], [`log`]: what rules and records see.
 //!
-//! Not done: files put together from ranges over several transactions, settings by server address, LZMA, flash decompression,
+//! Not done: files put together from ranges over several transactions, settings by server address, flash decompression,
 //! frames.
 
 mod bestfit;

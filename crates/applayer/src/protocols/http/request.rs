@@ -298,9 +298,7 @@ impl HttpParser {
             self.request.state = State::Finalize;
             return Step::Again;
         }
-        if !tx.process_request_headers() {
-            return Step::Fail;
-        }
+        tx.process_request_headers();
         tx.set_encodings(Direction::ToServer);
         self.request.state = State::ConnectCheck;
         Step::Again
@@ -398,8 +396,9 @@ impl HttpParser {
     }
 
     fn end_request_decoding(&mut self) {
-        if let Some(tx) = self.request_tx() {
-            tx.request.message.body.end_decoding();
+        let context = &mut self.file_context;
+        if let Some(tx) = self.txs.at(self.request_id) {
+            tx.end_decoding(Direction::ToServer, context);
         }
     }
 
@@ -537,8 +536,10 @@ impl HttpParser {
 
     /// The request is complete.
     pub(super) fn request_complete(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
         if tx.request.message.progress != COMPLETE {
+            tx.end_decoding(Direction::ToServer, context);
             tx.request.message.progress = COMPLETE;
             tx.request.message.body.finish();
             tx.raise_request_flags();
@@ -634,8 +635,8 @@ impl HttpTx {
         }
     }
 
-    /// Draws conclusions from the headers: body, host, authorization. False if they cannot be read at all.
-    fn process_request_headers(&mut self) -> bool {
+    /// Draws conclusions from the headers: body, host, authorization.
+    fn process_request_headers(&mut self) {
         let fields = &self.request.message.fields;
         let length = fields.value("content-length").map(fields::content_length);
         let version = self.request.message.version;
@@ -673,12 +674,6 @@ impl HttpTx {
         if fields.value("authorization").is_some_and(fields::is_unknown_authorization) {
             self.flags |= Flags::UNKNOWN_AUTHORIZATION;
         }
-        // A content type without any character stops the parser.
-        let fields = &self.request.message.fields;
-        fields.value("content-type").is_none_or(|value| {
-            let (_, rest) = span(value, |b| b.is_ascii_whitespace());
-            rest.first().is_some_and(|b| !matches!(b, b';' | b',' | b' '))
-        })
     }
 
     /// Reports what stood around the number of a content length.

@@ -143,7 +143,7 @@ impl HttpParser {
             tx.request.uri = Some(UNSEEN.to_vec());
             tx.request.parsed_uri = Some(Uri { path: Some(UNSEEN.to_vec()), ..Uri::default() });
             tx.request.message.progress = COMPLETE;
-            self.request_id = self.request_id.max(self.response_id) + 1;
+            self.request_id += 1;
         }
         self.response.left = None;
         let request_line_open = self.request.state == request::State::Line;
@@ -328,7 +328,7 @@ impl HttpParser {
             if let Some(found) = found {
                 tx.raise_length_junk(found);
             }
-            if !found.is_some_and(|f| f.length > Some(0)) {
+            if found.is_none_or(|f| f.length <= Some(0)) {
                 return self.interim_response();
             }
         } else if code.is_some_and(|c| (400..500).contains(&c))
@@ -461,8 +461,9 @@ impl HttpParser {
             return Step::More;
         }
         self.response.state = State::Finalize;
-        if let Some(tx) = self.response_tx() {
-            tx.response.message.body.end_decoding();
+        let context = &mut self.file_context;
+        if let Some(tx) = self.txs.at(self.response_id) {
+            tx.end_decoding(Direction::ToClient, context);
         }
         Step::Again
     }
@@ -614,8 +615,10 @@ impl HttpParser {
     }
 
     fn response_complete(&mut self, feed: &Feed<'_>) -> Step {
+        let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         if tx.response.message.progress != COMPLETE {
+            tx.end_decoding(Direction::ToClient, context);
             tx.response.message.progress = COMPLETE;
             tx.response.message.body.finish();
             tx.touch(Direction::ToClient);
