@@ -32,6 +32,8 @@ pub(super) const TRAILER: u8 = 4;
 /// All seen.
 pub(super) const COMPLETE: u8 = 5;
 
+/// Repetitions of fields that are joined; further ones are ignored.
+pub(super) const MAX_REPETITIONS: u16 = 64;
 /// Bytes of raw headers kept per message.
 pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
 
