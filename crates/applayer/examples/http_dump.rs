@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses one HTTP/1 conversation from a text dump and prints its transactions as JSON lines: a development aid.
+//! Parses HTTP/1 conversations from text dumps and prints their transactions as JSON lines: a development aid.
 //!
-//! `cargo run -p bartizan-applayer --example http_dump -- DUMP [KEY=VALUE]...`. A line of the dump is `> HEX` (to the server),
+//! `cargo run -p bartizan-applayer --example http_dump -- DUMP... [KEY=VALUE]...`. A line of the dump is `> HEX` (to the server),
 //! `< HEX` (to the client), `>gap N`, `<gap N`; keys are those below `app-layer.protocols.http.`.
 
 use bartizan_applayer::event::Events;
@@ -18,13 +18,21 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: http_dump DUMP [KEY=VALUE]...")?;
-    let mut settings = Settings::new();
-    for argument in arguments {
-        if let Some((key, value)) = argument.split_once('=') {
-            settings.set(key, value);
+    let (settings, paths): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|a| a.contains('='));
+    for path in &paths {
+        dump(path, &settings)?;
+        if paths.len() > 1 {
+            println!("{}", serde_json::json!({"end": path}));
         }
+    }
+    Ok(())
+}
+
+fn dump(path: &str, pairs: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let mut settings = Settings::new();
+    for (key, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
+        settings.set(key, value);
     }
     let mut parser = (SPEC.configure)(&settings)?.make();
     let (files, mut events) = (FileSettings::default(), Events::default());
@@ -68,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         json.begin_object();
         tx.log(&mut json, &LogOptions { extended: true, ..LogOptions::default() }, false);
         json.end_object();
-        let mut shown = serde_json::json!({"tx": id, "progress": [tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)],
+        let mut shown = serde_json::json!({"tx": id, "request_length": tx.number("http.request_len", Direction::ToServer), "progress": [tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)],
             "http": serde_json::from_slice::<serde_json::Value>(json.bytes())?,
             "events": tx.common().events.as_slice().iter().map(|c| SPEC.events[usize::from(*c)]).collect::<Vec<_>>()});
         let mut tracks = Vec::new();

@@ -151,20 +151,27 @@ impl Body {
             return true;
         }
         let Some(mut decoder) = self.decoder.take() else { return false };
-        let bomb_limit = limits.1.bomb_limit;
-        let _ = decoder.write(data, &mut |decoded| {
-            self.entity_length = self.entity_length.saturating_add(decoded.len() as u64);
-            self.accept(Piece::Data(decoded), limits.0, context, raised);
-            if self.entity_length > bomb_limit
-                && self.entity_length > self.message_length.saturating_mul(BOMB_RATIO)
-            {
-                raised.set(events::COMPRESSION_BOMB);
-                return Err(Stop);
-            }
-            Ok(())
-        });
+        let _ = decoder.write(data, &mut |decoded| self.decoded(decoded, limits, context, raised));
         self.decoder = Some(decoder);
         true
+    }
+
+    /// Takes in decoded bytes, unless they are far too many.
+    fn decoded(
+        &mut self,
+        data: &[u8],
+        limits: (&BodySettings, &HttpSettings),
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) -> Result<(), Stop> {
+        self.entity_length = self.entity_length.saturating_add(data.len() as u64);
+        self.accept(Piece::Data(data), limits.0, context, raised);
+        let expanded = self.entity_length > self.message_length.saturating_mul(BOMB_RATIO);
+        if expanded && self.entity_length > limits.1.bomb_limit {
+            raised.set(events::COMPRESSION_BOMB);
+            return Err(Stop);
+        }
+        Ok(())
     }
 
     /// Bytes of the body are missing.
@@ -184,9 +191,16 @@ impl Body {
         self.accept(Piece::Gap(missing), limits, context, raised);
     }
 
-    /// The decoder is not needed any more.
-    pub(super) fn end_decoding(&mut self) {
-        self.decoder = None;
+    /// No more encoded data comes: what decoders hold back is taken in.
+    pub(super) fn end_decoding(
+        &mut self,
+        limits: (&BodySettings, &HttpSettings),
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) {
+        if let Some(mut decoder) = self.decoder.take() {
+            let _ = decoder.finish(&mut |decoded| self.decoded(decoded, limits, context, raised));
+        }
     }
 
     fn accept(

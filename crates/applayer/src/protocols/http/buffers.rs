@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What rules look at: names, when each is complete, and how it is put together.
 
-use super::bytes::trim;
 use super::headers::Fields;
 use super::tx::{BODY, COMPLETE, HEADERS, HttpTx};
 use crate::protocol::{BufferKind, BufferSpec, buffer};
@@ -142,7 +141,8 @@ fn composed<'a>(tx: &'a HttpTx, query: BufferQuery, out: &'a mut Vec<u8>) -> Opt
         HEADER_NAMES => write_names(out, fields),
         START => {
             let line = message.line.as_deref()?;
-            out.extend_from_slice(if to_server { line } else { trim(line) });
+            // A status line is held with its end.
+            out.extend_from_slice(line);
             out.extend_from_slice(b"\r\n");
             for field in &fields.list {
                 write_field(out, &field.name, &field.value);

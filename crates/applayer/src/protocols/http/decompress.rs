@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Undoing content encodings: gzip, deflate (raw and zlib), brotli, one after the other.
+//! Undoing content encodings: gzip, deflate (raw and zlib), brotli, LZMA, one after the other.
 //!
 //! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave anything is followed by
 //! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are (libhtp does the same). Checksums
 //! are not compared for the same reason.
-//!
-//! Not done: LZMA (passes undecoded, with an event raised by the caller).
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::{Decompress, FlushDecompress, Status};
+use std::io::Write as _;
 
 use super::bytes::after;
 
@@ -33,6 +32,10 @@ const RESTARTS: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stop;
 
+/// Memory that LZMA may ask for, in bytes.
+const LZMA_MEMORY: usize = 1 << 20;
+
+type Lzma = lzma_rs::decompress::Stream<Vec<u8>>;
 type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 
 enum Codec {
@@ -41,21 +44,29 @@ enum Codec {
     /// Raw deflate or zlib.
     Inflate(Box<Decompress>),
     Brotli(Box<Brotli>),
+    Lzma(Box<Lzma>),
     /// All that follows the end of the encoded data is ignored.
     Ended,
 }
 
 impl Codec {
-    fn new(encoding: Encoding) -> Option<Self> {
+    fn new(encoding: Encoding) -> Self {
         match encoding {
-            Encoding::Gzip => Some(Codec::GzipHeader(Vec::new())),
-            Encoding::Deflate => Some(Codec::Inflate(Box::new(Decompress::new(false)))),
-            Encoding::Zlib => Some(Codec::Inflate(Box::new(Decompress::new(true)))),
+            Encoding::Gzip => Codec::GzipHeader(Vec::new()),
+            Encoding::Deflate => Codec::Inflate(Box::new(Decompress::new(false))),
+            Encoding::Zlib => Codec::Inflate(Box::new(Decompress::new(true))),
             Encoding::Brotli => {
                 let alloc = StandardAlloc::default;
-                Some(Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc()))))
+                Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())))
             }
-            Encoding::Lzma => None,
+            Encoding::Lzma => {
+                let options = lzma_rs::decompress::Options {
+                    memlimit: Some(LZMA_MEMORY),
+                    allow_incomplete: true,
+                    ..lzma_rs::decompress::Options::default()
+                };
+                Codec::Lzma(Box::new(Lzma::new_with_options(&options, Vec::new())))
+            }
         }
     }
 }
@@ -77,12 +88,14 @@ impl From<Stop> for Failure {
 struct Layer {
     encoding: Encoding,
     codec: Codec,
-    /// Input since the beginning, for the next decoder to try.
+    /// Input since the last output, for the next decoder to try.
     held: Vec<u8>,
     /// Output of this decoder that was not handed on.
     pending: Vec<u8>,
     restarts: u8,
+    /// Some output was handed on; within the present call.
     produced: bool,
+    produced_now: bool,
     through: bool,
     dead: bool,
 }
@@ -98,15 +111,15 @@ type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
 
 impl Layer {
     fn new(encoding: Encoding) -> Self {
-        let codec = Codec::new(encoding);
         Layer {
             encoding,
-            through: codec.is_none(),
-            codec: codec.unwrap_or(Codec::Ended),
+            through: false,
+            codec: Codec::new(encoding),
             held: Vec::new(),
             pending: Vec::new(),
             restarts: 0,
             produced: false,
+            produced_now: false,
             dead: false,
         }
     }
@@ -115,7 +128,11 @@ impl Layer {
         if self.dead {
             return Err(Stop);
         }
-        if !self.produced && self.held.len() < HOLD {
+        self.produced_now = false;
+        if self.produced {
+            self.held.clear();
+        }
+        if self.held.len() < HOLD {
             self.held.extend_from_slice(data);
         }
         let mut result = self.feed(data, sink);
@@ -136,7 +153,7 @@ impl Layer {
                 self.flush(sink)?;
             }
             self.pending.clear();
-            if self.produced {
+            if self.produced_now {
                 self.dead = true;
                 return Err(Stop);
             }
@@ -161,7 +178,17 @@ impl Layer {
             Encoding::Deflate => Encoding::Zlib,
             Encoding::Zlib => Encoding::Gzip,
         };
-        Codec::new(self.encoding)
+        Some(Codec::new(self.encoding))
+    }
+
+    /// No more input: what the decoder holds back comes out.
+    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
+        if let Codec::Lzma(stream) = core::mem::replace(&mut self.codec, Codec::Ended)
+            && let Ok(mut output) = stream.finish()
+        {
+            self.pending.append(&mut output);
+        }
+        self.flush(sink)
     }
 
     fn flush(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
@@ -169,7 +196,7 @@ impl Layer {
             return Ok(());
         }
         self.produced = true;
-        self.held = Vec::new();
+        self.produced_now = true;
         let pending = core::mem::take(&mut self.pending);
         let result = sink(&pending);
         self.pending = pending;
@@ -196,6 +223,7 @@ impl Layer {
         match &self.codec {
             Codec::Inflate(_) => self.inflate(data, sink),
             Codec::Brotli(_) => self.unbrotli(data, sink),
+            Codec::Lzma(_) => self.unlzma(data, sink),
             Codec::GzipHeader(_) | Codec::Ended => Ok(()),
         }
     }
@@ -224,6 +252,23 @@ impl Layer {
                 self.flush(sink)?;
             }
         }
+    }
+
+    fn unlzma(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        for piece in data.chunks(PIECE) {
+            let Codec::Lzma(stream) = &mut self.codec else { return Ok(()) };
+            let result = stream.write_all(piece);
+            if let Some(output) = stream.get_output_mut() {
+                self.pending.append(output);
+            }
+            if result.is_err() {
+                return Err(Failure::Corrupt);
+            }
+            if self.pending.len() >= PIECE {
+                self.flush(sink)?;
+            }
+        }
+        Ok(())
     }
 
     fn unbrotli(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
@@ -304,6 +349,16 @@ impl Decoder {
     pub(super) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
         run(&mut self.layers, data, sink)
     }
+
+    /// The body has ended.
+    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
+        let mut layers = self.layers.as_mut_slice();
+        while let Some((layer, behind)) = layers.split_first_mut() {
+            layer.finish(&mut |decoded| run(behind, decoded, sink))?;
+            layers = behind;
+        }
+        Ok(())
+    }
 }
 
 fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
@@ -325,7 +380,6 @@ fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), Sto
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
 
     fn deflate(data: &[u8], zlib: bool) -> Vec<u8> {
         if zlib {
@@ -353,6 +407,10 @@ mod tests {
                 Ok(())
             });
         }
+        let _ = decoder.finish(&mut |d| {
+            out.extend_from_slice(d);
+            Ok(())
+        });
         out
     }
 
@@ -372,11 +430,21 @@ mod tests {
 
     #[test]
     fn what_is_not_encoded_passes() {
-        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zlib, Encoding::Lzma] {
+        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zlib] {
             assert_eq!(
                 decode(&[encoding], b"X5O!P%@AP[4 plain text here", 100),
                 b"X5O!P%@AP[4 plain text here"
             );
+        }
+    }
+
+    #[test]
+    fn lzma_decodes() {
+        let text = b"lzma lzma lzma lzma lzma".repeat(100);
+        let mut data = Vec::new();
+        lzma_rs::lzma_compress(&mut &text[..], &mut data).expect("vec");
+        for step in [1, 50, 10_000] {
+            assert!(decode(&[Encoding::Lzma], &data, step) == text, "by {step}");
         }
     }
 

@@ -25,6 +25,11 @@ fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     }
 }
 
+/// Whether a word of a list stands for no encoding.
+fn leaves_as_is(word: &[u8], direction: Direction) -> bool {
+    matches!(word, b"inflate" | b"none") || (word == b"identity" && direction == Direction::ToClient)
+}
+
 impl HttpTx {
     /// Sets up decoding of a body from its headers.
     pub(super) fn set_encodings(&mut self, direction: Direction) {
@@ -36,9 +41,6 @@ impl HttpTx {
                 self.listed(&value, direction)
             }
         };
-        if encodings.contains(&Encoding::Lzma) {
-            self.raise(events::LZMA_DECOMPRESSION_DISABLED);
-        }
         self.message_mut(direction).body.set_encodings(&encodings);
     }
 
@@ -72,7 +74,7 @@ impl HttpTx {
                     break;
                 }
                 encodings.push(Encoding::Lzma);
-            } else if !matches!(word, b"inflate" | b"none" | b"identity") {
+            } else if !leaves_as_is(word, direction) {
                 self.raise(events::ABNORMAL_CE_HEADER);
             }
         }

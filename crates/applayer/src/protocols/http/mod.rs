@@ -6,12 +6,13 @@
 //! to agree with Suricata's: request line variants, personalities for URIs, header scanning with three kinds of line ends,
 //! bodies that are chunked or encoded in other ways than announced.
 //!
-//! - [`request`], [`response`]: the two state machines; [`parser`]: both over one table of transactions ([`tx`]);
+//! - [`request`], [`response`] and their bodies and lines: the two state machines; [`parser`]: both over one table of
+//!   transactions ([`tx`]);
 //! - [`headers`], [`fields`]: header blocks and the values in them; [`uri`], [`urldecode`], [`bestfit`]: URIs;
 //! - [`body`], [`decompress`], [`encodings`], [`multipart`]: bodies and the files in them;
 //! - [`buffers`], [`log`]: what rules and records see.
 //!
-//! Not done: files put together from ranges over several transactions, settings by server address, LZMA, flash decompression,
+//! Not done: files put together from ranges over several transactions, settings by server address, flash decompression,
 //! frames.
 
 mod bestfit;
@@ -28,7 +29,10 @@ mod log;
 mod multipart;
 mod parser;
 mod request;
+mod request_body;
+mod request_message;
 mod response;
+mod response_body;
 mod settings;
 #[cfg(test)]
 mod tests;

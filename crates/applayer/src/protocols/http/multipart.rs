@@ -174,8 +174,11 @@ impl Multipart {
 mod tests {
     use super::*;
 
-    fn files(form: &[u8], step: usize) -> (Vec<(Vec<u8>, Vec<u8>, bool)>, Events) {
-        let mut found: Vec<(Vec<u8>, Vec<u8>, bool)> = Vec::new();
+    /// Name, content, whether it was closed.
+    type File = (Vec<u8>, Vec<u8>, bool);
+
+    fn files(form: &[u8], step: usize) -> (Vec<File>, Events) {
+        let mut found: Vec<File> = Vec::new();
         let mut events = Events::default();
         let mut multipart = Multipart::new(b"multipart/form-data; boundary=AaB03x").expect("boundary");
         let mut sink = |f: Found<'_>| match f {

@@ -168,7 +168,7 @@ impl Parser for HttpParser {
         self.close(direction);
         for tx in self.txs.iter_mut() {
             let message = tx.message_mut(direction);
-            if message.progress != COMPLETE && message.progress > HEADERS {
+            if message.progress != COMPLETE && (message.progress > HEADERS || message.body.seen > 0) {
                 message.body.abort();
                 tx.touch(direction);
             }

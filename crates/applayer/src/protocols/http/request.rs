@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as libhtp).
 
-use super::bytes::{chomp, is_space, line_to_lf, span, trim};
+use super::bytes::{chomp, is_space, line_to_lf, span};
 use super::events;
 use super::feed::{Feed, Status, Step};
-use super::fields::{self, ChunkLine, Version};
-use super::headers::{Odd, RawField, Scan, Scanner, is_empty_line};
+use super::headers::{Scan, Scanner, is_empty_line};
 use super::parser::HttpParser;
-use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
-use super::uri::{Uri, split_uri_protocol};
+use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
+use super::uri::Uri;
 use bartizan_base::Direction;
 
 /// White space that may follow a request of HTTP/0.9.
 const HTTP09_JUNK: usize = 16;
-/// Repetitions of fields that are joined; further ones are ignored.
-pub(super) const MAX_REPETITIONS: u16 = 64;
 
 /// Where the request side stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +99,12 @@ impl HttpParser {
         }
     }
 
-    fn request_tx(&mut self) -> Option<&mut HttpTx> {
+    pub(super) fn request_tx(&mut self) -> Option<&mut HttpTx> {
         self.txs.at(self.request_id)
     }
 
     /// Holds an incomplete line for later, within the limit.
-    fn hold_request(&mut self, feed: &mut Feed<'_>) -> Step {
+    pub(super) fn hold_request(&mut self, feed: &mut Feed<'_>) -> Step {
         let rest = feed.take_all();
         if !self.request_fits(rest.len()) {
             return Step::Fail;
@@ -116,7 +113,7 @@ impl HttpParser {
         Step::More
     }
 
-    fn request_fits(&mut self, more: usize) -> bool {
+    pub(super) fn request_fits(&mut self, more: usize) -> bool {
         let held = self.request.line.len() + self.request.header.as_ref().map_or(0, Vec::len);
         if more == 0 || held.saturating_add(more) <= self.settings.field_limit {
             return true;
@@ -298,9 +295,7 @@ impl HttpParser {
             self.request.state = State::Finalize;
             return Step::Again;
         }
-        if !tx.process_request_headers() {
-            return Step::Fail;
-        }
+        tx.process_request_headers();
         tx.set_encodings(Direction::ToServer);
         self.request.state = State::ConnectCheck;
         Step::Again
@@ -340,149 +335,6 @@ impl HttpParser {
             return Step::More;
         }
         self.request_complete()
-    }
-
-    fn request_body_determine(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
-        let message = &mut tx.request.message;
-        let length = message.content_length;
-        let (next, progress) = match message.coding {
-            Coding::Chunked => (State::ChunkLength, BODY),
-            Coding::Identity if length > Some(0) => (State::BodyIdentity, BODY),
-            Coding::Identity | Coding::NoBody => (State::Finalize, message.progress),
-            Coding::Unknown | Coding::Invalid => return Step::Fail,
-        };
-        message.progress = progress;
-        if message.coding == Coding::Identity {
-            self.request.content_length = length;
-            self.request.left = length;
-        }
-        self.request.state = next;
-        Step::Again
-    }
-
-    /// Hands a piece of the body to the transaction.
-    fn request_body(&mut self, data: &[u8]) -> bool {
-        let context = &mut self.file_context;
-        let Some(tx) = self.txs.at(self.request_id) else { return false };
-        tx.touch(Direction::ToServer);
-        tx.request_data(data, context)
-    }
-
-    fn request_identity(&mut self, feed: &mut Feed<'_>) -> Step {
-        let Some(left) = self.request.left else { return Step::Fail };
-        let count = feed.left().min(left);
-        if count == 0 {
-            return Step::More;
-        }
-        if feed.is_gap() {
-            let context = &mut self.file_context;
-            let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
-            tx.body_gap(Direction::ToServer, count, context);
-            feed.take_gap(count);
-        } else {
-            let data = super::bytes::before(feed.rest(), usize::try_from(count).unwrap_or(usize::MAX));
-            feed.take(data.len());
-            if !self.request_body(data) {
-                return Step::Fail;
-            }
-        }
-        let left = left.saturating_sub(count);
-        self.request.left = Some(left);
-        if left > 0 {
-            return Step::More;
-        }
-        self.request.state = State::Finalize;
-        self.end_request_decoding();
-        Step::Again
-    }
-
-    fn end_request_decoding(&mut self) {
-        if let Some(tx) = self.request_tx() {
-            tx.request.message.body.end_decoding();
-        }
-    }
-
-    fn count_request_bytes(&mut self, count: usize) {
-        if let Some(tx) = self.request_tx() {
-            let body = &mut tx.request.message.body;
-            body.message_length = body.message_length.saturating_add(count as u64);
-        }
-    }
-
-    fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
-        loop {
-            let Some((part, _)) = line_to_lf(feed.rest()) else {
-                if self.request.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
-                    return self.bad_request_chunk();
-                }
-                return self.hold_request(feed);
-            };
-            feed.take(part.len());
-            if !self.request.line.is_empty() && !self.request_fits(part.len()) {
-                return Step::Fail;
-            }
-            let mut line = core::mem::take(&mut self.request.line);
-            line.extend_from_slice(part);
-            self.count_request_bytes(line.len());
-            if line.iter().all(|b| fields::is_chunk_filler(*b)) {
-                continue;
-            }
-            let (length, extension) = match fields::chunk_line(&line) {
-                ChunkLine::Length(length, extension) => (length, extension),
-                ChunkLine::Unusable => return self.bad_request_chunk(),
-                ChunkLine::Invalid => return Step::Fail,
-            };
-            let Some(tx) = self.request_tx() else { return Step::Fail };
-            if extension {
-                tx.raise_once(events::REQUEST_CHUNK_EXTENSION, Flags::REQUEST_CHUNK_EXTENSION);
-            }
-            if length == 0 {
-                tx.request.message.progress = TRAILER;
-                self.request.state = State::Headers;
-            } else {
-                self.request.chunk_left = length;
-                self.request.state = State::ChunkData;
-            }
-            return Step::Again;
-        }
-    }
-
-    fn bad_request_chunk(&mut self) -> Step {
-        if let Some(tx) = self.request_tx() {
-            tx.raise(events::INVALID_REQUEST_CHUNK_LEN);
-        }
-        Step::Fail
-    }
-
-    fn request_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {
-        let count = usize::try_from(self.request.chunk_left).unwrap_or(usize::MAX);
-        let data = super::bytes::before(feed.rest(), count);
-        if data.is_empty() {
-            return Step::More;
-        }
-        feed.take(data.len());
-        if !self.request_body(data) {
-            return Step::Fail;
-        }
-        self.request.chunk_left = self.request.chunk_left.saturating_sub(data.len() as u64);
-        if self.request.chunk_left == 0 {
-            self.request.state = State::ChunkEnd;
-            return Step::Again;
-        }
-        Step::More
-    }
-
-    fn request_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
-        let Some((line, _)) = line_to_lf(feed.rest()) else {
-            // Held bytes come back as the beginning of the next chunk line, where fillers are skipped.
-            self.count_request_bytes(feed.rest().len());
-            return self.hold_request(feed);
-        };
-        self.count_request_bytes(line.len());
-        feed.take(line.len());
-        self.request.state = State::ChunkLength;
-        Step::Again
     }
 
     fn request_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -537,8 +389,10 @@ impl HttpParser {
 
     /// The request is complete.
     pub(super) fn request_complete(&mut self) -> Step {
-        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
         if tx.request.message.progress != COMPLETE {
+            tx.end_decoding(Direction::ToServer, context);
             tx.request.message.progress = COMPLETE;
             tx.request.message.body.finish();
             tx.raise_request_flags();
@@ -556,224 +410,4 @@ pub(super) fn keep_raw(raw: &mut Vec<u8>, data: &[u8], to: usize, held: usize) {
     let new = super::bytes::after(super::bytes::before(data, to), held);
     let room = MAX_RAW_HEADERS.saturating_sub(raw.len());
     raw.extend_from_slice(super::bytes::before(new, room));
-}
-
-impl HttpTx {
-    /// Takes a request line apart.
-    fn read_request_line(&mut self, line: &[u8]) {
-        self.request.message.line = Some(line.to_vec());
-        let text = if self.settings.nul_ends_request_line { span(line, |b| b != 0).0 } else { line };
-        let (leading, rest) = span(text, is_space);
-        let (method, rest) = span(rest, |b| !is_space(b));
-        let (blanks, rest) = span(rest, is_space);
-        if !leading.is_empty() {
-            self.raise(events::REQUEST_LINE_LEADING_WHITESPACE);
-        }
-        let method = match leading {
-            [] => method.to_vec(),
-            _ if self.settings.keep_leading_space => [leading, method].concat(),
-            _ => method.to_vec(),
-        };
-        let kind = Method::of(&method);
-        self.request.method_kind = kind;
-        self.request.method = Some(method);
-        if blanks.iter().any(|b| *b != b' ') {
-            self.raise(events::METHOD_DELIM_NON_COMPLIANT);
-        }
-        if rest.is_empty() {
-            self.set_http09(kind, events::REQUEST_LINE_UNKNOWN_METHOD);
-            return;
-        }
-        let rest = trim(rest);
-        let last = self.settings.uri.allow_space;
-        let (mut uri, mut protocol) = split_uri_protocol(rest, last, |b| b == b' ');
-        if uri.iter().any(|b| is_space(*b) && *b != b' ') {
-            self.raise(events::URI_DELIM_NON_COMPLIANT);
-            if uri.len() == rest.len() {
-                (uri, protocol) = split_uri_protocol(rest, last, is_space);
-            }
-        }
-        self.request.uri = Some(uri.to_vec());
-        if protocol.is_empty() {
-            self.set_http09(kind, events::REQUEST_LINE_UNKNOWN_METHOD_NO_PROTOCOL);
-            return;
-        }
-        self.request.message.protocol = Some(protocol.to_vec());
-        let (version, odd) = fields::version(protocol);
-        self.request.message.version = version;
-        if odd {
-            self.raise(events::PROTOCOL_CONTAINS_EXTRA_DATA);
-        }
-        if kind == Method::Unknown && version == Version::Invalid {
-            self.raise(events::REQUEST_LINE_UNKNOWN_METHOD_INVALID_PROTOCOL);
-        }
-    }
-
-    fn set_http09(&mut self, kind: Method, event: crate::event::EventCode) {
-        self.request.is_http09 = true;
-        self.request.message.version = Version::V09;
-        if kind == Method::Unknown {
-            self.raise(event);
-        }
-    }
-
-    fn note_request_field(&mut self, field: &RawField) {
-        let odd = field.odd;
-        if odd.contains(Odd::SPACE_AFTER_NAME) {
-            self.raise_once(events::REQUEST_INVALID_LWS_AFTER_NAME, Flags::FIELD_INVALID);
-        }
-        if odd.contains(Odd::SPACE_BEFORE_NAME) {
-            self.raise_once(events::INVALID_REQUEST_FIELD_FOLDING, Flags::INVALID_FOLDING);
-        }
-        if odd.contains(Odd::NAME_NOT_TOKEN) {
-            self.raise_once(events::REQUEST_HEADER_INVALID, Flags::FIELD_INVALID);
-        }
-        // An empty name counts as a missing colon, too.
-        if odd.intersects(Odd::NO_COLON | Odd::NAME_EMPTY) {
-            self.raise_once(events::REQUEST_FIELD_MISSING_COLON, Flags::FIELD_UNPARSEABLE);
-        }
-    }
-
-    /// Draws conclusions from the headers: body, host, authorization. False if they cannot be read at all.
-    fn process_request_headers(&mut self) -> bool {
-        let fields = &self.request.message.fields;
-        let length = fields.value("content-length").map(fields::content_length);
-        let version = self.request.message.version;
-        let mut flags = Flags::empty();
-        let coding = match fields.value("transfer-encoding") {
-            Some(value) if super::bytes::contains_nocase_nonul(value, b"chunked") => {
-                flags.set(Flags::INVALID_TRANSFER_ENCODING, version < Version::V11);
-                Coding::Chunked
-            }
-            Some(_) => {
-                flags |= Flags::INVALID_TRANSFER_ENCODING;
-                Coding::Invalid
-            }
-            None => match length {
-                Some(found) if found.length.is_some() => {
-                    self.request.message.content_length = found.length;
-                    Coding::Identity
-                }
-                Some(_) => {
-                    flags |= Flags::INVALID_CONTENT_LENGTH;
-                    Coding::Invalid
-                }
-                None => Coding::NoBody,
-            },
-        };
-        self.flags |= flags;
-        self.request.message.coding = coding;
-        if coding == Coding::Identity
-            && let Some(found) = length
-        {
-            self.raise_length_junk(found);
-        }
-        self.find_host();
-        let fields = &self.request.message.fields;
-        if fields.value("authorization").is_some_and(fields::is_unknown_authorization) {
-            self.flags |= Flags::UNKNOWN_AUTHORIZATION;
-        }
-        // A content type without any character stops the parser.
-        let fields = &self.request.message.fields;
-        fields.value("content-type").is_none_or(|value| {
-            let (_, rest) = span(value, |b| b.is_ascii_whitespace());
-            rest.first().is_some_and(|b| !matches!(b, b';' | b',' | b' '))
-        })
-    }
-
-    /// Reports what stood around the number of a content length.
-    pub(super) fn raise_length_junk(&mut self, found: fields::ContentLength) {
-        if found.junk_before {
-            self.raise(events::CONTENT_LENGTH_EXTRA_DATA_START);
-        }
-        if found.junk_after {
-            self.raise(events::CONTENT_LENGTH_EXTRA_DATA_END);
-        }
-    }
-
-    fn find_host(&mut self) {
-        let request = &mut self.request;
-        if let Some(uri) = &request.parsed_uri {
-            request.hostname.clone_from(&uri.hostname);
-            request.port = uri.port;
-        }
-        let Some(value) = request.message.fields.value("host") else {
-            self.flags.set(Flags::HOST_MISSING, request.message.version >= Version::V11);
-            return;
-        };
-        let Some(found) = fields::host_port(value) else {
-            self.flags.set(Flags::HOST_AMBIGUOUS, request.hostname.is_some());
-            return;
-        };
-        let port = found.port.map(|(_, number)| number);
-        let mut ambiguous = false;
-        match &request.hostname {
-            None => {
-                request.hostname = Some(found.host.to_ascii_lowercase());
-                if let Some(number) = port {
-                    request.port = number;
-                }
-            }
-            Some(host) => {
-                ambiguous = !host.eq_ignore_ascii_case(found.host)
-                    || port.is_some_and(|number| request.port.is_some() && request.port != number);
-            }
-        }
-        self.flags.set(Flags::HEADER_HOST_INVALID, !found.valid);
-        self.flags.set(Flags::HOST_AMBIGUOUS, ambiguous);
-    }
-
-    /// Adds a field, joined with a former one of its name. False if there are too many.
-    pub(super) fn add_field(&mut self, direction: Direction, field: RawField, limit: usize) -> bool {
-        let to_server = direction == Direction::ToServer;
-        let (duplicate, repetition, too_many) = if to_server {
-            (
-                events::DUPLICATE_CONTENT_LENGTH_FIELD_IN_REQUEST,
-                events::REQUEST_HEADER_REPETITION,
-                events::REQUEST_TOO_MANY_HEADERS,
-            )
-        } else {
-            (
-                events::DUPLICATE_CONTENT_LENGTH_FIELD_IN_RESPONSE,
-                events::RESPONSE_HEADER_REPETITION,
-                events::RESPONSE_TOO_MANY_HEADERS,
-            )
-        };
-        let message = self.message_mut(direction);
-        let repetitions = message.repetitions;
-        let count = message.fields.list.len();
-        let Some(same) = message.fields.same_name(&field.name) else {
-            if count > limit {
-                self.raise_once(too_many, Flags::TOO_MANY_HEADERS);
-                return false;
-            }
-            let field = super::headers::Field { name: field.name, value: field.value, repeated: false };
-            message.fields.list.push(field);
-            return true;
-        };
-        let first_repetition = !same.repeated;
-        if !first_repetition && repetitions >= MAX_REPETITIONS {
-            return true;
-        }
-        same.repeated = true;
-        let mut ambiguous = false;
-        if field.name.eq_ignore_ascii_case(b"content-length") {
-            let (old, new) =
-                (fields::content_length(&same.value).length, fields::content_length(&field.value).length);
-            ambiguous = old.is_none() || old != new;
-        } else {
-            same.value.extend_from_slice(b", ");
-            same.value.extend_from_slice(&field.value);
-        }
-        if !first_repetition {
-            message.repetitions += 1;
-        }
-        if ambiguous {
-            self.raise(duplicate);
-        }
-        if first_repetition {
-            self.raise(repetition);
-        }
-        true
-    }
 }

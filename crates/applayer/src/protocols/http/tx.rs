@@ -15,7 +15,6 @@ use super::settings::HttpSettings;
 use super::uri::Uri;
 use crate::event::EventCode;
 use crate::file::FileTrack;
-use crate::protocol::BufferKind;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
@@ -33,6 +32,8 @@ pub(super) const TRAILER: u8 = 4;
 /// All seen.
 pub(super) const COMPLETE: u8 = 5;
 
+/// Repetitions of fields that are joined; further ones are ignored.
+pub(super) const MAX_REPETITIONS: u16 = 64;
 /// Bytes of raw headers kept per message.
 pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
 
@@ -272,6 +273,16 @@ impl HttpTx {
         response.message.body.receive(data, (&settings.response, settings), context, &mut common.events)
     }
 
+    /// No more data of a body comes.
+    pub(super) fn end_decoding(&mut self, direction: Direction, context: &mut FileContext) {
+        let HttpTx { common, settings, request, response, .. } = self;
+        let (body, limits) = match direction {
+            Direction::ToServer => (&mut request.message.body, &settings.request),
+            Direction::ToClient => (&mut response.message.body, &settings.response),
+        };
+        body.end_decoding((limits, settings), context, &mut common.events);
+    }
+
     /// Bytes of a body are missing.
     pub(super) fn body_gap(&mut self, direction: Direction, missing: u64, context: &mut FileContext) {
         if direction == Direction::ToClient {
@@ -363,11 +374,6 @@ impl Transaction for HttpTx {
     }
 
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
-        debug_assert!(
-            buffers::SPECS
-                .iter()
-                .any(|s| s.id == query.id && (s.kind == BufferKind::Multi || query.index == 0))
-        );
         buffers::get(self, query, scratch)
     }
 
@@ -375,6 +381,7 @@ impl Transaction for HttpTx {
         match name {
             "http.response_code" | "http.stat_code" => self.response.code.map(u64::from),
             "http.content_length" | "http.content_len" => self.message(direction).content_length,
+            "http.request_len" => Some(self.request.message.body.message_length),
             "http.response_len" => Some(self.response.message.body.message_length),
             "http.port" => self.request.port.map(u64::from),
             _ => None,
