@@ -26,7 +26,8 @@ pub fn open(path: &Path, what: &str) -> Result<File, Failure> {
 /// Reads a text file, decompressing gzip and zstd by their magic numbers.
 pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let file = open(path, what)?;
-    let failed = |error: std::io::Error| Failure::input(format!("cannot read {what} {}: {error}", path.display()));
+    let failed =
+        |error: std::io::Error| Failure::input(format!("cannot read {what} {}: {error}", path.display()));
     let mut bytes = Vec::new();
     let mut reader = decompressed(file).map_err(failed)?;
     reader.as_mut().take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -42,7 +42,8 @@ pub fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
         let key = format!("vars.{kind}");
         for name in settings.children(&key) {
             let Some(value) = settings.get(&format!("{key}.{name}")) else { continue };
-            let set = if is_port { variables.set_port(name, value) } else { variables.set_address(name, value) };
+            let set =
+                if is_port { variables.set_port(name, value) } else { variables.set_address(name, value) };
             if let Err(error) = set {
                 warnings.push(format!("{key}.{name}: {error}"));
             }
@@ -70,8 +71,8 @@ impl Base {
             // The shipped settings name files that need not be installed here.
             std::fs::read(&path).ok().map(|bytes| (bytes, path.display().to_string()))
         };
-        let classifications =
-            text("classification-file").map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
+        let classifications = text("classification-file")
+            .map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
         let references =
             text("reference-config-file").map(|(bytes, name)| bartizan_rules::parse_references(bytes, &name));
         Ok(Base {
@@ -85,7 +86,12 @@ impl Base {
     }
 
     /// Compiles rules into a generation.
-    pub fn rules(&self, files: &[RuleFile], settings: &Settings, generation: Generation) -> Result<Loaded, Failure> {
+    pub fn rules(
+        &self,
+        files: &[RuleFile],
+        settings: &Settings,
+        generation: Generation,
+    ) -> Result<Loaded, Failure> {
         let input = LoadInput {
             settings,
             variables: &self.variables,

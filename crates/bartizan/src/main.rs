@@ -3,7 +3,6 @@
 
 mod commands;
 mod error;
-mod eve;
 mod input;
 mod load;
 

@@ -75,7 +75,8 @@ impl Worker {
                 }
             }
             let Some(entry) = self.flows.get_mut(id) else { return };
-            let established = outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
+            let established =
+                outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
             parts.put_back(&mut entry.ext);
             self.functions(&occasion, id, outcome.as_ref(), &[], established, recorder);
             let Some(entry) = self.flows.get_mut(id) else { return };

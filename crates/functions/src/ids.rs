@@ -24,7 +24,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     header_half: None,
     counters: &[
         Counter { name: "alerts", help: "Alerts reported." },
-        Counter { name: "alerts_discarded", help: "Alerts over the limit of one packet; their actions still act." },
+        Counter {
+            name: "alerts_discarded",
+            help: "Alerts over the limit of one packet; their actions still act.",
+        },
         Counter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
     ],
 };
@@ -104,6 +107,8 @@ impl Function for Ids {
             flow: context.flow.as_ref(),
             state: None,
             stream_events: context.stream_events,
+            app_events: context.app_events,
+            detection_done: context.detection_done,
             shared: &self.rules.shared,
         };
         let stream = context.stream.map(|s| StreamWindow {
@@ -137,7 +142,8 @@ impl Ids {
         let mut decision = Decision::CONTINUE;
         for hit in &state.worker.hits {
             let index = hit.rule as usize;
-            let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index)) else {
+            let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))
+            else {
                 continue;
             };
             let (verdict, action) = match signature.action {

@@ -2,10 +2,10 @@
 //! `bartizan inspect`: what is in these captures?
 
 use crate::error::{Exit, Failure};
-use crate::eve::EveRecorder;
 use crate::{input, load};
 use bartizan_base::{FunctionId, Generation, LinkId};
 use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
@@ -93,10 +93,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Captures are opened before anything is written: a wrong path costs nothing.
     let readers = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
-        Failure::stopped(format!("cannot make the output folder {}: {error}; choose another with --out", args.out.display()))
+        Failure::stopped(format!(
+            "cannot make the output folder {}: {error}; choose another with --out",
+            args.out.display()
+        ))
     })?;
-    let mut recorder = EveRecorder::new(&settings, &args.out, args.ips, &mut warnings)?;
     let report = loaded.rules.report.clone();
+    let run = RunInfo::default();
+    let mut recorder = EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run, &mut warnings)
+        .map_err(Failure::stopped)?;
     let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), ALERTS_PER_PACKET);
     let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
     let mut worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
@@ -113,13 +118,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut incomplete = Vec::new();
     let mut number = 0;
     for (index, reader) in readers.into_iter().enumerate() {
-        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, &mut worker, &mut recorder) {
+        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, &mut worker, &mut recorder)
+        {
             eprintln!("warning: {why}");
             incomplete.push(why);
         }
     }
     worker.shutdown(&mut recorder);
-    let written = recorder.finish(&worker, &args.out);
+    let counts = (report.loaded, report.refused_total(), report.skipped);
+    let counters = recorder.stats(&worker, worker.clock(), counts);
+    let problems = recorder.finish();
+    let stats = write_stats(&args.out, &counters);
     let flows = count(&worker, "flow.total");
     let summary = Summary {
         packets: worker.counters().packets,
@@ -134,10 +143,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eve: args.out.join("eve.json"),
     };
     print_summary(&summary, args.json)?;
-    match written {
-        Ok(()) => Ok(Exit::Done),
-        Err(message) => Err(Failure::stopped(message)),
+    for problem in &problems {
+        eprintln!("error: {problem}");
     }
+    stats?;
+    Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
+}
+
+/// Writes `stats.json`: every counter by its dotted name.
+fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
+    let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let path = folder.join("stats.json");
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
+    let text = serde_json::to_vec_pretty(&map).map_err(|e| failed(&e))?;
+    std::fs::write(&path, text).map_err(|e| failed(&e))
 }
 
 fn count(worker: &Worker, name: &str) -> u64 {
@@ -216,7 +236,9 @@ fn read_capture(
     }
     match (&failed, &reader.status().end) {
         (Some(_), _) => failed,
-        (None, CaptureEnd::BrokeOff { .. }) => reader.status().notice().map(|n| format!("{}: {n}", reader.name())),
+        (None, CaptureEnd::BrokeOff { .. }) => {
+            reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
+        }
         _ => {
             if let Some(notice) = reader.status().notice() {
                 eprintln!("note: {}: {notice}", reader.name());
@@ -241,7 +263,10 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
         println!("    {count} refused: {reason}");
     }
     println!("patterns: {}", summary.patterns);
-    println!("{:.3} s to load, {:.3} s to inspect, {} thread", summary.seconds.load, summary.seconds.inspect, summary.threads);
+    println!(
+        "{:.3} s to load, {:.3} s to inspect, {} thread",
+        summary.seconds.load, summary.seconds.inspect, summary.threads
+    );
     for why in &summary.incomplete {
         println!("incomplete: {why}");
     }
