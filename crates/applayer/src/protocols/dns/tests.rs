@@ -2,7 +2,7 @@
 //! Tests of DNS: by conversation, and the properties of the shared suite.
 
 use super::*;
-use crate::suite::{self, protocol_suite, record};
+use crate::suite::{self, Seed, protocol_suite, record};
 use crate::transaction::{BufferQuery, LogOptions};
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
         .collect()
 }
 
-fn tcp_seeds() -> Vec<Vec<(Direction, Vec<u8>)>> {
+fn tcp_seeds() -> Vec<Seed> {
     let one = vec![
         (Direction::ToServer, framed(&[query(1)])),
         (Direction::ToClient, framed(&[response(1)])),
@@ -95,11 +95,11 @@ fn tcp_seeds() -> Vec<Vec<(Direction, Vec<u8>)>> {
     vec![one, pipelined]
 }
 
-fn udp_seeds() -> Vec<Vec<(Direction, Vec<u8>)>> {
+fn udp_seeds() -> Vec<Seed> {
     vec![vec![(Direction::ToServer, query(1)), (Direction::ToClient, response(1))]]
 }
 
-fn multicast_seeds() -> Vec<Vec<(Direction, Vec<u8>)>> {
+fn multicast_seeds() -> Vec<Seed> {
     vec![vec![(Direction::ToServer, query(0)), (Direction::ToServer, response(0))]]
 }
 
