@@ -5,8 +5,12 @@
 //! transactions afterwards.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod detection;
 pub mod event;
 pub mod file;
+pub mod flow;
 pub mod protocol;
 pub mod protocols;
+#[cfg(test)]
+pub(crate) mod suite;
 pub mod transaction;

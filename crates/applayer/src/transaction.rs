@@ -80,6 +80,12 @@ pub trait Transaction: Send {
         None
     }
 
+    /// Hands the numbers of a name to `each`, until it says that one is the one; whether it did. For names of which a
+    /// transaction has several (`dns.rrtype`); the others need only [`Transaction::number`].
+    fn any_number(&self, name: &str, direction: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
+        self.number(name, direction).is_some_and(each)
+    }
+
     /// The files of this direction.
     fn files(&self, direction: Direction) -> &[FileTrack] {
         let _ = direction;
@@ -96,6 +102,12 @@ pub trait Transaction: Send {
     /// protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`] too).
     fn log_ready(&self, complete: PerDirection<u8>) -> bool {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
+    }
+
+    /// Whether an output with these options wants the record (`requests: no` of dns).
+    fn wanted(&self, options: &LogOptions) -> bool {
+        let _ = options;
+        true
     }
 
     /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).
@@ -123,4 +135,92 @@ pub struct LogOptions {
     pub formats: Vec<String>,
     /// All other settings of the type, for protocols with options of their own.
     pub settings: bartizan_base::Settings,
+}
+
+/// The transactions of a flow, in the order of their beginning, with a bound.
+#[derive(Debug)]
+pub struct TxList<T> {
+    list: std::collections::VecDeque<Option<T>>,
+    first: TxId,
+}
+
+impl<T> Default for TxList<T> {
+    fn default() -> Self {
+        TxList { list: std::collections::VecDeque::new(), first: 0 }
+    }
+}
+
+impl<T: Transaction> TxList<T> {
+    /// Ids held: `first..next`.
+    #[must_use]
+    pub fn range(&self) -> core::ops::Range<TxId> {
+        self.first..self.next_id()
+    }
+
+    /// The id that the next transaction gets.
+    #[must_use]
+    pub fn next_id(&self) -> TxId {
+        self.first.saturating_add(self.list.len() as u64)
+    }
+
+    /// How many transactions are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether none is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Adds a transaction, giving it the next id.
+    pub fn push(&mut self, mut tx: T) -> TxId {
+        let id = self.next_id();
+        tx.common_mut().id = id;
+        self.list.push_back(Some(tx));
+        id
+    }
+
+    /// A transaction.
+    #[must_use]
+    pub fn get(&self, id: TxId) -> Option<&T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get(index)?.as_ref()
+    }
+
+    /// A transaction, to change.
+    pub fn get_mut(&mut self, id: TxId) -> Option<&mut T> {
+        let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.list.get_mut(index)?.as_mut()
+    }
+
+    /// Those held, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.list.iter().flatten()
+    }
+
+    /// Those held, oldest first, to change.
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
+        self.list.iter_mut().flatten()
+    }
+
+    /// The newest one.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.list.back_mut()?.as_mut()
+    }
+
+    /// Frees one.
+    pub fn free(&mut self, id: TxId) {
+        if let Some(index) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
+            && let Some(slot) = self.list.get_mut(index)
+        {
+            *slot = None;
+        }
+        while matches!(self.list.front(), Some(None)) {
+            self.list.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+    }
 }

@@ -1,2 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Host file, policy file and suricata.yaml: types, schema, validation.
+
+pub mod suricata;
+pub mod yaml;

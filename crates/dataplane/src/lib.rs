@@ -1,2 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workers, owners, chain runner, normaliser and generations.
+//! The data plane: workers, owners, chain runner, normaliser and generations.
+//!
+//! A [`worker::Worker`] runs packets to completion: decode, defragment, find the flow, advance TCP and application
+//! layer once, let the functions on the flow's path speak, record, forward or refuse.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod chain;
+pub mod eve;
+pub mod flow_ext;
+pub mod hosts;
+mod packet;
+mod pseudo;
+pub mod record;
+pub mod settings;
+mod streams;
+mod transactions;
+pub mod worker;

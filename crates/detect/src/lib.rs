@@ -1,2 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The detection engine: keywords, groups, prefilter, inspection.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod base64;
+pub mod buffers;
+pub mod builder;
+pub mod condition;
+pub mod content;
+pub mod header;
+pub mod inspect;
+pub mod keyword;
+pub mod keywords;
+pub mod prefilter;
+pub mod protocol;
+pub mod ruleset;
+pub mod shared;
+pub mod signature;
+pub mod state;
+pub mod txstate;

@@ -1,2 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow table, TCP state, timeouts, reassembly and host table.
+//! Layer 1: the flow table, TCP state, timeouts, reassembly and the host table.
+//!
+//! * [`key`]: what identifies a flow, and the keyed hash that also chooses its owner;
+//! * [`table`]: find, create, account and end flows; nothing is allocated per flow;
+//! * [`timeouts`], [`wheel`]: when a flow ends, and how that is found without walking the table;
+//! * [`counters`]: the statistics of a table under EVE's names;
+//! * [`host`]: state that belongs to no flow, shared by the workers;
+//! * [`tcp`], [`stream`]: TCP tracking and reassembly.
+//!
+//! One worker owns one flow table: it needs no lock. Only the host table is shared.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+pub mod counters;
+pub mod entry;
+pub mod host;
+mod index;
+pub mod key;
+#[allow(unsafe_code)] // One prefetch instruction; the argument stands in the module.
+mod prefetch;
+pub mod stream;
+pub mod table;
+pub mod tcp;
+pub mod timeouts;
+pub mod wheel;
+
+pub use counters::FlowCounters;
+pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState, ImportError};
+pub use key::{FlowHash, FlowHasher, FlowKey, FlowScope};
+pub use table::{Accounted, Find, FlowTable, FlowTableConfig, Insert, Lookup, TableError, WhenFull};
+pub use timeouts::{FlowTimeouts, ProtocolTimeouts, StateTimeouts};

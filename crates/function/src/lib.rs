@@ -1,2 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The function API: three callbacks, verdicts, host services, function specifications.
+//! The function API: how a security function is written.
+//!
+//! A function is three callbacks, as in the UniSec and PASS papers: **rules** ([`FunctionKind::rules`]: parse and
+//! install the rules of a generation), **packet/payload** ([`Function::packet`], [`Function::payload`]: give verdicts),
+//! **log** ([`Function::log`]: hand over what was collected). It declares what it is in a [`FunctionSpec`]. It never changes
+//! packets, knows no other function, no port and no device; what earlier functions found is in the
+//! [`Notes`] of the packet.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod context;
+mod finding;
+mod spec;
+pub mod view;
+
+pub use context::{Notes, PacketContext, StreamNews};
+pub use finding::{Finding, FindingAction, RuleInfo};
+pub use spec::{
+    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
+    Slot, WorkerState,
+};
+pub use view::FlowView;

@@ -1,2 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where packets come from and go to: capture files, AF_PACKET, the test port.
+//! Where packets come from and go to.
+//!
+//! * [`Port`]: what every source and sink can do; a worker sees nothing else.
+//! * [`Batch`]: the frames that a port hands out together, lying in its ring.
+//! * [`PassivePort`]: AF_PACKET with a TPACKET_V3 ring, block-wise, for taps.
+//! * [`InlinePort`] and [`InlinePair`]: AF_PACKET with TPACKET_V2 rings, where a frame is visible at once.
+//! * [`TestPort`]: two joined ports in memory.
+//!
+//! Nothing here allocates or makes a system call per packet, with one counted exception: a frame larger
+//! than its ring slot is fetched through the socket.
+//!
+//! Not done: AF_XDP.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod batch;
+mod error;
+mod inline;
+mod interface;
+mod offload;
+mod pair;
+mod passive;
+mod port;
+// Memory shared with the kernel; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod ring;
+mod socket;
+// System calls; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod sys;
+mod testport;
+mod wait;
+
+pub use batch::{Batch, Disposition, FrameFlags, FrameInfo};
+pub use error::{OpenError, PortError};
+pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
+pub use interface::Interface;
+pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
+pub use pair::{InlinePair, Side};
+pub use passive::{PassiveOptions, PassivePort};
+pub use port::{LinkLayer, MAX_FRAME, Port, PortStats, SendFailures, SendRefusal};
+pub use socket::{Fanout, FanoutMode};
+pub use testport::{TestClock, TestPort};
+pub use wait::{Waker, Woke, wait_any};

@@ -1,2 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule language: text to syntax tree with positions, variables and diagnostics.
+//! Layer 0+: the rule language, text to syntax tree with positions, variables and diagnostics.
+//!
+//! The language is Suricata 8's. A file of rules becomes a [`RuleFile`]; reading it never fails, a rule
+//! that cannot be read becomes a [`Diagnostic`]. Places are kept for everything, so that later stages
+//! can point at what they refuse. Address and port expressions stay symbolic until [`Variables`] turns
+//! them into sets.
+//!
+//! Not done here: what a keyword means, which protocols and keywords there are (the crate `detect`),
+//! reading files (the program).
+//!
+//! ```
+//! let text = br#"alert http $HOME_NET any -> any 80 (msg:"Hi"; content:"a|20|b"; sid:1; rev:2;)"#;
+//! let file = bartizan_rules::parse_file(text.as_slice(), "my.rules");
+//! let rule = &file.rules[0];
+//! assert_eq!((rule.protocol(), &*rule.msg(), rule.id().sid), ("http", b"Hi".as_slice(), 1));
+//! let content = rule.option("content").unwrap();
+//! assert_eq!(bartizan_rules::parse_content(content.value().unwrap()).unwrap().bytes, b"a b");
+//! ```
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod argument;
+mod classification;
+mod content;
+mod diagnostic;
+mod dialect;
+mod expr;
+mod header;
+mod meta;
+mod options;
+mod parse;
+mod reference;
+mod report;
+mod rule;
+mod set;
+mod source;
+mod suggest;
+mod threshold;
+mod uint;
+mod variables;
+
+pub use argument::{
+    Argument, ArgumentError, Item, integer, size, split_commas, split_list, unescape, unsigned, unwrap_value,
+};
+pub use classification::{Classification, Classifications, parse_classifications};
+pub use content::{ContentPattern, format_pattern, parse_content, parse_pattern};
+pub use diagnostic::{Diagnostic, Severity, code};
+pub use dialect::{Dialect, dialect_of, dialect_of_action, dialect_of_argument};
+pub use expr::{
+    AddressExpr, AddressRange, Expr, ExprKind, Leaf, List, MAX_DEPTH, PortExpr, PortRange, parse_expr,
+};
+pub use parse::{LineCounts, MAX_DIAGNOSTICS, Refused, RuleFile, parse_file, parse_source};
+pub use reference::{ReferenceSystem, ReferenceSystems, parse_references};
+pub use report::{Duplicate, Duplicates, RuleSetReport, title};
+pub use rule::{
+    AddressSpec, Meta, OptionRef, PortSpec, Rule, RuleAction, RuleDirection, RuleOption, Spec, Target,
+};
+pub use set::{AddressSet, Bound, PortSet, Ranges};
+pub use source::{Position, SourceFile, Span};
+pub use suggest::{KeywordIndex, suggest};
+pub use threshold::{
+    NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType, Thresholds, parse_thresholds,
+};
+pub use uint::{Uint, UintMatch};
+pub use variables::{ResolveError, ResolveErrorKind, Resolver, Variables};

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which protocol do these first bytes speak?
+//!
+//! Two means, in this order: literals that must lie in the first bytes of a direction, and probes that a protocol
+//! offers for its ports. Both look at the bytes from the start of the direction; a means is finished once more
+//! bytes could not change its answer, and when all means of a direction are finished without an answer the
+//! direction's protocol is unknown for good.
+
+use crate::protocol::{Probe, ProbePort, ProtocolId, ProtocolSpec, Transport};
+use crate::protocols;
+use bartizan_base::{Direction, PerDirection, SettingError, Settings};
+
+/// Result of looking at the first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detected {
+    /// This protocol; the bytes show that direction.
+    Protocol(ProtocolId, Direction),
+    /// More bytes may tell.
+    Pending,
+    /// No protocol of ours.
+    Unknown,
+}
+
+/// A literal of a protocol, as compiled for one transport and direction.
+#[derive(Debug)]
+struct Literal {
+    protocol: ProtocolId,
+    bytes: &'static [u8],
+    nocase: bool,
+    offset: usize,
+    depth: usize,
+}
+
+/// A probe's port of a protocol after settings were applied.
+#[derive(Debug)]
+struct PortEntry {
+    protocol: ProtocolId,
+    transport: Transport,
+    port: u16,
+    min_depth: usize,
+    max_depth: usize,
+}
+
+/// Everything needed to detect protocols; built once from settings, shared by all flows.
+#[derive(Debug, Default)]
+pub struct Detector {
+    literals: [PerDirection<Vec<Literal>>; 2],
+    depth: [PerDirection<usize>; 2],
+    ports: Vec<PortEntry>,
+}
+
+/// Index of a transport in the tables.
+const fn slot(transport: Transport) -> usize {
+    match transport {
+        Transport::Tcp => 0,
+        Transport::Udp => 1,
+    }
+}
+
+/// How a protocol is switched: `app-layer.protocols.NAME.enabled` or, for protocols on both transports,
+/// `app-layer.protocols.NAME.tcp.enabled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Neither detected nor parsed.
+    Off,
+    /// Detected, not parsed.
+    DetectOnly,
+    /// Detected and parsed.
+    On,
+}
+
+/// Reads the switch of a protocol for a transport.
+///
+/// # Errors
+/// The value is neither yes, no nor `detection-only`.
+pub fn switch(
+    spec: &ProtocolSpec,
+    transport: Transport,
+    settings: &Settings,
+) -> Result<Switch, SettingError> {
+    let base = format!("app-layer.protocols.{}", spec.name);
+    let own = match transport {
+        Transport::Tcp => format!("{base}.tcp.enabled"),
+        Transport::Udp => format!("{base}.udp.enabled"),
+    };
+    let general = format!("{base}.enabled");
+    for key in [own, general] {
+        match settings.get(&key) {
+            None => {}
+            Some("detection-only") => return Ok(Switch::DetectOnly),
+            Some(text) => {
+                return match bartizan_base::parse_bool(text) {
+                    Some(true) => Ok(Switch::On),
+                    Some(false) => Ok(Switch::Off),
+                    None => Err(SettingError {
+                        value: text.to_owned(),
+                        key,
+                        expected: "yes, no or detection-only",
+                    }),
+                };
+            }
+        }
+    }
+    Ok(if spec.enabled_by_default { Switch::On } else { Switch::Off })
+}
+
+impl Detector {
+    /// Builds the tables for the protocols that are on.
+    ///
+    /// # Errors
+    /// A setting of a protocol cannot be understood.
+    pub fn new(settings: &Settings) -> Result<Self, SettingError> {
+        let mut detector = Detector::default();
+        for (index, spec) in protocols::TABLE.iter().enumerate() {
+            let id = ProtocolId(index as u8);
+            for transport in spec.transports {
+                if switch(spec, *transport, settings)? == Switch::Off {
+                    continue;
+                }
+                detector.add_literals(id, spec, *transport);
+                detector.add_ports(id, spec, *transport, settings);
+            }
+        }
+        Ok(detector)
+    }
+
+    fn add_literals(&mut self, id: ProtocolId, spec: &ProtocolSpec, transport: Transport) {
+        let (Some(literals), Some(depths)) =
+            (self.literals.get_mut(slot(transport)), self.depth.get_mut(slot(transport)))
+        else {
+            return;
+        };
+        for pattern in spec.patterns.iter().filter(|p| p.transport == transport) {
+            let depth = usize::from(pattern.depth);
+            depths[pattern.direction] = depths[pattern.direction].max(depth);
+            literals[pattern.direction].push(Literal {
+                protocol: id,
+                bytes: pattern.bytes,
+                nocase: pattern.nocase,
+                offset: usize::from(pattern.offset),
+                depth,
+            });
+        }
+    }
+
+    fn add_ports(&mut self, id: ProtocolId, spec: &ProtocolSpec, transport: Transport, settings: &Settings) {
+        let name = match transport {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        };
+        let depths: Vec<&ProbePort> = spec.ports.iter().filter(|p| p.transport == transport).collect();
+        let Some(first) = depths.first() else { return };
+        let mut entry = |port: u16| {
+            self.ports.push(PortEntry {
+                protocol: id,
+                transport,
+                port,
+                min_depth: usize::from(first.min_depth),
+                max_depth: usize::from(first.max_depth),
+            });
+        };
+        let base = format!("app-layer.protocols.{}", spec.name);
+        let list = |side: &str| {
+            settings
+                .get(&format!("{base}.{name}.detection-ports.{side}"))
+                .or_else(|| settings.get(&format!("{base}.detection-ports.{side}")))
+                .map(parse_ports)
+        };
+        match list("dp") {
+            Some(ports) => ports.into_iter().for_each(&mut entry),
+            None => depths.iter().for_each(|p| entry(p.port)),
+        }
+        if let Some(ports) = list("sp") {
+            ports.into_iter().for_each(&mut entry);
+        }
+    }
+
+    /// Looks at the bytes of a direction from its start.
+    #[must_use]
+    pub fn detect(
+        &self,
+        transport: Transport,
+        direction: Direction,
+        ports: PerDirection<u16>,
+        data: &[u8],
+        eof: bool,
+    ) -> Detected {
+        if let Some(id) = self.by_literal(transport, direction, data) {
+            return match probe_with(id, transport, direction, data) {
+                Some(Probe::Yes(shown)) => Detected::Protocol(id, shown),
+                Some(Probe::More) if !eof => Detected::Pending,
+                Some(Probe::No | Probe::More) => Detected::Unknown,
+                None => Detected::Protocol(id, direction),
+            };
+        }
+        let depth = self.depth.get(slot(transport)).map_or(0, |d| d[direction]);
+        let literals_done = data.len() >= depth || transport == Transport::Udp || eof;
+        match self.by_port(transport, direction, ports, data, eof) {
+            Detected::Unknown if !literals_done => Detected::Pending,
+            other => other,
+        }
+    }
+
+    fn by_literal(&self, transport: Transport, direction: Direction, data: &[u8]) -> Option<ProtocolId> {
+        let literals = &self.literals.get(slot(transport))?[direction];
+        literals.iter().find(|l| l.occurs(data)).map(|l| l.protocol)
+    }
+
+    fn by_port(
+        &self,
+        transport: Transport,
+        direction: Direction,
+        ports: PerDirection<u16>,
+        data: &[u8],
+        eof: bool,
+    ) -> Detected {
+        let mut pending = false;
+        for entry in self.ports.iter().filter(|e| e.transport == transport) {
+            let applies = entry.port == 0
+                || entry.port == ports.to_server
+                // A flow picked up from its answer has its ports the wrong way round.
+                || entry.port == ports.to_client;
+            if !applies {
+                continue;
+            }
+            if data.len() < entry.min_depth {
+                pending = true;
+                continue;
+            }
+            match probe_with(entry.protocol, transport, direction, data) {
+                Some(Probe::Yes(shown)) => return Detected::Protocol(entry.protocol, shown),
+                Some(Probe::More) if entry.max_depth == 0 || data.len() < entry.max_depth => pending = true,
+                _ => {}
+            }
+        }
+        if pending && !eof && transport == Transport::Tcp { Detected::Pending } else { Detected::Unknown }
+    }
+}
+
+impl Literal {
+    fn occurs(&self, data: &[u8]) -> bool {
+        let end = self.depth.min(data.len());
+        let Some(window) = data.get(self.offset..end) else { return false };
+        if self.nocase {
+            window.windows(self.bytes.len()).any(|w| w.eq_ignore_ascii_case(self.bytes))
+        } else {
+            memchr::memmem::find(window, self.bytes).is_some()
+        }
+    }
+}
+
+fn probe_with(id: ProtocolId, transport: Transport, direction: Direction, data: &[u8]) -> Option<Probe> {
+    let probe = protocols::spec(id)?.probe?;
+    Some(probe(transport, direction, data))
+}
+
+/// Ports of a setting: `5060, 5061` or `[80,8080]`; ranges `5900:5909`. What cannot be read is left out.
+fn parse_ports(text: &str) -> Vec<u16> {
+    let mut ports = Vec::new();
+    for part in text.trim().trim_start_matches('[').trim_end_matches(']').split(',') {
+        let part = part.trim();
+        match part.split_once([':', '-']) {
+            Some((low, high)) => {
+                if let (Ok(low), Ok(high)) = (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
+                    ports.extend(low..=high);
+                }
+            }
+            None => ports.extend(part.parse::<u16>().ok()),
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_lists() {
+        assert_eq!(parse_ports("5060, 5061"), [5060, 5061]);
+        assert_eq!(parse_ports("[80:82,443]"), [80, 81, 82, 443]);
+        assert!(parse_ports("$HTTP_PORTS").is_empty());
+    }
+}

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The application layer of one flow: detects the protocol, drives its parser, holds its transactions.
+
+use crate::detection::{Detected, Detector, Switch, switch};
+use crate::event::{self, Events};
+use crate::file::FileSettings;
+use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
+use crate::protocols;
+use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+
+/// After this many bytes of one side without any from the other, an undetected protocol is given up.
+const ONE_SIDED_LIMIT: u64 = 100_000;
+
+/// What all flows share: detector, parser factories, file settings. Built from settings.
+pub struct Engine {
+    detector: Detector,
+    factories: Vec<Option<Box<dyn ParserFactory>>>,
+    parses: Vec<[bool; 2]>,
+    files: FileSettings,
+}
+
+impl Engine {
+    /// Builds the engine.
+    ///
+    /// # Errors
+    /// A setting of a protocol cannot be understood.
+    pub fn new(settings: &Settings, files: FileSettings) -> Result<Self, SettingError> {
+        let mut factories = Vec::new();
+        let mut parses = Vec::new();
+        for spec in protocols::TABLE {
+            let section = settings.section(&format!("app-layer.protocols.{}", spec.name));
+            settings.mark_read(&format!("app-layer.protocols.{}", spec.name));
+            factories.push(Some((spec.configure)(&section)?));
+            let mut on = [false; 2];
+            for (flag, transport) in on.iter_mut().zip([Transport::Tcp, Transport::Udp]) {
+                *flag = switch(spec, transport, settings)? == Switch::On;
+            }
+            parses.push(on);
+        }
+        Ok(Engine { detector: Detector::new(settings)?, factories, parses, files })
+    }
+
+    /// How files are tracked.
+    #[must_use]
+    pub fn files(&self) -> &FileSettings {
+        &self.files
+    }
+
+    fn make(&self, id: ProtocolId, transport: Transport) -> Option<Box<dyn Parser>> {
+        let index = usize::from(id.0);
+        let [tcp, udp] = *self.parses.get(index)?;
+        let on = match transport {
+            Transport::Tcp => tcp,
+            Transport::Udp => udp,
+        };
+        if !on {
+            return None;
+        }
+        self.factories.get(index)?.as_ref().map(|f| f.make())
+    }
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine").field("detector", &self.detector).finish_non_exhaustive()
+    }
+}
+
+/// What is known of one direction's protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// Not looked at, or not enough bytes yet.
+    #[default]
+    Pending,
+    /// Certain.
+    Protocol(ProtocolId),
+    /// No protocol of ours.
+    Failed,
+}
+
+impl Known {
+    /// The protocol, if one is known.
+    #[must_use]
+    pub const fn protocol(self) -> Option<ProtocolId> {
+        match self {
+            Known::Protocol(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// What came of handing data in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advance {
+    /// Bytes that are taken in and will not be shown again.
+    pub consumed: usize,
+    /// Bytes wanted beyond the consumed ones before the next call makes sense (0: any).
+    pub needed: usize,
+    /// The flow's directions are the wrong way round: the caller turns flow and session and calls
+    /// [`AppLayer::turn`], then hands the data in again.
+    pub reverse: bool,
+    /// Data of the *other* direction that waited for detection can now be parsed: hand it in.
+    pub other_side_ready: bool,
+    /// No more data of this flow needs to be handed in.
+    pub finished: bool,
+    /// The parser says that the rest of the flow may be bypassed.
+    pub bypass: bool,
+}
+
+/// The application layer of a flow.
+#[derive(Default)]
+pub struct AppLayer {
+    protocol: Known,
+    by_direction: PerDirection<Known>,
+    /// The protocol before a switch (STARTTLS, CONNECT, upgrade).
+    original: Option<ProtocolId>,
+    /// The protocol that a switch announced.
+    expected: Option<ProtocolId>,
+    /// A switch is under way: detection looks at bytes from these stream offsets on.
+    detect_from: PerDirection<u64>,
+    seen: PerDirection<u64>,
+    parser: Option<Box<dyn Parser>>,
+    /// The direction's parser gave up, or needs no more.
+    stopped: PerDirection<bool>,
+    first_data: Option<Direction>,
+    /// Events that belong to no transaction.
+    pub events: Events,
+    /// How many of `events` were reported as anomaly records.
+    pub events_logged: usize,
+    finished: bool,
+    /// Parsing failed in this flow.
+    pub failed_parsing: bool,
+    /// A switch of protocols was just begun.
+    switched: bool,
+    /// The end of the direction's stream was told to the parser.
+    ended: PerDirection<bool>,
+}
+
+/// What the caller tells about a flow with each call.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowInfo {
+    /// Packet clock.
+    pub now: Timestamp,
+    /// Ports: of the server (`to_server`) and of the client (`to_client`).
+    pub ports: PerDirection<u16>,
+    /// Transport.
+    pub transport: Transport,
+}
+
+/// What is known of a flow's application protocol, as plain values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppSummary {
+    /// The flow's protocol.
+    pub protocol: Known,
+    /// By direction, where both were looked at.
+    pub by_direction: PerDirection<Known>,
+    /// The protocol before a switch.
+    pub original: Option<ProtocolId>,
+}
+
+impl AppSummary {
+    /// The protocol of the transactions that the flow holds now.
+    #[must_use]
+    pub fn current(&self) -> Option<ProtocolId> {
+        self.protocol.protocol().or(self.original)
+    }
+}
+
+impl AppLayer {
+    /// What is known of the protocol, as plain values.
+    #[must_use]
+    pub fn summary(&self) -> AppSummary {
+        AppSummary { protocol: self.protocol, by_direction: self.by_direction, original: self.original }
+    }
+
+    /// The flow's protocol.
+    #[must_use]
+    pub fn protocol(&self) -> Known {
+        self.protocol
+    }
+
+    /// What is known by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
+    #[must_use]
+    pub fn by_direction(&self) -> PerDirection<Known> {
+        self.by_direction
+    }
+
+    /// The protocol before a switch.
+    #[must_use]
+    pub fn original(&self) -> Option<ProtocolId> {
+        self.original
+    }
+
+    /// The protocol announced by a switch, when another one came.
+    #[must_use]
+    pub fn expected(&self) -> Option<ProtocolId> {
+        self.expected
+    }
+
+    /// The parser, which holds the transactions.
+    #[must_use]
+    pub fn parser(&self) -> Option<&dyn Parser> {
+        self.parser.as_deref()
+    }
+
+    /// The parser, to mark and free transactions.
+    pub fn parser_mut(&mut self) -> Option<&mut (dyn Parser + 'static)> {
+        self.parser.as_deref_mut()
+    }
+
+    /// Whether the last call began a switch to another protocol; asking forgets it. The caller records and frees the
+    /// old protocol's transactions before it hands in more data.
+    pub fn take_switched(&mut self) -> bool {
+        core::mem::take(&mut self.switched)
+    }
+
+    /// Whether the end of a direction's stream was told.
+    #[must_use]
+    pub fn ended(&self, direction: Direction) -> bool {
+        self.ended[direction]
+    }
+
+    /// The end of a direction's stream was told.
+    pub fn set_ended(&mut self, direction: Direction) {
+        self.ended[direction] = true;
+    }
+
+    /// All transactions are over: the flow ends, or its protocol gives way to another.
+    pub fn end_transactions(&mut self) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended = PerDirection::new(true, true);
+            }
+        }
+    }
+
+    /// Whether no more data needs to be handed in.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The flow was the wrong way round: exchanges what is kept by direction.
+    pub fn turn(&mut self) {
+        self.by_direction.swap();
+        self.detect_from.swap();
+        self.seen.swap();
+        self.stopped.swap();
+        self.first_data = self.first_data.map(Direction::flip);
+    }
+
+    /// Hands in stream data of a direction: all bytes that were not consumed before.
+    pub fn stream(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        input: Input<'_>,
+        flow: &FlowInfo,
+    ) -> Advance {
+        if self.finished || self.stopped[direction] {
+            return Advance { consumed: input.data.len(), finished: self.finished, ..Advance::default() };
+        }
+        self.first_data.get_or_insert(direction);
+        self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
+        if self.by_direction[direction] == Known::Pending {
+            if input.data.is_empty() {
+                return Advance::default();
+            }
+            if let Some(early) = self.detect_stream(engine, direction, input, flow) {
+                return early;
+            }
+        }
+        let mut advance = self.parse(engine, direction, input, flow);
+        if self.other_side_waits(direction) {
+            advance.other_side_ready = true;
+        }
+        advance
+    }
+
+    /// Detection for streams. `None`: go on and parse. Some: return that.
+    fn detect_stream(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        input: Input<'_>,
+        flow: &FlowInfo,
+    ) -> Option<Advance> {
+        let other = self.by_direction[direction.flip()];
+        match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
+            Detected::Protocol(id, shown) => {
+                if shown != direction && other == Known::Pending && self.parser.is_none() {
+                    return Some(Advance { reverse: true, ..Advance::default() });
+                }
+                self.by_direction[direction] = Known::Protocol(id);
+                match other {
+                    Known::Protocol(before) if before != id => {
+                        self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                    }
+                    _ => self.settle(engine, id, flow.transport),
+                }
+                None
+            }
+            Detected::Pending => match other {
+                Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
+                _ => Some(Advance { needed: 1, ..Advance::default() }),
+            },
+            Detected::Unknown => {
+                self.by_direction[direction] = Known::Failed;
+                match other {
+                    Known::Protocol(_) => {
+                        self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+                        None
+                    }
+                    Known::Failed => Some(self.give_up(false)),
+                    Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
+                    // The other side may still tell: keep the bytes, they would be its first ones.
+                    Known::Pending => Some(Advance { needed: 1, ..Advance::default() }),
+                }
+            }
+        }
+    }
+
+    fn one_sided(&self, direction: Direction) -> bool {
+        self.seen[direction].saturating_sub(self.detect_from[direction]) > ONE_SIDED_LIMIT
+            && self.seen[direction.flip()] <= self.detect_from[direction.flip()]
+    }
+
+    fn give_up(&mut self, skipped: bool) -> Advance {
+        if skipped {
+            self.events.set(event::PROTO_DETECTION_SKIPPED);
+        }
+        self.protocol = Known::Failed;
+        self.by_direction = PerDirection::new(Known::Failed, Known::Failed);
+        self.finished = true;
+        Advance { finished: true, ..Advance::default() }
+    }
+
+    /// A protocol is known: makes its parser, unless one is there.
+    fn settle(&mut self, engine: &Engine, id: ProtocolId, transport: Transport) {
+        if self.protocol.protocol() == Some(id) && self.parser.is_some() {
+            return;
+        }
+        self.protocol = Known::Protocol(id);
+        self.parser = engine.make(id, transport);
+        if let Some(expected) = self.expected
+            && expected != id
+        {
+            let name = |p| protocols::spec(p).map(|s| s.name);
+            self.events.set(if name(expected) == Some("tls") {
+                event::NO_TLS_AFTER_STARTTLS
+            } else {
+                event::UNEXPECTED_PROTOCOL
+            });
+        }
+    }
+
+    /// Whether the other direction has bytes that waited for the protocol to be known.
+    fn other_side_waits(&self, direction: Direction) -> bool {
+        let other = direction.flip();
+        self.parser.is_some()
+            && self.first_data == Some(other)
+            && self.seen[other] > self.detect_from[other]
+            && self.by_direction[other]
+                != Known::Protocol(self.protocol.protocol().unwrap_or(ProtocolId(u8::MAX)))
+    }
+
+    fn parse(&mut self, engine: &Engine, direction: Direction, input: Input<'_>, flow: &FlowInfo) -> Advance {
+        let all = Advance { consumed: input.data.len(), ..Advance::default() };
+        let Some(parser) = self.parser.as_deref_mut() else {
+            self.finished = self.protocol != Known::Pending;
+            return Advance { finished: self.finished, ..all };
+        };
+        let mut context = ParseContext {
+            now: flow.now,
+            server_port: flow.ports.to_server,
+            client_port: flow.ports.to_client,
+            transport: flow.transport,
+            files: &engine.files,
+            events: &mut self.events,
+        };
+        let progress = parser.parse(direction, input, &mut context);
+        if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
+            parser.end(direction, &mut context);
+        }
+        match progress {
+            Progress::Done => all,
+            Progress::Incomplete { consumed, needed } => {
+                Advance { consumed: consumed.min(input.data.len()), needed, ..Advance::default() }
+            }
+            Progress::Error => {
+                self.failed_parsing = true;
+                self.stopped = PerDirection::new(true, true);
+                self.finished = true;
+                Advance { finished: true, ..all }
+            }
+            Progress::Switch { consumed, to } => {
+                let consumed = consumed.min(input.data.len());
+                self.begin_switch(direction, input.offset.saturating_add(consumed as u64), to);
+                Advance { consumed, ..Advance::default() }
+            }
+            Progress::Stop { bypass } => {
+                self.finished = true;
+                Advance { finished: true, bypass, ..all }
+            }
+        }
+    }
+
+    /// From `offset` on the flow speaks another protocol. The old parser stays until the new one is known, so that
+    /// its transactions can still be logged; the caller logs them before it hands in more data.
+    fn begin_switch(&mut self, direction: Direction, offset: u64, to: Option<&str>) {
+        self.original = self.protocol.protocol();
+        self.expected = to.and_then(protocols::by_name).map(|(id, _)| id);
+        self.protocol = Known::Pending;
+        self.by_direction = PerDirection::default();
+        self.detect_from[direction] = offset;
+        let other = direction.flip();
+        self.detect_from[other] = self.seen[other];
+        self.first_data = None;
+        self.switched = true;
+    }
+
+    /// Hands in a datagram.
+    pub fn datagram(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        data: &[u8],
+        flow: &FlowInfo,
+    ) -> Advance {
+        if data.is_empty() || self.finished {
+            return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
+        }
+        if self.by_direction[direction] == Known::Pending {
+            let other = self.by_direction[direction.flip()];
+            match engine.detector.detect(Transport::Udp, direction, flow.ports, data, true) {
+                Detected::Protocol(id, shown) => {
+                    if shown != direction && other == Known::Pending {
+                        return Advance { reverse: true, ..Advance::default() };
+                    }
+                    self.by_direction[direction] = Known::Protocol(id);
+                    match other {
+                        Known::Protocol(before) if before != id => {
+                            self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                        }
+                        _ => self.settle(engine, id, Transport::Udp),
+                    }
+                }
+                Detected::Pending | Detected::Unknown => match other {
+                    Known::Protocol(_) => self.by_direction[direction] = other,
+                    Known::Failed => {
+                        self.by_direction[direction] = Known::Failed;
+                        self.protocol = Known::Failed;
+                        self.finished = true;
+                    }
+                    Known::Pending => {
+                        self.by_direction[direction] = Known::Failed;
+                        self.protocol = Known::Failed;
+                    }
+                },
+            }
+        }
+        if self.parser.is_none() {
+            return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
+        }
+        self.parse(engine, direction, Input { data, offset: 0, eof: false }, flow)
+    }
+
+    /// `missing` bytes of a direction will never come.
+    pub fn gap(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
+        if self.finished || self.stopped[direction] {
+            return;
+        }
+        if self.by_direction[direction] == Known::Pending {
+            // First bytes are missing: what follows cannot be told.
+            self.by_direction[direction] = Known::Failed;
+            match self.by_direction[direction.flip()] {
+                Known::Protocol(_) => {}
+                Known::Failed => {
+                    self.give_up(false);
+                    return;
+                }
+                Known::Pending => return,
+            }
+        }
+        self.seen[direction] = self.seen[direction].saturating_add(missing);
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        let mut context = ParseContext {
+            now: flow.now,
+            server_port: flow.ports.to_server,
+            client_port: flow.ports.to_client,
+            transport: flow.transport,
+            files: &engine.files,
+            events: &mut self.events,
+        };
+        if !parser.gap(direction, missing, &mut context) {
+            self.stopped[direction] = true;
+            if self.stopped[direction.flip()] {
+                self.finished = true;
+            }
+        }
+    }
+
+    /// The flow is over: what is open becomes complete.
+    pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        let mut context = ParseContext {
+            now: flow.now,
+            server_port: flow.ports.to_server,
+            client_port: flow.ports.to_client,
+            transport: flow.transport,
+            files: &engine.files,
+            events: &mut self.events,
+        };
+        for direction in Direction::BOTH {
+            parser.end(direction, &mut context);
+        }
+        self.end_transactions();
+    }
+}
+
+impl core::fmt::Debug for AppLayer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AppLayer")
+            .field("protocol", &self.protocol)
+            .field("by_direction", &self.by_direction)
+            .field("finished", &self.finished)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading an existing suricata.yaml into [`Settings`].
+//!
+//! The result is what `suricata --dump-config` prints: dotted keys, list items numbered, an item that is a mapping
+//! with one key known by that key (`outputs.1 = eve-log`). With a file given, Suricata's shipped defaults do not
+//! apply; without one they do ([`shipped`]).
+
+use crate::yaml::{self, Node, Value, YamlError};
+use bartizan_base::Settings;
+use std::path::{Path, PathBuf};
+
+/// A configuration that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SuricataConfigError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {path}: {source}; check the path and its permissions")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not YAML.
+    #[error("{path}: {source}")]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        source: YamlError,
+    },
+    /// The file holds something else than keys and values.
+    #[error("{path}: expected `key: value` lines at the top level, as in suricata.yaml")]
+    NotAMapping {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Files include each other without end.
+    #[error("{path}: included more than {INCLUDE_DEPTH_MAX} levels deep; does a file include itself?")]
+    IncludeDepth {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A `--set` without `=`.
+    #[error("`--set {given}`: expected KEY=VALUE, for example `--set stream.midstream=true`")]
+    Override {
+        /// What was given.
+        given: String,
+    },
+}
+
+/// Deepest chain of includes.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// The settings of Suricata's shipped configuration.
+#[must_use]
+pub fn shipped() -> Settings {
+    let mut settings = Settings::new();
+    for line in include_str!("shipped.conf").lines() {
+        if let Some((key, value)) = line.split_once('=')
+            && !line.starts_with('#')
+        {
+            settings.set(key.trim(), value.trim());
+        }
+    }
+    settings
+}
+
+/// Reads a suricata.yaml with its includes. Relative includes are looked for beside the including file, then in
+/// the working folder.
+///
+/// # Errors
+/// A file cannot be read or is not YAML; see [`SuricataConfigError`].
+pub fn load(path: &Path) -> Result<Settings, SuricataConfigError> {
+    let mut settings = Settings::new();
+    load_into(&mut settings, path, "", 0)?;
+    Ok(settings)
+}
+
+/// Applies `KEY=VALUE` overrides, as Suricata's `--set`.
+///
+/// # Errors
+/// One has no `=`.
+pub fn apply_overrides<S: AsRef<str>>(
+    settings: &mut Settings,
+    overrides: &[S],
+) -> Result<(), SuricataConfigError> {
+    for given in overrides {
+        let given = given.as_ref();
+        let Some((key, value)) = given.split_once('=').filter(|(k, _)| !k.trim().is_empty()) else {
+            return Err(SuricataConfigError::Override { given: given.to_owned() });
+        };
+        settings.set(key.trim(), value.trim());
+    }
+    Ok(())
+}
+
+fn load_into(
+    settings: &mut Settings,
+    path: &Path,
+    prefix: &str,
+    depth: usize,
+) -> Result<(), SuricataConfigError> {
+    if depth > INCLUDE_DEPTH_MAX {
+        return Err(SuricataConfigError::IncludeDepth { path: path.to_owned() });
+    }
+    let bytes =
+        std::fs::read(path).map_err(|source| SuricataConfigError::Read { path: path.to_owned(), source })?;
+    let text = String::from_utf8_lossy(&bytes);
+    let root =
+        yaml::parse(&text).map_err(|source| SuricataConfigError::Yaml { path: path.to_owned(), source })?;
+    if !matches!(root.value, Value::Mapping(_)) {
+        return Err(SuricataConfigError::NotAMapping { path: path.to_owned() });
+    }
+    flatten(settings, &root, prefix, path, depth)
+}
+
+fn flatten(
+    settings: &mut Settings,
+    node: &Node,
+    prefix: &str,
+    file: &Path,
+    depth: usize,
+) -> Result<(), SuricataConfigError> {
+    if node.tag.as_deref() == Some("include")
+        && let Some(target) = node.as_str()
+    {
+        return load_into(settings, &resolve(file, target), prefix, depth + 1);
+    }
+    match &node.value {
+        Value::Scalar { text, .. } => {
+            if !node.is_null() {
+                settings.set(prefix, text.clone());
+            }
+        }
+        Value::Sequence(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let key = join(prefix, &index.to_string());
+                // An item with keys is known by its first one: `outputs.1 = eve-log`.
+                if let Value::Mapping(pairs) = &item.value
+                    && let Some(name) = pairs.first().and_then(|(k, _)| k.as_str())
+                {
+                    settings.set(key.clone(), name);
+                }
+                flatten(settings, item, &key, file, depth)?;
+            }
+        }
+        Value::Mapping(pairs) => {
+            for (key, value) in pairs {
+                let Some(key) = key.as_str() else { continue };
+                if key == "include" {
+                    include(settings, value, prefix, file, depth)?;
+                    continue;
+                }
+                let full = join(prefix, &dashed(prefix, key));
+                // A key that comes again replaces all of what it was, as in Suricata ("redefined").
+                settings.prune(&full);
+                flatten(settings, value, &full, file, depth)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn include(
+    settings: &mut Settings,
+    value: &Node,
+    prefix: &str,
+    file: &Path,
+    depth: usize,
+) -> Result<(), SuricataConfigError> {
+    match &value.value {
+        Value::Sequence(items) => {
+            items.iter().try_for_each(|item| include(settings, item, prefix, file, depth))
+        }
+        _ => match value.as_str() {
+            Some(target) => load_into(settings, &resolve(file, target), prefix, depth + 1),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Old spellings: Suricata reads `checksum_validation` as `checksum-validation`, but leaves names of variables alone.
+fn dashed(prefix: &str, key: &str) -> String {
+    if prefix.starts_with("vars.") || prefix.starts_with("multi-detect") || prefix.starts_with("datasets") {
+        key.to_owned()
+    } else {
+        key.replace('_', "-")
+    }
+}
+
+fn join(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
+}
+
+fn resolve(file: &Path, target: &str) -> PathBuf {
+    let target = Path::new(target);
+    if target.is_absolute() {
+        return target.to_owned();
+    }
+    let beside = file.parent().unwrap_or(Path::new("")).join(target);
+    if beside.exists() { beside } else { target.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Settings {
+        let mut settings = Settings::new();
+        let root = yaml::parse(text).expect("yaml");
+        flatten(&mut settings, &root, "", Path::new("test.yaml"), 0).expect("flat");
+        settings
+    }
+
+    #[test]
+    fn lists_are_numbered_and_items_named() {
+        let s = read(
+            "outputs:\n  - fast:\n      enabled: no\n  - eve-log:\n      enabled: yes\n      types: [alert, {http: {extended: yes}}]\n",
+        );
+        assert_eq!(s.get("outputs.1"), Some("eve-log"));
+        assert_eq!(s.get("outputs.1.eve-log.types.0"), Some("alert"));
+        assert_eq!(s.get("outputs.1.eve-log.types.1"), Some("http"));
+        assert_eq!(s.get("outputs.1.eve-log.types.1.http.extended"), Some("yes"));
+    }
+
+    #[test]
+    fn underscores_are_dashes_but_not_in_variables() {
+        let s = read("stream:\n  checksum_validation: no\nvars:\n  address-groups:\n    HOME_NET: any\n");
+        assert_eq!(s.get("stream.checksum-validation"), Some("no"));
+        assert_eq!(s.get("vars.address-groups.HOME_NET"), Some("any"));
+    }
+
+    #[test]
+    fn a_key_that_comes_again_replaces_the_first() {
+        let s = read("a:\n  b: 1\n  c: 2\na:\n  c: 3\n");
+        assert_eq!((s.get("a.b"), s.get("a.c")), (None, Some("3")));
+    }
+
+    #[test]
+    fn the_shipped_settings_are_there() {
+        let s = shipped();
+        assert_eq!(s.get("outputs.1.eve-log.types.2"), Some("anomaly"));
+        assert_eq!(s.size("stream.reassembly.depth", 0), Ok(1 << 20));
+    }
+
+    #[test]
+    fn includes_are_found_beside_the_file_and_loops_end() {
+        let dir = std::env::temp_dir().join(format!("bartizan-config-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("dir");
+        std::fs::write(dir.join("a.yaml"), "x: 1\ninclude: b.yaml\nv: !include c.yaml\n").expect("a");
+        std::fs::write(dir.join("b.yaml"), "y: 2\n").expect("b");
+        std::fs::write(dir.join("c.yaml"), "z: 3\n").expect("c");
+        std::fs::write(dir.join("loop.yaml"), "include: loop.yaml\n").expect("loop");
+        let s = load(&dir.join("a.yaml")).expect("loaded");
+        assert_eq!((s.get("x"), s.get("y"), s.get("v.z")), (Some("1"), Some("2"), Some("3")));
+        assert!(matches!(load(&dir.join("loop.yaml")), Err(SuricataConfigError::IncludeDepth { .. })));
+        std::fs::remove_dir_all(&dir).expect("clean");
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! YAML as a tree of nodes with positions.
+//!
+//! Scalars stay text: what `yes` or `0x10` means is for the reader of a key to say (suricata.yaml is
+//! YAML 1.1, where a general reader would guess wrongly).
+
+use saphyr_parser::{Event, Parser, Tag};
+use std::borrow::Cow;
+
+/// Where a node stands in its file, both from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column, in characters.
+    pub column: usize,
+}
+
+/// A node with its position and tag (`!include`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Where it begins.
+    pub position: Position,
+    /// Name of a local tag, without the `!`.
+    pub tag: Option<String>,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text of a scalar; `quoted` tells `"no"` from `no`, and an empty plain scalar is null.
+    Scalar {
+        /// The text.
+        text: String,
+        /// It stood in quotes or was a block scalar.
+        quoted: bool,
+    },
+    /// Items in order.
+    Sequence(Vec<Node>),
+    /// Keys and values in order; the same key may occur twice.
+    Mapping(Vec<(Node, Node)>),
+}
+
+/// Text that is not YAML.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}", line = position.line, column = position.column)]
+pub struct YamlError {
+    /// Where reading stopped.
+    pub position: Position,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Deepest nesting that is read.
+const DEPTH_MAX: usize = 64;
+
+impl Node {
+    /// The text of a scalar.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether the node is empty (`key:` with nothing behind, `~`, `null`).
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null"))
+    }
+
+    /// The value of a key of a mapping.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Mapping(pairs) => pairs.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the first document of a text.
+///
+/// # Errors
+/// The text is not YAML, nests too deeply, or uses an alias before its anchor.
+pub fn parse(text: &str) -> Result<Node, YamlError> {
+    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: Vec::new() };
+    loop {
+        let (event, position) = reader.next()?;
+        match event {
+            Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
+            Event::StreamEnd | Event::DocumentEnd => {
+                return Ok(Node { position, tag: None, value: Value::Mapping(Vec::new()) });
+            }
+            event => return reader.node(event, position, 0),
+        }
+    }
+}
+
+struct Reader<'t> {
+    parser: Parser<'t, saphyr_parser::StrInput<'t>>,
+    anchors: Vec<(usize, Node)>,
+}
+
+impl<'t> Reader<'t> {
+    fn next(&mut self) -> Result<(Event<'t>, Position), YamlError> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => {
+                Ok((event, Position { line: span.start.line(), column: span.start.col() + 1 }))
+            }
+            Some(Err(error)) => Err(YamlError {
+                position: Position { line: error.marker().line(), column: error.marker().col() + 1 },
+                message: error.info().to_owned(),
+            }),
+            None => Ok((Event::StreamEnd, Position::default())),
+        }
+    }
+
+    fn node(&mut self, event: Event<'t>, position: Position, depth: usize) -> Result<Node, YamlError> {
+        if depth > DEPTH_MAX {
+            return Err(YamlError { position, message: format!("nested deeper than {DEPTH_MAX} levels") });
+        }
+        let (value, anchor, tag) =
+            match event {
+                Event::Scalar(text, style, anchor, tag) => {
+                    let quoted = style != saphyr_parser::ScalarStyle::Plain;
+                    (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
+                }
+                Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
+                Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
+                Event::Alias(id) => {
+                    return self.anchors.iter().find(|(a, _)| *a == id).map(|(_, n)| n.clone()).ok_or(
+                        YamlError { position, message: "an alias stands before its anchor".to_owned() },
+                    );
+                }
+                _ => {
+                    return Err(YamlError {
+                        position,
+                        message: "the document ends here unexpectedly".to_owned(),
+                    });
+                }
+            };
+        let node = Node { position, tag: tag_name(tag), value };
+        if anchor != 0 {
+            self.anchors.push((anchor, node.clone()));
+        }
+        Ok(node)
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::Sequence(items)),
+                (event, position) => items.push(self.node(event, position, depth + 1)?),
+            }
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Value, YamlError> {
+        let mut pairs = Vec::new();
+        loop {
+            let key = match self.next()? {
+                (Event::MappingEnd, _) => return Ok(Value::Mapping(pairs)),
+                (event, position) => self.node(event, position, depth + 1)?,
+            };
+            let (event, position) = self.next()?;
+            let value = self.node(event, position, depth + 1)?;
+            pairs.push((key, value));
+        }
+    }
+}
+
+fn tag_name(tag: Option<Cow<'_, Tag>>) -> Option<String> {
+    tag.filter(|t| !t.is_yaml_core_schema()).map(|t| t.suffix.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_tags_and_quotes() {
+        let root = parse("%YAML 1.1\n---\na: yes\nb: !include x.yaml\nc:\n  - \"no\"\n  - {k: v}\nd:\n")
+            .expect("yaml");
+        assert_eq!(root.get("a").and_then(Node::as_str), Some("yes"));
+        assert_eq!(root.get("b").and_then(|n| n.tag.as_deref()), Some("include"));
+        assert!(root.get("d").expect("d").is_null());
+        let Some(Value::Sequence(items)) = root.get("c").map(|n| &n.value) else { panic!("no sequence") };
+        assert_eq!(items[0].value, Value::Scalar { text: "no".into(), quoted: true });
+        assert_eq!(items[1].get("k").expect("k").position, Position { line: 7, column: 9 });
+    }
+
+    #[test]
+    fn errors_have_a_place() {
+        let error = parse("a: [1, 2\nb: 3\n").expect_err("broken");
+        assert!(error.position.line >= 1, "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The functions of a generation and the chains that policies make of them.
+
+use bartizan_base::{Fid, FunctionId, Generation, Path, TenantId};
+use bartizan_function::{Function, Model, WorkerState};
+use std::sync::Arc;
+
+/// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
+pub struct Chains {
+    /// Its number.
+    pub generation: Generation,
+    /// The functions, by their bit in paths.
+    pub functions: Vec<Arc<dyn Function>>,
+    /// Which class and path a flow gets.
+    pub classifier: Box<dyn FlowClassifier>,
+}
+
+/// Gives a new flow its class.
+pub trait FlowClassifier: Send + Sync {
+    /// The class and the chain of a flow whose first packet is looked at.
+    fn classify(&self, tenant: TenantId, key: &bartizan_flow::FlowKey) -> Class;
+}
+
+/// What a flow is given at its first packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Class {
+    /// Class.
+    pub fid: Fid,
+    /// Chain.
+    pub path: Path,
+}
+
+/// Every flow gets the same class: what `inspect` does without a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct OneClass(pub Class);
+
+impl FlowClassifier for OneClass {
+    fn classify(&self, _tenant: TenantId, _key: &bartizan_flow::FlowKey) -> Class {
+        self.0
+    }
+}
+
+impl Chains {
+    /// A generation with all functions in one chain for every flow.
+    #[must_use]
+    pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
+        let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));
+        Chains { generation, functions, classifier: Box::new(OneClass(Class { fid: Fid(0), path })) }
+    }
+
+    /// The function of a bit.
+    #[must_use]
+    pub fn function(&self, id: FunctionId) -> Option<&Arc<dyn Function>> {
+        self.functions.iter().find(|f| f.id() == id)
+    }
+
+    /// What a worker keeps for each function, by bit.
+    #[must_use]
+    pub fn worker_states(&self) -> Vec<WorkerState> {
+        let bits = self.functions.iter().map(|f| usize::from(f.id().0) + 1).max().unwrap_or(0);
+        let mut states: Vec<WorkerState> = (0..bits).map(|_| Box::new(()) as WorkerState).collect();
+        for function in &self.functions {
+            if let Some(slot) = states.get_mut(usize::from(function.id().0)) {
+                *slot = function.worker();
+            }
+        }
+        states
+    }
+
+    /// Whether a path has a function that looks at payloads.
+    #[must_use]
+    pub fn wants_payload(&self, path: Path) -> bool {
+        self.functions.iter().any(|f| f.spec().model == Model::Payload && path.contains(f.id()))
+    }
+}

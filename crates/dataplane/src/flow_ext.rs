@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the data plane keeps in a flow's entry beside the flow table's own part.
+
+use bartizan_applayer::flow::AppLayer;
+use bartizan_base::Decision;
+use bartizan_flow::stream::StreamPair;
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
+use bartizan_function::Slot;
+use bartizan_packet::VlanIds;
+
+/// See the module.
+#[derive(Default)]
+pub struct FlowExt {
+    /// Number of the flow in events, unique in a run.
+    pub event_id: u64,
+    /// TCP state; plain data.
+    pub session: TcpSession,
+    /// Reassembly; made with the first segment that has a payload function on its path.
+    pub streams: Option<Box<StreamPair>>,
+    /// Application layer; made with the first data.
+    pub app: Option<Box<AppLayer>>,
+    /// What functions keep, by their bit in paths.
+    pub slots: Vec<Slot>,
+    /// VLAN ids of the first packet.
+    pub vlan: VlanIds,
+    /// ICMP: type and code of the first packet.
+    pub icmp: Option<(u8, u8)>,
+    /// ICMP: type and code of the first answer.
+    pub icmp_response: Option<(u8, u8)>,
+    /// Exception policies that were applied, each once.
+    pub exceptions: Vec<(ExceptionTarget, ExceptionPolicy)>,
+    /// A refusal that holds for all further packets.
+    pub refused: Option<Decision>,
+    /// A function passed the whole flow, for events.
+    pub passed: bool,
+    /// Flags of TCP packets that no session took, by nobody's direction.
+    pub stray_flags: TcpFlags,
+    /// Transactions that were begun in protocols before a switch.
+    pub earlier_tx: u64,
+    /// An end-of-flow inspection took place.
+    pub ended: bool,
+}
+
+impl FlowExt {
+    /// Transactions of the flow so far.
+    #[must_use]
+    pub fn tx_count(&self) -> u64 {
+        let now = self.app.as_deref().and_then(AppLayer::parser).map_or(0, |p| p.tx_range().end);
+        self.earlier_tx.saturating_add(now)
+    }
+}

@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One decoded packet: its flow, TCP, application layer, functions, records.
+
+use crate::record::{Anomaly, Entry, Occasion, Recorder};
+use crate::streams;
+use crate::worker::{Frame, Worker};
+use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
+use bartizan_flow::stream::StreamPair;
+use bartizan_flow::tcp::{
+    Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags,
+};
+use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
+use bartizan_function::view::FlowView;
+use bartizan_function::{Model, Notes, PacketContext, StreamNews};
+use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
+use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketView, Transport};
+
+/// Puts a fragment to its datagram. `true`: `datagram` holds the whole of it now.
+pub(crate) fn defragment(
+    worker: &mut Worker,
+    frame: &Frame<'_>,
+    bytes: &[u8],
+    packet: &mut Decoded,
+    datagram: &mut Vec<u8>,
+) -> bool {
+    let tenant = worker.tenant_of(packet);
+    let view = PacketView::new(bytes, packet);
+    let Some(payload) = view.fragment_data() else { return false };
+    let (Some(src), Some(dst)) = (packet.src(), packet.dst()) else { return false };
+    let whole = view.frame();
+    let (fragment, id, protocol) = match &packet.network {
+        Network::Ipv4(ip) => {
+            let header = view.ip_header().unwrap_or_default();
+            let f = Fragment {
+                offset: ip.fragment.offset,
+                more: ip.fragment.more,
+                header,
+                next_header: 0,
+                payload,
+            };
+            (f, u32::from(ip.id), ip.proto)
+        }
+        Network::Ipv6(ip) => {
+            let Some(part) = ip.fragment else { return false };
+            let header = whole.get(packet.l3 as usize..part.header as usize).unwrap_or_default();
+            let f = Fragment {
+                offset: part.offset,
+                more: part.more,
+                header,
+                next_header: part.next_header,
+                payload,
+            };
+            (f, part.id, 0)
+        }
+        _ => return false,
+    };
+    let key = FragmentKey {
+        tenant,
+        link: Some(frame.link),
+        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
+        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
+        src,
+        dst,
+        id,
+        protocol,
+        recursion: packet.recursion,
+    };
+    datagram.clear();
+    let policy = worker.settings.hosts.fragments(dst);
+    let outcome = worker.defrag.insert(&key, &fragment, policy, frame.now, datagram);
+    for event in outcome.events.iter() {
+        if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
+            packet.event(event);
+            worker.decoder.counters_mut().event(event);
+        }
+    }
+    outcome.result == DefragResult::Complete
+}
+
+/// The identity of a packet's flow.
+fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+    let scope = FlowScope {
+        tenant: worker.tenant_of(packet),
+        link: frame.link,
+        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
+        level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
+        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
+    };
+    let (src, dst) = (packet.src()?, packet.dst()?);
+    let protocol = packet.proto()?;
+    Some(match &packet.transport {
+        Transport::Tcp(tcp) => FlowKey::ported(&scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
+        Transport::Udp(udp) => FlowKey::ported(&scope, protocol, (src, udp.sport), (dst, udp.dport)),
+        Transport::Sctp(sctp) => FlowKey::ported(&scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
+        Transport::Icmp(icmp) => match &icmp.quoted {
+            // Destination unreachable belongs to the flow that it is about.
+            Some(quoted) if icmp.kind == 3 => match quoted.ports {
+                Some((sport, dport)) => {
+                    FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
+                }
+                None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
+            },
+            _ => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
+        },
+        Transport::Icmpv6(icmp) => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
+        Transport::Esp(esp) => FlowKey::esp(&scope, src, dst, esp.spi),
+        _ => FlowKey::other(&scope, protocol, src, dst),
+    })
+}
+
+/// Type and code of an ICMP packet.
+fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
+    match &packet.transport {
+        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
+        _ => None,
+    }
+}
+
+/// The packet as the stream engine wants it.
+fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<Segment<'a>> {
+    let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
+    let mut checksum_ok = true;
+    if worker.checks_checksums() {
+        checksum_ok = view.l4_checksum_ok().unwrap_or(true);
+        worker.checksum_result(checksum_ok);
+        // The sample may just have shown that checksums are made elsewhere.
+        checksum_ok |= !worker.checks_checksums();
+    }
+    let header = view.l4_header().unwrap_or_default();
+    let start = usize::from(tcp.options.sack_offset);
+    let end = start.saturating_add(usize::from(tcp.options.sack_blocks) * 8);
+    Some(Segment {
+        seq: Seq(tcp.seq),
+        ack: Seq(tcp.ack),
+        flags: TcpFlags::from_bits_retain(tcp.flags.bits()),
+        window: tcp.window,
+        urgent: tcp.urgent,
+        options: SegmentOptions {
+            mss: tcp.options.mss,
+            wscale: tcp.options.wscale,
+            sack_ok: tcp.options.sack_ok,
+            ts: tcp.options.timestamps,
+            fast_open: tcp.options.fast_open.is_some(),
+            sack: header.get(start..end).unwrap_or_default(),
+            signed: tcp.options.md5 || tcp.options.ao,
+        },
+        payload: view.payload(),
+        payload_len_on_wire: view.decoded().payload_len,
+        checksum_ok,
+    })
+}
+
+impl Worker {
+    /// Handles one decoded packet. `made`: it was not a frame of its own on the wire.
+    pub(crate) fn packet(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        made: bool,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let _ = made;
+        let view = PacketView::new(bytes, packet);
+        let mut occasion =
+            Occasion { packet: &view, number: frame.number, now: frame.now, direction: Direction::ToServer };
+        let flow = if packet.wants_flow() && !packet.is_invalid() {
+            self.flow_of(frame, packet, recorder)
+        } else {
+            None
+        };
+        let Some((id, direction)) = flow else {
+            for event in packet.events.as_slice() {
+                recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
+            }
+            return self.without_flow(&occasion, recorder);
+        };
+        occasion.direction = direction;
+        self.in_flow(frame, &occasion, id, recorder)
+    }
+
+    /// Finds or makes the flow of a packet.
+    fn flow_of(
+        &mut self,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        recorder: &mut dyn Recorder,
+    ) -> Option<(FlowId, Direction)> {
+        let key = flow_key(self, frame, packet)?;
+        match self.flows.find(&key, frame.now) {
+            Find::Found { id, direction } => {
+                let direction = self.direction_in(id, packet, direction);
+                return Some((id, direction));
+            }
+            Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
+            Find::Missing => {}
+        }
+        // An ICMP error about a flow that is not there opens none.
+        if let Transport::Icmp(icmp) = &packet.transport
+            && icmp.kind == 3
+            && icmp.quoted.is_some()
+        {
+            return None;
+        }
+        self.new_flow(&key, frame, packet, recorder).map(|id| (id, Direction::ToServer))
+    }
+
+    fn direction_in(&self, id: FlowId, packet: &Decoded, direction: Direction) -> Direction {
+        if let (Transport::Icmp(icmp), Some(src)) = (&packet.transport, packet.src())
+            && icmp.kind == 3
+            && icmp.quoted.is_some()
+            && let Some(entry) = self.flows.get(id)
+        {
+            return entry.icmp_error_direction(src);
+        }
+        direction
+    }
+
+    pub(crate) fn new_flow(
+        &mut self,
+        key: &FlowKey,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        recorder: &mut dyn Recorder,
+    ) -> Option<FlowId> {
+        for _ in 0..2 {
+            match self.flows.insert(key, frame.now) {
+                Insert::Created { id } => {
+                    let class = self.chains.classifier.classify(key.tenant(), key);
+                    let number = self.next_flow;
+                    self.next_flow += 1;
+                    let generation = self.chains.generation;
+                    let hash = self.flows.hash(key);
+                    if let Some(entry) = self.flows.get_mut(id) {
+                        entry.fid = class.fid;
+                        entry.path = class.path;
+                        entry.generation = generation;
+                        entry.ext.event_id = event_id(number, hash.0);
+                        entry.ext.vlan = packet.vlan;
+                        entry.ext.icmp = icmp_of(packet);
+                    }
+                    return Some(id);
+                }
+                Insert::Evict { id } => self.end_flow(id, EndReason::Forced, recorder),
+                Insert::Full => break,
+            }
+        }
+        self.counters.no_flow += 1;
+        None
+    }
+
+    /// A packet of a flow.
+    fn in_flow(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let packet = occasion.packet.decoded();
+        let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
+        let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
+        let proves =
+            !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
+        let mut direction = occasion.direction;
+        // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
+        let mut tcp = None;
+        let mut id = id;
+        if let Some(segment) = segment(self, occasion.packet)
+            && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
+        {
+            let mut outcome = self.track(id, &segment, direction, frame);
+            if outcome.reuse {
+                let key = flow_key(self, frame, packet);
+                self.end_flow(id, EndReason::TcpReuse, recorder);
+                let Some(new) = key.and_then(|key| self.new_flow(&key, frame, packet, recorder)) else {
+                    return self.without_flow(occasion, recorder);
+                };
+                id = new;
+                direction = Direction::ToServer;
+                outcome = self.track(id, &segment, direction, frame);
+            }
+            if outcome.reverse {
+                self.reverse(id);
+                direction = direction.flip();
+            }
+            tcp = Some(outcome);
+        }
+        let accounted = self.flows.account(id, direction, length, frame.now, proves);
+        if let Some(state) = tcp.as_ref().and_then(|o| o.flow_state) {
+            let state = match state {
+                bartizan_flow::tcp::FlowState::New => FlowState::New,
+                bartizan_flow::tcp::FlowState::Established => FlowState::Established,
+                bartizan_flow::tcp::FlowState::Closed => FlowState::Closed,
+            };
+            self.flows.set_state(id, state);
+        }
+        let occasion = Occasion { direction, ..*occasion };
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        if direction == Direction::ToClient && entry.ext.icmp_response.is_none() {
+            entry.ext.icmp_response = icmp_of(packet);
+        }
+        let mut events: smallvec::SmallVec<[StreamEvent; 4]> = smallvec::SmallVec::new();
+        let mut established = accounted.established;
+        if let Some(outcome) = &tcp {
+            events.extend(outcome.events.iter());
+            established = outcome.established || outcome.established_now;
+            if let Some(exception) = outcome.exception
+                && !entry.ext.exceptions.contains(&exception)
+            {
+                entry.ext.exceptions.push(exception);
+            }
+        }
+        for event in packet.events.as_slice() {
+            recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
+        }
+        for event in &events {
+            recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
+        }
+        self.functions(&occasion, id, tcp.as_ref(), &events, established, recorder)
+    }
+
+    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
+    fn track(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        direction: Direction,
+        frame: &Frame<'_>,
+    ) -> Outcome {
+        let chains = &self.chains;
+        let Some(entry) = self.flows.get_mut(id) else { return Outcome::default() };
+        let wants = chains.wants_payload(entry.path);
+        let policy = self.settings.hosts.stream(match direction {
+            Direction::ToServer => entry.key().destination(),
+            Direction::ToClient => entry.key().source(),
+        });
+        if wants && entry.ext.streams.is_none() {
+            entry.ext.streams = Some(Box::default());
+        }
+        let mut context = StreamContext {
+            config: &self.settings.stream,
+            counters: &mut self.stream_counters,
+            budget: &mut self.budget,
+        };
+        let arrival = Arrival { direction, now: frame.now, policy };
+        let ext = &mut entry.ext;
+        ext.session.handle(segment, arrival, ext.streams.as_deref_mut(), &mut context)
+    }
+
+    /// Turns a flow that was picked up the wrong way round.
+    pub(crate) fn reverse(&mut self, id: FlowId) {
+        if let Some(entry) = self.flows.get_mut(id) {
+            entry.flip();
+        }
+    }
+
+    /// A packet that belongs to no flow: rules on headers and decode events still look at it.
+    fn without_flow(&mut self, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) -> Decision {
+        let chains = std::sync::Arc::clone(&self.chains);
+        let mut notes = Notes::default();
+        let mut findings = core::mem::take(&mut self.findings);
+        findings.clear();
+        for function in &chains.functions {
+            let Some(state) = self.states.get_mut(usize::from(function.id().0)) else { continue };
+            let mut slot = None;
+            let mut context = PacketContext {
+                now: occasion.now,
+                packet: Some(occasion.packet),
+                direction: occasion.direction,
+                flow: None,
+                app: None,
+                stream: None,
+                payload_in_stream: false,
+                stream_events: &[],
+                app_events: &[],
+                detection_done: false,
+                notes: &notes,
+                worker: state,
+                slot: &mut slot,
+                findings: &mut findings,
+                prevention: self.settings.prevention,
+            };
+            let mut decision = function.packet(&mut context);
+            if function.spec().model == Model::Payload {
+                decision = decision.strictest(function.payload(&mut context));
+            }
+            notes.decision = notes.decision.strictest(decision);
+        }
+        for finding in &findings {
+            self.counters.alerts += 1;
+            recorder.alert(occasion, None, finding, None);
+        }
+        if !notes.decision.verdict.forwards() {
+            recorder.refused(occasion, None, &notes.decision, &findings);
+        }
+        self.findings = findings;
+        notes.decision
+    }
+
+    /// Runs the functions of a flow's path on a packet.
+    pub(crate) fn functions(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        established: bool,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let chains = std::sync::Arc::clone(&self.chains);
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        if let Some(refused) = entry.ext.refused {
+            let decision = Decision { reason: Some(Reason::IdsFlow), ..refused };
+            recorder.refused(occasion, Some(entry), &decision, &[]);
+            return decision;
+        }
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let mut findings = core::mem::take(&mut self.findings);
+        findings.clear();
+        let mut notes = Notes { tcp: tcp.copied(), ..Notes::default() };
+        if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
+            && self.settings.prevention
+        {
+            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId(0));
+        }
+        let wants_payload = chains.wants_payload(entry.path);
+        self.counters.spared += u64::from(!wants_payload);
+
+        self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
+        if wants_payload && notes.decision.verdict.forwards() {
+            let before = Detection::before(parts.app.as_deref(), occasion.direction);
+            let reversed = streams::advance(self, occasion, id, &mut parts, tcp, recorder);
+            let detection = before.after(parts.app.as_deref(), occasion.direction);
+            let news = News { tcp, events, established, detection: &detection };
+            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, &news, &mut findings);
+            if reversed {
+                self.reverse(id);
+            }
+        }
+        let decision = notes.decision;
+        self.record(occasion, id, &mut parts, &decision, &findings, recorder);
+        if let Some(pair) = parts.streams.as_deref_mut() {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        self.findings = findings;
+        if let Some(entry) = self.flows.get_mut(id) {
+            parts.put_back(&mut entry.ext);
+        }
+        decision
+    }
+
+    /// Header halves, in the order of the path.
+    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
+    fn run_headers(
+        &mut self,
+        chains: &crate::chain::Chains,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        parts: &mut FlowParts,
+        notes: &mut Notes,
+        events: &[StreamEvent],
+        established: bool,
+        findings: &mut Vec<bartizan_function::Finding>,
+    ) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
+        for bit in entry.path.functions() {
+            let Some(function) = chains.function(bit) else { continue };
+            if function.spec().model == Model::Payload {
+                continue;
+            }
+            let (Some(state), Some((slot, session))) =
+                (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+            else {
+                continue;
+            };
+            let flow = view(entry, summary, session, established);
+            let mut context = PacketContext {
+                now: occasion.now,
+                packet: Some(occasion.packet),
+                direction: occasion.direction,
+                flow: Some(flow),
+                app: None,
+                stream: None,
+                payload_in_stream: false,
+                stream_events: events,
+                app_events: &[],
+                detection_done: false,
+                notes,
+                worker: state,
+                slot,
+                findings,
+                prevention: self.settings.prevention,
+            };
+            let decision = function.packet(&mut context);
+            if decision.done {
+                entry.path = entry.path.without(bit);
+            }
+            notes.decision = notes.decision.strictest(decision);
+            if !notes.decision.verdict.forwards() {
+                return;
+            }
+        }
+    }
+
+    /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
+    #[allow(clippy::too_many_arguments)] // As above.
+    fn run_payload(
+        &mut self,
+        chains: &crate::chain::Chains,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        parts: &mut FlowParts,
+        notes: &mut Notes,
+        news: &News<'_>,
+        findings: &mut Vec<bartizan_function::Finding>,
+    ) {
+        let News { tcp, events, established, detection } = *news;
+        let mut pair = parts.streams.take();
+        let mut app = parts.app.take();
+        let stored = tcp.is_some_and(|o| o.stored);
+        let mut first = true;
+        loop {
+            let own = occasion.packet.payload();
+            let news =
+                pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
+                    (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
+                });
+            if !first && news.is_none() {
+                break;
+            }
+            let Some(entry) = self.flows.get_mut(id) else { break };
+            for bit in entry.path.functions() {
+                let Some(function) = chains.function(bit) else { continue };
+                if function.spec().model != Model::Payload {
+                    continue;
+                }
+                let (Some(state), Some((slot, session))) =
+                    (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+                else {
+                    continue;
+                };
+                let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
+                let flow = view(entry, summary, session, established);
+                let mut context = PacketContext {
+                    now: occasion.now,
+                    packet: Some(occasion.packet),
+                    direction: occasion.direction,
+                    flow: Some(flow),
+                    app: app.as_deref_mut(),
+                    stream: news.as_ref().map(|n| n.0),
+                    payload_in_stream: stored,
+                    stream_events: if first { events } else { &[] },
+                    app_events: if first { &detection.events } else { &[] },
+                    detection_done: first && detection.done,
+                    notes,
+                    worker: state,
+                    slot,
+                    findings,
+                    prevention: self.settings.prevention,
+                };
+                let decision = function.payload(&mut context);
+                if decision.done {
+                    entry.path = entry.path.without(bit);
+                }
+                notes.decision = notes.decision.strictest(decision);
+            }
+            first = false;
+            match (news.map(|n| n.1), pair.as_deref_mut()) {
+                (Some(end), Some(pair)) => pair.stream_mut(occasion.direction).raw_consume(end),
+                _ => break,
+            }
+        }
+        parts.streams = pair;
+        parts.app = app;
+    }
+
+    /// Writes down what the packet brought.
+    fn record(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        parts: &mut FlowParts,
+        decision: &Decision,
+        findings: &[bartizan_function::Finding],
+        recorder: &mut dyn Recorder,
+    ) {
+        let has_payload_function = self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        parts.lend(&mut entry.ext);
+        if !findings.is_empty() {
+            entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
+        }
+        for finding in findings {
+            self.counters.alerts += 1;
+            let app = entry.ext.app.as_deref();
+            let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
+            recorder.alert(occasion, Some(entry), finding, tx);
+        }
+        if !decision.verdict.forwards() {
+            recorder.refused(occasion, Some(entry), decision, findings);
+            if decision.reason == Some(Reason::IdsRule) && self.settings.prevention {
+                entry.ext.refused = Some(*decision);
+                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            }
+        }
+        crate::transactions::log(entry, occasion, has_payload_function, recorder);
+        parts.take_back(&mut entry.ext);
+    }
+}
+
+/// What tracking found out about a packet.
+#[derive(Clone, Copy)]
+struct News<'n> {
+    tcp: Option<&'n Outcome>,
+    events: &'n [StreamEvent],
+    established: bool,
+    detection: &'n Detection,
+}
+
+/// What a packet brought to protocol detection.
+#[derive(Default)]
+struct Detection {
+    /// Events that were there before the packet; afterwards those that it raised.
+    events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
+    seen: usize,
+    pending: bool,
+    /// Detection of the packet's direction came to an end.
+    done: bool,
+}
+
+impl Detection {
+    fn before(app: Option<&AppLayer>, direction: Direction) -> Self {
+        Detection {
+            seen: app.map_or(0, |a| a.events.as_slice().len()),
+            pending: app.is_none_or(|a| a.by_direction()[direction] == Known::Pending),
+            ..Detection::default()
+        }
+    }
+
+    fn after(mut self, app: Option<&AppLayer>, direction: Direction) -> Self {
+        let Some(app) = app else { return self };
+        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        self.done = self.pending && app.by_direction()[direction] != Known::Pending;
+        self
+    }
+}
+
+/// Number of a flow in events: below 2^53, so that every JSON reader keeps it whole.
+fn event_id(number: u64, hash: u64) -> u64 {
+    (hash & 0x1f) << 48 | number & 0xffff_ffff_ffff
+}
+
+/// What functions see of a flow.
+pub(crate) fn view<'a>(
+    entry: &Entry,
+    app: AppSummary,
+    session: &'a bartizan_flow::tcp::TcpSession,
+    established: bool,
+) -> FlowView<'a> {
+    let key = entry.key();
+    FlowView {
+        id: entry.ext.event_id,
+        tenant: entry.tenant(),
+        protocol: key.protocol(),
+        client: (key.source(), key.source_port()),
+        server: (key.destination(), key.destination_port()),
+        start: entry.start,
+        last_seen: entry.last_seen,
+        packets: entry.packets,
+        bytes: entry.bytes,
+        established,
+        tcp: (key.protocol() == 6).then_some(session),
+        app,
+    }
+}
+
+/// The parts of a flow's extension that are worked on while the entry itself stays readable.
+#[derive(Default)]
+pub(crate) struct FlowParts {
+    pub streams: Option<Box<StreamPair>>,
+    pub app: Option<Box<AppLayer>>,
+    pub session: bartizan_flow::tcp::TcpSession,
+    slots: Vec<bartizan_function::Slot>,
+}
+
+impl FlowParts {
+    pub(crate) fn take(ext: &mut crate::flow_ext::FlowExt) -> Self {
+        FlowParts {
+            streams: ext.streams.take(),
+            app: ext.app.take(),
+            session: core::mem::take(&mut ext.session),
+            slots: core::mem::take(&mut ext.slots),
+        }
+    }
+
+    pub(crate) fn put_back(self, ext: &mut crate::flow_ext::FlowExt) {
+        ext.streams = self.streams;
+        ext.app = self.app;
+        ext.session = self.session;
+        ext.slots = self.slots;
+    }
+
+    /// Puts back what recorders look at, for the time of recording.
+    pub(crate) fn lend(&mut self, ext: &mut crate::flow_ext::FlowExt) {
+        ext.app = self.app.take();
+        ext.streams = self.streams.take();
+        ext.session = core::mem::take(&mut self.session);
+        ext.slots = core::mem::take(&mut self.slots);
+    }
+
+    pub(crate) fn take_back(&mut self, ext: &mut crate::flow_ext::FlowExt) {
+        *self = FlowParts::take(ext);
+    }
+
+    /// A function's slot, made if it is not there, with the session beside it.
+    pub(crate) fn slot(
+        &mut self,
+        bit: FunctionId,
+    ) -> Option<(&mut bartizan_function::Slot, &bartizan_flow::tcp::TcpSession)> {
+        let index = usize::from(bit.0);
+        while self.slots.len() <= index {
+            self.slots.push(None);
+        }
+        self.slots.get_mut(index).map(|slot| (slot, &self.session))
+    }
+}

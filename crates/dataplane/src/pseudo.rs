@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The end of a flow: what is held is inspected and recorded, then the flow's own record is written.
+//!
+//! As in Suricata, the rest of a TCP stream is inspected by packets that the engine makes: a header of the flow's
+//! tuple without payload, in each direction.
+
+use crate::packet::FlowParts;
+use crate::record::{Occasion, Recorder};
+use crate::streams;
+use crate::worker::Worker;
+use bartizan_applayer::flow::FlowInfo;
+use bartizan_applayer::protocol::Transport as AppTransport;
+use bartizan_base::{Direction, FlowId, PerDirection};
+use bartizan_flow::tcp::StreamContext;
+use bartizan_flow::{EndReason, FlowKey};
+use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView};
+use core::net::IpAddr;
+
+impl Worker {
+    /// Ends a flow.
+    pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason, recorder: &mut dyn Recorder) {
+        self.finish_inspection(id, recorder);
+        if let Some(entry) = self.flows.get_mut(id) {
+            if let Some(pair) = entry.ext.streams.as_deref_mut() {
+                pair.release(&mut self.budget);
+            }
+            recorder.flow(entry, reason, self.clock);
+        }
+        if let Some(mut ext) = self.flows.remove(id, reason) {
+            ext.session.release(&mut self.stream_counters);
+        }
+    }
+
+    /// Inspects what is left of a flow.
+    fn finish_inspection(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        if entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
+            return;
+        }
+        entry.ext.ended = true;
+        let key = *entry.key();
+        let vlan = entry.ext.vlan;
+        let now = entry.last_seen;
+        let info = FlowInfo {
+            now,
+            ports: PerDirection::new(key.destination_port(), key.source_port()),
+            transport: if key.protocol() == 6 { AppTransport::Tcp } else { AppTransport::Udp },
+        };
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let outcome = parts.streams.as_deref_mut().map(|pair| {
+            let mut context = StreamContext {
+                config: &self.settings.stream,
+                counters: &mut self.stream_counters,
+                budget: &mut self.budget,
+            };
+            parts.session.end(pair, &mut context)
+        });
+        let mut output = DecodeOutput::new();
+        for direction in Direction::BOTH {
+            let bytes = header(&key, direction);
+            let around = IpContext { recursion: key.scope().level, layers: 0, vlan, ..IpContext::default() };
+            let counters = self.decoder.counters().clone();
+            self.decoder.decode_ip(&bytes, PacketSource::FlowTimeout, around, &mut output);
+            // What the engine made is no traffic.
+            *self.decoder.counters_mut() = counters;
+            let Some(packet) = output.outer() else { continue };
+            let view = PacketView::new(&bytes, packet);
+            let occasion = Occasion { packet: &view, number: None, now, direction };
+            if direction == Direction::ToServer {
+                if let Some(outcome) = &outcome {
+                    streams::stream(self, &occasion, id, &mut parts, outcome.readable, info, recorder);
+                }
+                if let Some(app) = parts.app.as_deref_mut() {
+                    app.end(&self.engine, &info);
+                }
+            }
+            let Some(entry) = self.flows.get_mut(id) else { return };
+            let established =
+                outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
+            parts.put_back(&mut entry.ext);
+            self.functions(&occasion, id, outcome.as_ref(), &[], established, recorder);
+            let Some(entry) = self.flows.get_mut(id) else { return };
+            parts = FlowParts::take(&mut entry.ext);
+        }
+        if let Some(entry) = self.flows.get_mut(id) {
+            parts.put_back(&mut entry.ext);
+        }
+    }
+}
+
+/// An IP header and a TCP or UDP header of a flow's tuple, without payload.
+fn header(key: &FlowKey, direction: Direction) -> Vec<u8> {
+    let client = (key.source(), key.source_port());
+    let server = (key.destination(), key.destination_port());
+    let (from, to) = match direction {
+        Direction::ToServer => (client, server),
+        Direction::ToClient => (server, client),
+    };
+    let mut transport = Vec::with_capacity(20);
+    transport.extend_from_slice(&from.1.to_be_bytes());
+    transport.extend_from_slice(&to.1.to_be_bytes());
+    match key.protocol() {
+        6 => {
+            // Sequence and acknowledgement 0, header of 20 bytes, ACK.
+            transport.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0x0a, 0, 0, 0, 0, 0]);
+        }
+        _ => transport.extend_from_slice(&[0, 8, 0, 0]),
+    }
+    let length = transport.len() as u16;
+    let mut bytes = Vec::with_capacity(60);
+    match (from.0, to.0) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let total = length.saturating_add(20).to_be_bytes();
+            bytes.extend_from_slice(&[0x45, 0]);
+            bytes.extend_from_slice(&total);
+            bytes.extend_from_slice(&[0, 0, 0, 0, 64, key.protocol(), 0, 0]);
+            bytes.extend_from_slice(&from.octets());
+            bytes.extend_from_slice(&to.octets());
+        }
+        (from, to) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            bytes.extend_from_slice(&[0x60, 0, 0, 0]);
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(&[key.protocol(), 64]);
+            bytes.extend_from_slice(&octets(from));
+            bytes.extend_from_slice(&octets(to));
+        }
+    }
+    bytes.extend_from_slice(&transport);
+    bytes
+}

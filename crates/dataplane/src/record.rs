@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the data plane's findings go: a recorder turns them into events.
+
+use crate::flow_ext::FlowExt;
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_flow::tcp::StreamEvent;
+use bartizan_flow::{EndReason, FlowEntry};
+use bartizan_function::Finding;
+use bartizan_packet::{DecodeEvent, PacketView};
+
+/// A flow's entry, as the data plane fills it.
+pub type Entry = FlowEntry<FlowExt>;
+
+/// The packet during which something was found.
+#[derive(Clone, Copy)]
+pub struct Occasion<'a> {
+    /// The packet.
+    pub packet: &'a PacketView<'a>,
+    /// Number of the frame in the capture, from 1; `None` for what the engine made itself.
+    pub number: Option<u64>,
+    /// Packet clock.
+    pub now: Timestamp,
+    /// Direction within the flow.
+    pub direction: Direction,
+}
+
+/// A transaction with what it belongs to.
+#[derive(Clone, Copy)]
+pub struct TxRecord<'a> {
+    /// Its protocol.
+    pub protocol: ProtocolId,
+    /// The protocol's entry.
+    pub spec: &'static ProtocolSpec,
+    /// Number in its flow.
+    pub id: TxId,
+    /// The transaction.
+    pub tx: &'a dyn Transaction,
+}
+
+/// What anomaly records are about.
+#[derive(Clone, Copy)]
+pub enum Anomaly<'a> {
+    /// A header.
+    Decode(DecodeEvent),
+    /// A TCP stream.
+    Stream(StreamEvent),
+    /// An application protocol; the transaction's number where there is one.
+    App {
+        /// Protocol, when known.
+        protocol: Option<&'static ProtocolSpec>,
+        /// Name of the event.
+        event: &'a str,
+        /// Transaction.
+        tx: Option<TxId>,
+        /// The protocol's detection, not its parser, raised it.
+        detection: bool,
+    },
+}
+
+/// Receives what is to be recorded. Called by the worker, so it must not block.
+pub trait Recorder {
+    /// A rule matched and an alert is due. `tx` is the transaction that it is about.
+    fn alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        tx: Option<TxRecord<'_>>,
+    );
+
+    /// Something odd.
+    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
+
+    /// A packet was refused (or would have been).
+    fn refused(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        decision: &Decision,
+        findings: &[Finding],
+    );
+
+    /// A transaction is complete.
+    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>);
+
+    /// A file of a transaction is complete. `index` is its place among the direction's files.
+    fn file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    );
+
+    /// A flow ended.
+    fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);
+}

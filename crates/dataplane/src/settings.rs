@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The data plane's own part of Suricata's settings.
+
+use crate::hosts::HostPolicies;
+use bartizan_base::{PacketDuration, SettingError, Settings};
+use bartizan_flow::FlowTimeouts;
+use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
+use bartizan_packet::defrag::DefragConfig;
+use bartizan_packet::{DecoderConfig, PortList, TunnelPorts};
+
+/// Whether wrong checksums of captured packets matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumMode {
+    /// Packets with a wrong checksum are not tracked.
+    Check,
+    /// Checksums are not looked at.
+    Ignore,
+    /// Checked, until a sample shows that the capture was taken where checksums are made later (offload).
+    Auto,
+}
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Decoder.
+    pub decoder: DecoderConfig,
+    /// Defragmentation.
+    pub defrag: DefragConfig,
+    /// TCP.
+    pub stream: StreamConfig,
+    /// When flows end.
+    pub timeouts: FlowTimeouts,
+    /// Entries of the flow table.
+    pub flow_capacity: u32,
+    /// VLAN ids are part of a flow's key.
+    pub vlan_in_key: bool,
+    /// Tunnel depth and tunnel id are part of a flow's key.
+    pub tunnel_in_key: bool,
+    /// Host policies.
+    pub hosts: HostPolicies,
+    /// Checksums.
+    pub checksums: ChecksumMode,
+    /// Refusals act.
+    pub prevention: bool,
+    /// Seed of the keyed hashes.
+    pub seed: [u64; 2],
+}
+
+impl EngineSettings {
+    /// Reads them. `prevention`: inline, or its simulation over captures. Returns warnings beside them.
+    ///
+    /// # Errors
+    /// A value cannot be understood.
+    pub fn from_settings(
+        settings: &Settings,
+        prevention: bool,
+        seed: [u64; 2],
+    ) -> Result<(Self, Vec<String>), SettingError> {
+        let (hosts, unread) = HostPolicies::from_settings(settings);
+        let warnings =
+            unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
+        let result = EngineSettings {
+            decoder: decoder(settings)?,
+            defrag: defrag(settings, seed)?,
+            stream: stream(settings, prevention)?,
+            timeouts: timeouts(settings)?,
+            flow_capacity: flow_capacity(settings)?,
+            vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
+            tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
+            hosts,
+            checksums: checksums(settings)?,
+            prevention,
+            seed,
+        };
+        Ok((result, warnings))
+    }
+}
+
+fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
+    SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+fn checksums(settings: &Settings) -> Result<ChecksumMode, SettingError> {
+    let key = "capture.checksum-validation";
+    match settings.get(key) {
+        Some("none") => return Ok(ChecksumMode::Ignore),
+        Some("all") => return Ok(ChecksumMode::Check),
+        Some(other) => return Err(error(key, other, "`none` or `all`")),
+        None => {}
+    }
+    let key = "pcap-file.checksum-checks";
+    match settings.get(key) {
+        None | Some("auto") => Ok(ChecksumMode::Auto),
+        Some(text) => match bartizan_base::parse_bool(text) {
+            Some(true) => Ok(ChecksumMode::Check),
+            Some(false) => Ok(ChecksumMode::Ignore),
+            None => Err(error(key, text, "yes, no or auto")),
+        },
+    }
+}
+
+fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
+    let built_in = DecoderConfig::built_in();
+    let tunnel = |name: &str, default: TunnelPorts| -> Result<TunnelPorts, SettingError> {
+        let enabled = settings.bool(&format!("decoder.{name}.enabled"), default.enabled)?;
+        let ports = match ports(settings, &format!("decoder.{name}.ports")) {
+            Some(list) => PortList::new(&list),
+            None => default.ports,
+        };
+        Ok(TunnelPorts { enabled, ports })
+    };
+    Ok(DecoderConfig {
+        max_layers: settings.number("decoder.max-layers", built_in.max_layers)?,
+        teredo: tunnel("teredo", built_in.teredo)?,
+        vxlan: tunnel("vxlan", built_in.vxlan)?,
+        geneve: tunnel("geneve", built_in.geneve)?,
+        gtp: tunnel("gtp", built_in.gtp)?,
+        vxlan_reserved: match settings.get("decoder.vxlan.reserved-bits-check") {
+            Some("permissive") => bartizan_packet::VxlanReservedBits::Permissive,
+            _ => built_in.vxlan_reserved,
+        },
+    })
+}
+
+/// Ports of a list, `$VARIABLES` resolved. `any` stands for none given.
+fn ports(settings: &Settings, key: &str) -> Option<Vec<u16>> {
+    let mut text = settings.get(key).map(str::to_owned).or_else(|| {
+        let items: Vec<_> = settings
+            .children(key)
+            .filter_map(|i| settings.get(&format!("{key}.{i}")))
+            .map(str::to_owned)
+            .collect();
+        (!items.is_empty()).then(|| items.join(","))
+    })?;
+    for _ in 0..8 {
+        let Some(name) = text.trim().strip_prefix('$') else { break };
+        text = settings.get(&format!("vars.port-groups.{name}"))?.to_owned();
+    }
+    let list: Vec<u16> =
+        text.trim_matches(['[', ']']).split(',').filter_map(|p| p.trim().parse().ok()).collect();
+    (!list.is_empty()).then_some(list)
+}
+
+fn defrag(settings: &Settings, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
+    let default = DefragConfig::default();
+    let memory = settings.size("defrag.memcap", default.memory as u64)?;
+    Ok(DefragConfig {
+        max_trackers: settings.number("defrag.trackers", default.max_trackers)?,
+        max_fragments: settings.number("defrag.max-frags", default.max_fragments)?,
+        memory: usize::try_from(memory).unwrap_or(usize::MAX),
+        timeout: PacketDuration::from_secs(settings.number("defrag.timeout", 60)?),
+        hash_seed: seed.iter().fold(0, |a, b| a ^ b),
+        ..default
+    })
+}
+
+/// A timeout of 0 means "when somebody looks", which is about once a second in Suricata.
+const TIMEOUT_MIN: u64 = 1;
+
+fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
+    let mut timeouts = FlowTimeouts::BUILT_IN;
+    for protocol in ["default", "tcp", "udp", "icmp"] {
+        for state in ["closed", "emergency-closed"] {
+            let _ = timeouts.set(&format!("{protocol}.{state}"), PacketDuration::from_secs(TIMEOUT_MIN));
+        }
+    }
+    for protocol in settings.children("flow-timeouts") {
+        for state in settings.children(&format!("flow-timeouts.{protocol}")) {
+            let key = format!("flow-timeouts.{protocol}.{state}");
+            let seconds: u64 = settings.number(&key, 0)?;
+            let name = format!("{protocol}.{state}");
+            // Unknown names are left to the general warning about keys that nobody reads.
+            let _ = timeouts.set(&name, PacketDuration::from_secs(seconds.max(TIMEOUT_MIN)));
+        }
+    }
+    Ok(timeouts)
+}
+
+/// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
+const SURICATA_FLOW_BYTES: u64 = 416;
+
+fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
+    let memcap = settings.size("flow.memcap", 32 << 20)?;
+    let flows = memcap / SURICATA_FLOW_BYTES;
+    Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(1024, 1 << 24))
+}
+
+fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
+    let text = match settings.get(key).or_else(|| settings.get("exception-policy")) {
+        Some(text) => text,
+        None => "auto",
+    };
+    let chosen = match text {
+        "auto" => {
+            // Prevention fails closed, detection goes on; midstream pick-up is never an error by itself.
+            if prevention && !key.ends_with("midstream-policy") {
+                ExceptionPolicy::DropFlow
+            } else {
+                ExceptionPolicy::Ignore
+            }
+        }
+        "ignore" | "none" => ExceptionPolicy::Ignore,
+        "pass-packet" => ExceptionPolicy::PassPacket,
+        "pass-flow" => ExceptionPolicy::PassFlow,
+        "bypass" => ExceptionPolicy::Bypass,
+        "drop-packet" => ExceptionPolicy::DropPacket,
+        "drop-flow" => ExceptionPolicy::DropFlow,
+        "reject" => ExceptionPolicy::Reject,
+        "reject-both" | "rejectboth" => ExceptionPolicy::RejectBoth,
+        other => {
+            let expected =
+                "auto, ignore, pass-packet, pass-flow, bypass, drop-packet, drop-flow, reject or reject-both";
+            return Err(error(key, other, expected));
+        }
+    };
+    // Refusing needs prevention.
+    Ok(if chosen.refuses() && !prevention { ExceptionPolicy::Ignore } else { chosen })
+}
+
+fn urgent(settings: &Settings, key: &str, default: UrgentPolicy) -> Result<UrgentPolicy, SettingError> {
+    Ok(match settings.get(key) {
+        None => default,
+        Some("oob") => UrgentPolicy::OutOfBand,
+        Some("inline") => UrgentPolicy::Inline,
+        Some("drop") => UrgentPolicy::Drop,
+        Some("gap") => UrgentPolicy::Gap,
+        Some(other) => return Err(error(key, other, "oob, inline, drop or gap")),
+    })
+}
+
+fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, SettingError> {
+    let d = StreamConfig::default();
+    let inline = match settings.get("stream.inline") {
+        None | Some("auto") => prevention,
+        Some(text) => {
+            bartizan_base::parse_bool(text).ok_or_else(|| error("stream.inline", text, "yes, no or auto"))?
+        }
+    };
+    let mut reassembly = d.reassembly;
+    let key = |name: &str| format!("stream.reassembly.{name}");
+    reassembly.memcap = settings.size(&key("memcap"), reassembly.memcap)?;
+    reassembly.depth =
+        u32::try_from(settings.size(&key("depth"), u64::from(reassembly.depth))?).unwrap_or(u32::MAX);
+    let chunk = |name: &str, default: u16| -> Result<u16, SettingError> {
+        Ok(u16::try_from(settings.size(&key(name), u64::from(default))?).unwrap_or(u16::MAX))
+    };
+    reassembly.toserver_chunk_size = chunk("toserver-chunk-size", reassembly.toserver_chunk_size)?;
+    reassembly.toclient_chunk_size = chunk("toclient-chunk-size", reassembly.toclient_chunk_size)?;
+    reassembly.raw = settings.bool(&key("raw"), reassembly.raw)?;
+    reassembly.check_overlap_different_data =
+        settings.bool(&key("check-overlap-different-data"), reassembly.check_overlap_different_data)?;
+    reassembly.max_regions = settings.number(&key("max-regions"), reassembly.max_regions)?;
+    reassembly.urgent = urgent(settings, &key("urgent.policy"), reassembly.urgent)?;
+    reassembly.urgent_limit = urgent(settings, &key("urgent.oob-limit-policy"), reassembly.urgent_limit)?;
+    reassembly.memcap_policy = policy(settings, &key("memcap-policy"), prevention)?;
+    Ok(StreamConfig {
+        memcap: settings.size("stream.memcap", d.memcap)?,
+        memcap_policy: policy(settings, "stream.memcap-policy", prevention)?,
+        checksum_validation: settings.bool("stream.checksum-validation", d.checksum_validation)?,
+        midstream: settings.bool("stream.midstream", d.midstream)?,
+        midstream_policy: policy(settings, "stream.midstream-policy", prevention)?,
+        async_oneside: settings.bool("stream.async-oneside", d.async_oneside)?,
+        mode: if inline { StreamMode::Inline } else { StreamMode::Passive },
+        bypass: settings.bool("stream.bypass", d.bypass)?,
+        drop_invalid: settings.bool("stream.drop-invalid", d.drop_invalid)?,
+        max_syn_queued: settings.number("stream.max-syn-queued", d.max_syn_queued)?,
+        max_synack_queued: settings.number("stream.max-synack-queued", d.max_synack_queued)?,
+        liberal_timestamps: settings.bool("stream.liberal-timestamps", d.liberal_timestamps)?,
+        reassembly,
+    })
+}

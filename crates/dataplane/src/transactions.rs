@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transactions: records, anomalies, files, and when they are freed.
+
+use crate::packet::FlowParts;
+use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use crate::worker::Worker;
+use bartizan_applayer::event;
+use bartizan_applayer::file::FileState;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_base::{Direction, FlowId, PerDirection};
+
+/// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
+fn protocol_of(app: &AppLayer) -> Option<(ProtocolId, &'static ProtocolSpec)> {
+    let id = app.protocol().protocol().or(app.original())?;
+    Some((id, protocols::spec(id)?))
+}
+
+/// A transaction as records want it.
+pub(crate) fn record_of(app: &AppLayer, id: TxId) -> Option<TxRecord<'_>> {
+    let (protocol, spec) = protocol_of(app)?;
+    let tx = app.parser()?.tx(id)?;
+    Some(TxRecord { protocol, spec, id, tx })
+}
+
+/// Name of an event of a protocol, or of detection.
+fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'static str {
+    match code.checked_sub(event::GENERIC_BASE) {
+        Some(generic) => event::GENERIC.get(usize::from(generic)).copied().unwrap_or("unknown"),
+        None => spec.and_then(|s| s.events.get(usize::from(code))).copied().unwrap_or("unknown"),
+    }
+}
+
+/// Writes what is due and frees what is done. `inspected_by_function`: a payload function is on the path and marks
+/// what it has inspected.
+pub(crate) fn log(
+    entry: &mut Entry,
+    occasion: &Occasion<'_>,
+    inspected_by_function: bool,
+    recorder: &mut dyn Recorder,
+) {
+    let Some(mut app) = entry.ext.app.take() else { return };
+    log_flow_events(&mut app, entry, occasion, recorder);
+    let Some((protocol, spec)) = protocol_of(&app) else {
+        entry.ext.app = Some(app);
+        return;
+    };
+    let Some(parser) = app.parser_mut() else {
+        entry.ext.app = Some(app);
+        return;
+    };
+    for id in parser.tx_range() {
+        let Some(tx) = parser.tx_mut(id) else { continue };
+        log_events(tx, spec, entry, occasion, id, recorder);
+        if !tx.common().logged && tx.log_ready(spec.complete) {
+            if spec.eve_type.is_some() {
+                recorder.transaction(occasion, entry, TxRecord { protocol, spec, id, tx });
+            }
+            tx.common_mut().logged = true;
+        }
+        log_files(tx, protocol, spec, entry, occasion, id, recorder);
+        if is_done(tx, spec, inspected_by_function) {
+            parser.free_tx(id);
+        }
+    }
+    entry.ext.app = Some(app);
+}
+
+fn log_flow_events(app: &mut AppLayer, entry: &Entry, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) {
+    let spec = protocol_of(app).map(|p| p.1);
+    let from = app.events_logged;
+    for code in app.events.as_slice().iter().skip(from) {
+        let anomaly = Anomaly::App {
+            protocol: spec,
+            event: event_name(spec, *code),
+            tx: None,
+            detection: *code >= event::GENERIC_BASE,
+        };
+        recorder.anomaly(occasion, Some(entry), anomaly);
+    }
+    app.events_logged = app.events.as_slice().len();
+}
+
+fn log_events(
+    tx: &mut dyn Transaction,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    let common = tx.common_mut();
+    for code in common.events.as_slice().iter().skip(common.events_logged) {
+        let anomaly = Anomaly::App {
+            protocol: Some(spec),
+            event: event_name(Some(spec), *code),
+            tx: Some(id),
+            detection: false,
+        };
+        recorder.anomaly(occasion, Some(entry), anomaly);
+    }
+    common.events_logged = common.events.as_slice().len();
+}
+
+fn log_files(
+    tx: &mut dyn Transaction,
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    // Files are recorded with packets of their own direction, as their content came.
+    let direction = occasion.direction;
+    {
+        let ended = tx.common().ended[direction];
+        for index in 0..tx.files(direction).len() {
+            if let Some(file) = tx.files_mut(direction).get_mut(index) {
+                if file.state == FileState::Open && ended {
+                    file.close(FileState::Truncated);
+                }
+                if file.logged || file.state == FileState::Open {
+                    continue;
+                }
+                file.logged = true;
+            }
+            recorder.file(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
+        }
+    }
+}
+
+fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, inspected_by_function: bool) -> bool {
+    let common = tx.common();
+    let complete = Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d]);
+    let inspected = !inspected_by_function || common.inspected == PerDirection::new(true, true);
+    let files = Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged));
+    complete && inspected && files && (common.logged || spec.eve_type.is_none())
+}
+
+/// A protocol gives way to another: its transactions are over, and recorded before the new parser takes its place.
+pub(crate) fn before_switch(
+    worker: &mut Worker,
+    occasion: &Occasion<'_>,
+    id: FlowId,
+    parts: &mut FlowParts,
+    recorder: &mut dyn Recorder,
+) {
+    let Some(entry) = worker.flows.get_mut(id) else { return };
+    if let Some(app) = parts.app.as_deref_mut() {
+        app.end_transactions();
+    }
+    parts.lend(&mut entry.ext);
+    log(entry, occasion, false, recorder);
+    parts.take_back(&mut entry.ext);
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker: owns flows and runs their packets to completion.
+
+use crate::chain::Chains;
+use crate::flow_ext::FlowExt;
+use crate::record::Recorder;
+use crate::settings::{ChecksumMode, EngineSettings};
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp};
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::StreamCounters;
+use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
+use bartizan_function::{Finding, WorkerState};
+use bartizan_packet::defrag::Defragmenter;
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType};
+use std::sync::Arc;
+
+/// A frame as a port or capture hands it over.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Packet clock.
+    pub now: Timestamp,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Length on the wire.
+    pub wire_len: u32,
+    /// What it starts with.
+    pub link_type: LinkType,
+    /// What it came in by.
+    pub link: LinkId,
+    /// Number in the capture, from 1.
+    pub number: Option<u64>,
+}
+
+/// After so many checked packets an `auto` checksum mode makes up its mind (Suricata's sample).
+const CHECKSUM_SAMPLE: u64 = 1_000;
+/// More than one wrong checksum in so many packets means that checksums are made elsewhere.
+const CHECKSUM_RATIO: u64 = 10;
+/// Flows that may end per packet by timeout, so that no packet waits for a long list.
+const EXPIRE_BUDGET: u32 = 256;
+
+/// Counters of a worker beyond those of its parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounters {
+    /// Frames.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Alerts reported.
+    pub alerts: u64,
+    /// Packets refused, by [`bartizan_base::Reason`].
+    pub refused: [u64; bartizan_base::Reason::COUNT],
+    /// Frames forwarded (or that would have been).
+    pub forwarded: u64,
+    /// Packets for which the flow table had no room.
+    pub no_flow: u64,
+    /// Packets without a payload function on their path, spared reassembly and parsing.
+    pub spared: u64,
+}
+
+/// See the module.
+pub struct Worker {
+    pub(crate) settings: EngineSettings,
+    pub(crate) decoder: Decoder,
+    pub(crate) defrag: Defragmenter,
+    pub(crate) flows: FlowTable<FlowExt>,
+    pub(crate) budget: MemoryBudget,
+    pub(crate) stream_counters: StreamCounters,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) chains: Arc<Chains>,
+    pub(crate) states: Vec<WorkerState>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) counters: WorkerCounters,
+    pub(crate) clock: Timestamp,
+    pub(crate) next_flow: u64,
+    check: ChecksumMode,
+    checked: (u64, u64),
+    outputs: Vec<DecodeOutput>,
+    datagrams: Vec<Vec<u8>>,
+}
+
+impl Worker {
+    /// Makes a worker.
+    ///
+    /// # Errors
+    /// The flow table cannot be reserved.
+    pub fn new(
+        settings: EngineSettings,
+        engine: Arc<Engine>,
+        chains: Arc<Chains>,
+    ) -> Result<Self, TableError> {
+        let mut table = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
+        table.timeouts = settings.timeouts;
+        let flows = FlowTable::new(&table)?;
+        let states = chains.worker_states();
+        Ok(Worker {
+            decoder: Decoder::new(settings.decoder),
+            defrag: Defragmenter::new(settings.defrag),
+            flows,
+            budget: MemoryBudget::new(settings.stream.reassembly.memcap),
+            stream_counters: StreamCounters::default(),
+            engine,
+            chains,
+            states,
+            findings: Vec::new(),
+            counters: WorkerCounters::default(),
+            clock: Timestamp::ZERO,
+            next_flow: 1,
+            check: settings.checksums,
+            checked: (0, 0),
+            outputs: Vec::new(),
+            datagrams: Vec::new(),
+            settings,
+        })
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &WorkerCounters {
+        &self.counters
+    }
+
+    /// The packet clock.
+    #[must_use]
+    pub const fn clock(&self) -> Timestamp {
+        self.clock
+    }
+
+    /// The running generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.chains.generation
+    }
+
+    /// The running chains.
+    #[must_use]
+    pub const fn chains(&self) -> &Arc<Chains> {
+        &self.chains
+    }
+
+    /// Takes another generation. To be called between batches.
+    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        self.states = chains.worker_states();
+        self.chains = chains;
+    }
+
+    /// The flows.
+    #[must_use]
+    pub const fn flows(&self) -> &FlowTable<FlowExt> {
+        &self.flows
+    }
+
+    /// All counters of the worker's parts, by their names in EVE's `stats`.
+    pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
+        self.decoder.counters().visit(&mut each);
+        self.flows.visit_stats(&mut each);
+        self.defrag.counters().for_each(&mut each);
+        for (name, value) in self.stream_counters.iter() {
+            each(name, value);
+        }
+        each("tcp.reassembly_memuse", self.budget.used());
+        each("detect.alert", self.counters.alerts);
+    }
+
+    /// Handles a frame: the decision says whether it may leave.
+    pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
+        self.counters.packets += 1;
+        self.counters.bytes += frame.bytes.len() as u64;
+        self.clock = self.clock.max(frame.now);
+        self.expire(frame.now, recorder);
+        let mut output = self.outputs.pop().unwrap_or_default();
+        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        let decision = self.packets(frame, frame.bytes, &mut output, recorder, 0);
+        self.outputs.push(output);
+        match (decision.verdict.forwards(), decision.reason) {
+            (false, Some(reason)) => {
+                if let Some(count) = self.counters.refused.get_mut(reason as usize) {
+                    *count += 1;
+                }
+            }
+            _ => self.counters.forwarded += 1,
+        }
+        decision
+    }
+
+    /// All packets of a frame or reassembled datagram, innermost first.
+    fn packets(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        output: &mut DecodeOutput,
+        recorder: &mut dyn Recorder,
+        depth: u8,
+    ) -> Decision {
+        let mut decision = Decision::CONTINUE;
+        for index in (0..output.packets().len()).rev() {
+            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
+            if packet.is_fragment() && depth < 4 {
+                decision = decision.strictest(self.fragment(frame, bytes, packet, recorder, depth));
+            }
+            let made = depth > 0 || packet.recursion > 0;
+            decision = decision.strictest(self.packet(frame, bytes, packet, made, recorder));
+        }
+        decision
+    }
+
+    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once.
+    fn fragment(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &mut Decoded,
+        recorder: &mut dyn Recorder,
+        depth: u8,
+    ) -> Decision {
+        let mut datagram = self.datagrams.pop().unwrap_or_default();
+        let complete = crate::packet::defragment(self, frame, bytes, packet, &mut datagram);
+        let mut decision = Decision::CONTINUE;
+        if complete {
+            let mut output = self.outputs.pop().unwrap_or_default();
+            self.decoder.decode_reassembled(packet, &datagram, &mut output);
+            // Bytes are counted from the link layer on, as for every packet.
+            if let Some(whole) = output.packets_mut().first_mut() {
+                whole.wire_len = whole.wire_len.saturating_add(packet.l3.saturating_sub(packet.start));
+            }
+            decision = self.packets(frame, &datagram, &mut output, recorder, depth + 1);
+            self.outputs.push(output);
+        }
+        self.datagrams.push(datagram);
+        decision
+    }
+
+    /// Whether checksums are to be checked now.
+    pub(crate) fn checks_checksums(&self) -> bool {
+        self.check != ChecksumMode::Ignore
+    }
+
+    /// Counts the result of a checksum and lets an `auto` mode make up its mind.
+    pub(crate) fn checksum_result(&mut self, right: bool) {
+        if self.check != ChecksumMode::Auto {
+            return;
+        }
+        self.checked.0 += 1;
+        self.checked.1 += u64::from(!right);
+        if self.checked.0 == CHECKSUM_SAMPLE {
+            let offloaded = self.checked.1 > 0 && self.checked.0 / self.checked.1 < CHECKSUM_RATIO;
+            self.check = if offloaded { ChecksumMode::Ignore } else { ChecksumMode::Check };
+        }
+    }
+
+    /// Ends flows whose time is over.
+    pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        let mut budget = EXPIRE_BUDGET;
+        while let Some(id) = self.flows.next_due(now, &mut budget) {
+            self.end_flow(id, EndReason::Timeout, recorder);
+        }
+    }
+
+    /// Ends all flows, in the order of their creation.
+    pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
+        for id in self.flows.ids() {
+            self.end_flow(id, EndReason::Shutdown, recorder);
+        }
+    }
+
+    /// Whose traffic a packet is. Tenant selectors come with policies; without them there is one tenant.
+    pub(crate) fn tenant_of(&self, _packet: &Decoded) -> TenantId {
+        TenantId(0)
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Base64 as receivers read it, not as it should be written.
+
+/// Value of a base64 symbol.
+fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+/// How strictly to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// RFC 2045: characters outside of the alphabet are skipped.
+    #[default]
+    Rfc2045,
+    /// RFC 4648: the first character outside of the alphabet ends the text.
+    Rfc4648,
+    /// Anything but complete, padded text is nothing.
+    Strict,
+}
+
+/// Decodes with blanks skipped, up to the first other foreign character.
+pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
+    let mut group = [0u8; 4];
+    let mut filled = 0usize;
+    for byte in text {
+        if byte.is_ascii_whitespace() {
+            continue;
+        }
+        let Some(value) = sextet(*byte) else { break };
+        push(&mut group, &mut filled, value, out);
+    }
+    flush(group, filled, out);
+}
+
+/// Decodes in a mode. `false`: the text is not base64 in this mode (strict only); `out` is then empty.
+pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
+    let mut group = [0u8; 4];
+    let mut filled = 0usize;
+    let mut padding = 0usize;
+    for byte in text {
+        match sextet(*byte) {
+            Some(_) if padding > 0 && mode == Mode::Strict => return fail(out),
+            Some(_) if padding > 0 => break,
+            Some(value) => push(&mut group, &mut filled, value, out),
+            None if *byte == b'=' => padding += 1,
+            None => match mode {
+                Mode::Rfc2045 => {}
+                Mode::Rfc4648 => break,
+                Mode::Strict => return fail(out),
+            },
+        }
+    }
+    if mode == Mode::Strict && (filled + padding) % 4 != 0 {
+        return fail(out);
+    }
+    flush(group, filled, out);
+    true
+}
+
+fn fail(out: &mut Vec<u8>) -> bool {
+    out.clear();
+    false
+}
+
+fn push(group: &mut [u8; 4], filled: &mut usize, value: u8, out: &mut Vec<u8>) {
+    if let Some(slot) = group.get_mut(*filled) {
+        *slot = value;
+    }
+    *filled += 1;
+    if *filled == 4 {
+        flush(*group, 4, out);
+        *filled = 0;
+    }
+}
+
+/// Writes the whole bytes of a group of up to four symbols.
+fn flush(group: [u8; 4], filled: usize, out: &mut Vec<u8>) {
+    let mut padded = [0u8; 4];
+    for (to, from) in padded.iter_mut().zip(group.iter().take(filled)) {
+        *to = *from;
+    }
+    let [a, b, c, d] = padded.map(u32::from);
+    let [_, x, y, z] = (a << 18 | b << 12 | c << 6 | d).to_be_bytes();
+    match filled {
+        2 => out.push(x),
+        3 => out.extend_from_slice(&[x, y]),
+        4 => out.extend_from_slice(&[x, y, z]),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        let get = |text: &[u8], mode| {
+            let mut out = Vec::new();
+            decode(text, mode, &mut out).then_some(out)
+        };
+        assert_eq!(get(b"SGVs bG8=", Mode::Rfc2045), Some(b"Hello".to_vec()));
+        assert_eq!(get(b"SGVs bG8=", Mode::Rfc4648), Some(b"Hel".to_vec()));
+        assert_eq!(get(b"SGVs bG8=", Mode::Strict), None);
+        assert_eq!(get(b"SGVsbG8=", Mode::Strict), Some(b"Hello".to_vec()));
+        let mut out = Vec::new();
+        decode_lenient(b"SGVs\r\nbG8-x", &mut out);
+        assert_eq!(out, b"Hello");
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The buffers that rules can look at, by name.
+
+use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId};
+use bartizan_applayer::protocols;
+use bartizan_base::PerDirection;
+use bartizan_packet::{PacketView, Transport};
+
+/// A buffer of a packet: a function that cuts it out.
+pub struct PacketBuffer {
+    /// Name of the keyword, `tcp.hdr`.
+    pub name: &'static str,
+    /// Cuts it out of a packet.
+    pub get: for<'p> fn(&'p PacketView<'p>) -> Option<&'p [u8]>,
+}
+
+/// Which value a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BufferRef {
+    /// The packet's payload, and for TCP the reassembled stream (no sticky buffer, or `pkt_data`).
+    Payload,
+    /// A packet buffer: index into [`PACKET_BUFFERS`].
+    Packet(u16),
+    /// A transaction buffer: index into [`Buffers`].
+    Tx(u16),
+}
+
+/// A transaction buffer with all protocols that offer it.
+#[derive(Clone, Debug)]
+pub struct TxBuffer {
+    /// Name of the keyword.
+    pub name: &'static str,
+    /// Who offers it.
+    pub providers: Vec<(ProtocolId, &'static BufferSpec)>,
+}
+
+impl TxBuffer {
+    /// The entry of a protocol.
+    #[must_use]
+    pub fn of(&self, protocol: ProtocolId) -> Option<&'static BufferSpec> {
+        self.providers.iter().find(|(p, _)| *p == protocol).map(|(_, s)| *s)
+    }
+
+    /// Directions in which some protocol has it.
+    #[must_use]
+    pub fn directions(&self) -> PerDirection<bool> {
+        let mut all = PerDirection::default();
+        for (_, spec) in &self.providers {
+            all.to_server |= spec.directions.to_server;
+            all.to_client |= spec.directions.to_client;
+        }
+        all
+    }
+
+    /// Whether a transaction can have several values of it.
+    #[must_use]
+    pub fn is_multi(&self) -> bool {
+        self.providers.iter().any(|(_, s)| s.kind == BufferKind::Multi)
+    }
+}
+
+/// All transaction buffers, gathered from the protocol table.
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    list: Vec<TxBuffer>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Buffers {
+    /// Gathers them.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut list: Vec<TxBuffer> = Vec::new();
+        for (index, spec) in protocols::TABLE.iter().enumerate() {
+            let protocol = ProtocolId(index as u8);
+            for buffer in spec.buffers {
+                match list.iter_mut().find(|b| b.name == buffer.name) {
+                    Some(known) => known.providers.push((protocol, buffer)),
+                    None => list.push(TxBuffer { name: buffer.name, providers: vec![(protocol, buffer)] }),
+                }
+            }
+        }
+        Buffers { list }
+    }
+
+    /// Finds a buffer by name, packet buffers first.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<BufferRef> {
+        if let Some(index) = PACKET_BUFFERS.iter().position(|b| b.name == name) {
+            return Some(BufferRef::Packet(index as u16));
+        }
+        self.list.iter().position(|b| b.name == name).map(|index| BufferRef::Tx(index as u16))
+    }
+
+    /// A transaction buffer.
+    #[must_use]
+    pub fn tx(&self, index: u16) -> Option<&TxBuffer> {
+        self.list.get(usize::from(index))
+    }
+
+    /// All transaction buffers.
+    pub fn iter(&self) -> impl Iterator<Item = &TxBuffer> {
+        self.list.iter()
+    }
+
+    /// Name of a buffer, for messages.
+    #[must_use]
+    pub fn name(&self, buffer: BufferRef) -> &'static str {
+        match buffer {
+            BufferRef::Payload => "payload",
+            BufferRef::Packet(index) => PACKET_BUFFERS.get(usize::from(index)).map_or("?", |b| b.name),
+            BufferRef::Tx(index) => self.tx(index).map_or("?", |b| b.name),
+        }
+    }
+}
+
+/// The packet buffers.
+pub const PACKET_BUFFERS: &[PacketBuffer] = &[
+    PacketBuffer { name: "ip.src", get: |p| addresses(p).map(|(source, _)| source) },
+    PacketBuffer { name: "ip.dst", get: |p| addresses(p).map(|(_, destination)| destination) },
+    PacketBuffer { name: "ipv4.hdr", get: |p| p.decoded().ipv4().and_then(|_| p.ip_header()) },
+    PacketBuffer { name: "ipv6.hdr", get: |p| ipv6_header(p) },
+    PacketBuffer { name: "tcp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Tcp(_))) },
+    PacketBuffer { name: "udp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Udp(_))) },
+    PacketBuffer { name: "icmpv4.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmp(_))) },
+    PacketBuffer {
+        name: "icmpv6.hdr",
+        get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmpv6(_))),
+    },
+    PacketBuffer { name: "ether.hdr", get: |p| p.ethernet().map(|header| header.as_slice()) },
+];
+
+/// Both addresses as bytes, 4 or 16.
+fn addresses<'p>(packet: &'p PacketView<'p>) -> Option<(&'p [u8], &'p [u8])> {
+    let header = packet.ip_header()?;
+    match packet.decoded().ipv4() {
+        Some(_) => Some((header.get(12..16)?, header.get(16..20)?)),
+        None => Some((header.get(8..24)?, header.get(24..40)?)),
+    }
+}
+
+/// The fixed header with the extension headers.
+fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
+    let ip = packet.decoded().ipv6()?;
+    let start = usize::try_from(packet.decoded().l3).ok()?;
+    let rest = packet.frame().get(start..)?;
+    Some(rest.get(..40 + usize::from(ip.ext_len)).unwrap_or(rest))
+}
+
+fn l4<'p>(packet: &'p PacketView<'p>, is: bool) -> Option<&'p [u8]> {
+    if is { packet.l4_header() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keywords::testing::{
+        Frame, both, ethernet, icmp, ipv4, ipv6, on_scene, tcp, tcp_with_options, udp,
+    };
+
+    /// The value of a packet buffer.
+    fn value(name: &str, frame: &Frame) -> Option<Vec<u8>> {
+        let buffer = PACKET_BUFFERS.iter().find(|b| b.name == name).unwrap();
+        on_scene(frame, |scene| (buffer.get)(scene.packet?).map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn headers_and_addresses() {
+        let segment = tcp_with_options(2, &[2, 4, 5, 0xb4]);
+        for packet in both(6, &segment) {
+            assert_eq!(value("tcp.hdr", &packet).as_ref(), Some(&segment));
+            assert_eq!(value("udp.hdr", &packet), None);
+        }
+        let [v4, v6] = both(6, &tcp(2, 1, 1, 1, b"payload"));
+        assert_eq!(value("ip.src", &v4), Some(vec![192, 0, 2, 1]));
+        assert_eq!(value("ip.dst", &v4), Some(vec![198, 51, 100, 2]));
+        assert_eq!(value("ip.dst", &v6).as_deref(), v6.bytes.get(24..40));
+        assert_eq!(value("ipv4.hdr", &v4).as_deref(), v4.bytes.get(..20));
+        assert_eq!((value("ipv4.hdr", &v6), value("ipv6.hdr", &v4)), (None, None));
+        for packet in both(17, &udp(b"abc")) {
+            assert_eq!(value("udp.hdr", &packet), Some(udp(b"abc")[..8].to_vec()));
+        }
+        let echo = icmp(8, 0, [0, 1, 0, 2], b"data");
+        assert_eq!(value("icmpv4.hdr", &ipv4(1, &echo)).as_deref(), echo.get(..8));
+        let echo = icmp(128, 0, [0, 1, 0, 2], b"data");
+        assert_eq!(value("icmpv6.hdr", &ipv6(58, &echo)).as_deref(), echo.get(..8));
+        let frame = ethernet(&[]);
+        assert_eq!(value("ether.hdr", &frame).as_deref(), frame.bytes.get(..14));
+        assert_eq!(value("ether.hdr", &v4), None);
+    }
+
+    #[test]
+    fn extension_headers_belong_to_the_header() {
+        // Destination options (one PadN of 6 bytes), then UDP.
+        let mut body = vec![17, 0, 1, 4, 0, 0, 0, 0];
+        body.extend_from_slice(&udp(b"x"));
+        let packet = ipv6(60, &body);
+        assert_eq!(value("ipv6.hdr", &packet).as_deref(), packet.bytes.get(..48));
+    }
+}

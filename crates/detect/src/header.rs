@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The head of a rule: protocol, addresses, ports, and `flow:`.
+
+use crate::condition::Scene;
+use crate::signature::{Family, FlowNeeds, ProtocolMatch, Signature};
+use bartizan_base::Direction;
+use bartizan_packet::{PacketFlags, PacketView, Transport};
+use core::net::IpAddr;
+
+/// Both ends of what is being inspected: of the packet, or of the flow when there is no packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    source: Option<(IpAddr, u16)>,
+    destination: Option<(IpAddr, u16)>,
+}
+
+impl Ends {
+    /// Of a scene.
+    #[must_use]
+    pub fn of(scene: &Scene<'_>) -> Self {
+        match (scene.packet, scene.flow) {
+            (Some(packet), _) => {
+                let decoded = packet.decoded();
+                let (sport, dport) = ports(packet).unwrap_or((0, 0));
+                Ends {
+                    source: decoded.src().map(|a| (a, sport)),
+                    destination: decoded.dst().map(|a| (a, dport)),
+                }
+            }
+            (None, Some(flow)) => Ends {
+                source: Some(flow.source(scene.direction)),
+                destination: Some(flow.destination(scene.direction)),
+            },
+            (None, None) => Ends { source: None, destination: None },
+        }
+    }
+
+    const fn turned(self) -> Self {
+        Ends { source: self.destination, destination: self.source }
+    }
+}
+
+/// Ports of a packet, if its protocol has some.
+#[must_use]
+pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
+    match &packet.decoded().transport {
+        Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+        Transport::Udp(udp) => Some((udp.sport, udp.dport)),
+        Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+        _ => None,
+    }
+}
+
+/// Whether protocol, addresses, ports and flow conditions of a rule hold.
+#[must_use]
+pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
+    protocol_holds(&signature.protocol, scene)
+        && flow_holds(signature.flow, scene)
+        && ends_hold(signature, scene)
+}
+
+fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
+    if let Some(packet) = scene.packet {
+        let decoded = packet.decoded();
+        if let Some(wanted) = protocol.ether_type {
+            return wanted == 0 || decoded.ether_type == wanted;
+        }
+        let family = match protocol.family {
+            Family::Any => true,
+            Family::V4 => decoded.ipv4().is_some(),
+            Family::V6 => decoded.ipv6().is_some(),
+        };
+        if !family {
+            return false;
+        }
+        if !protocol.ip.is_empty() && !decoded.proto().is_some_and(|p| protocol.ip.contains(&p)) {
+            return false;
+        }
+    } else if let Some(flow) = scene.flow
+        && !protocol.ip.is_empty()
+        && !protocol.ip.contains(&flow.protocol)
+    {
+        return false;
+    }
+    if protocol.app.is_empty() {
+        return true;
+    }
+    scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
+}
+
+fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
+    if needs.is_empty() {
+        return true;
+    }
+    let fragment = scene.packet.is_some_and(|p| p.decoded().flags.contains(PacketFlags::REBUILT));
+    if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment
+        || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment
+    {
+        return false;
+    }
+    let Some(flow) = scene.flow else {
+        // Without a flow only what needs none can hold.
+        return !needs.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT | FlowNeeds::ESTABLISHED);
+    };
+    if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
+        || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient
+    {
+        return false;
+    }
+    if needs.contains(FlowNeeds::ESTABLISHED) && !flow.established
+        || needs.contains(FlowNeeds::NOT_ESTABLISHED) && flow.established
+    {
+        return false;
+    }
+    true
+}
+
+fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
+    let nothing = signature.source.is_none()
+        && signature.destination.is_none()
+        && signature.source_ports.is_none()
+        && signature.destination_ports.is_none();
+    if nothing {
+        return true;
+    }
+    let ends = Ends::of(scene);
+    one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned())
+}
+
+fn one_way(signature: &Signature, ends: Ends) -> bool {
+    let address = |set: &Option<_>, end: Option<(IpAddr, u16)>| match (set, end) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(set), Some((address, _))) => address_in(set, address),
+    };
+    let port = |set: &Option<std::sync::Arc<bartizan_rules::PortSet>>, end: Option<(IpAddr, u16)>| match (
+        set, end,
+    ) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(set), Some((_, port))) => set.contains(port),
+    };
+    address(&signature.source, ends.source)
+        && address(&signature.destination, ends.destination)
+        && port(&signature.source_ports, ends.source)
+        && port(&signature.destination_ports, ends.destination)
+}
+
+fn address_in(set: &std::sync::Arc<bartizan_rules::AddressSet>, address: IpAddr) -> bool {
+    set.contains(address)
+}

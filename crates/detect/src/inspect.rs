@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inspecting a packet: candidates, evaluation, alerts.
+//!
+//! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
+//! the packet's direction. Matches come out in the order of evaluation; a pass rule ends it.
+
+use crate::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::condition::{Answer, Limited, Scene};
+use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
+use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
+use crate::ruleset::RuleSet;
+use crate::signature::{Absent, FlowNeeds, RuleAction, Signature, ValueCheck};
+use crate::state::FlowState;
+use crate::txstate::{Entry, FlowDetect, Status};
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::protocol::{BufferKind, ProtocolId};
+use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
+use bartizan_packet::PacketView;
+
+/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
+/// before, so that a match can span segments.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamWindow<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Offset of the first byte in the stream.
+    pub offset: u64,
+    /// How many bytes at the end are new.
+    pub fresh: usize,
+}
+
+/// What is to be inspected.
+pub struct Work<'a> {
+    /// What conditions may look at; its `state` is filled in here.
+    pub scene: Scene<'a>,
+    /// New stream data.
+    pub stream: Option<StreamWindow<'a>>,
+    /// The packet's payload went into the stream (then rules on streams see it there, not here).
+    pub payload_in_stream: bool,
+    /// Detection may look at the payload.
+    pub inspect_payload: bool,
+    /// The flow's application layer, for marking transactions as inspected.
+    pub app: Option<&'a mut AppLayer>,
+}
+
+/// A rule that matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Position in [`RuleSet::signatures`].
+    pub rule: u32,
+    /// The transaction that it is about.
+    pub tx: Option<TxId>,
+    /// It matched on stream data, not on the packet's own bytes.
+    pub stream: bool,
+    /// The threshold let it through: an alert is due (else only its action counts).
+    pub alert: bool,
+    /// What is done instead of the rule's own action (a rate filter says so).
+    pub action: Option<RuleAction>,
+}
+
+/// What a worker owns for detection; reused from packet to packet.
+#[derive(Default)]
+pub struct Worker {
+    scratch: bartizan_pattern::Scratch,
+    candidates: Candidates,
+    variables: [u64; VARIABLES_MAX],
+    decoded: Vec<u8>,
+    captured: Vec<(Capture, Vec<u8>)>,
+    buffer: Vec<u8>,
+    transformed: [Vec<u8>; 2],
+    /// Matches of the packet in hand.
+    pub hits: Vec<Hit>,
+    /// Expressions that ran into their match limit.
+    pub limits_hit: u64,
+}
+
+impl Worker {
+    /// A worker for a rule set.
+    #[must_use]
+    pub fn new(rules: &RuleSet) -> Self {
+        let mut worker = Worker::default();
+        worker.candidates.reserve(rules.signatures.len());
+        worker
+    }
+
+    /// Makes room for another rule set.
+    pub fn fit(&mut self, rules: &RuleSet) {
+        self.candidates.clear();
+        self.candidates.reserve(rules.signatures.len());
+    }
+}
+
+/// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
+pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
+    worker.hits.clear();
+    let mut none = FlowDetect::default();
+    let has_flow = flow.is_some();
+    let flow = match flow {
+        Some(flow) => flow,
+        None => &mut none,
+    };
+    flow.enter_generation(rules.generation);
+    if flow.state.passed {
+        return;
+    }
+    let Work { scene, stream, payload_in_stream, inspect_payload, app } = work;
+    let mut pass = Pass { rules, worker, flow, has_flow, scene };
+    if let Some(packet) = scene.packet {
+        pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
+    }
+    if let Some(app) = app {
+        pass.transactions(app);
+    }
+    pass.finish();
+}
+
+struct Pass<'p, 'a> {
+    rules: &'p RuleSet,
+    worker: &'p mut Worker,
+    flow: &'p mut FlowDetect,
+    has_flow: bool,
+    scene: Scene<'a>,
+}
+
+impl Pass<'_, '_> {
+    fn packet_rules(
+        &mut self,
+        packet: &PacketView<'_>,
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+        inspect_payload: bool,
+    ) {
+        let mut candidates = core::mem::take(&mut self.worker.candidates);
+        let direction = self.scene.direction;
+        let filters = &self.rules.prefilters;
+        let class = Class::of(packet.decoded().proto());
+        let payload = if inspect_payload { packet.payload() } else { &[] };
+        candidates.extend(&filters.packet_always.get(class)[direction]);
+        for key in PrefilterKeys::of(packet, self.scene.stream_events) {
+            if let Some(rules) = filters.by_key.get(&key) {
+                candidates.extend(rules);
+            }
+        }
+        if !payload.is_empty()
+            && let Some(set) = &filters.packet_payload.get(class)[direction]
+        {
+            set.scan(&mut self.worker.scratch, payload, &mut candidates);
+        }
+        for (buffer, set) in &filters.packet_buffers {
+            if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
+                set.scan(&mut self.worker.scratch, data, &mut candidates);
+            }
+        }
+        if let Some(window) = stream {
+            candidates.extend(&filters.stream_always[direction]);
+            if let Some(set) = &filters.stream[direction] {
+                let back =
+                    window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
+                let fresh = window.data.get(window.data.len() - back..).unwrap_or(window.data);
+                set.scan(&mut self.worker.scratch, fresh, &mut candidates);
+            }
+        }
+        for rule in candidates.sorted() {
+            self.packet_rule(*rule, packet, payload, stream, payload_in_stream);
+        }
+        candidates.clear();
+        self.worker.candidates = candidates;
+    }
+
+    fn packet_rule(
+        &mut self,
+        index: u32,
+        packet: &PacketView<'_>,
+        payload: &[u8],
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+    ) {
+        let rules = self.rules;
+        let Some(signature) = rules.signatures.get(index as usize) else { return };
+        if signature.is_ip_only() && self.has_flow {
+            let side = FlowState::side(self.scene.direction);
+            if self.flow.ip_only_seen(index, side) {
+                return;
+            }
+        }
+        if signature.is_detection_only() && !self.scene.detection_done {
+            return;
+        }
+        if !self.header_holds(signature) {
+            return;
+        }
+        let basis = Basis::of(signature);
+        // Alternatives in the order of preference: stream data, then the packet's own payload.
+        let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
+        // What went into the stream is seen there, once it is in order.
+        let own = basis.packet && !(basis.stream && payload_in_stream);
+        let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
+        let matched = matched_stream || own && self.values_hold(signature, packet, payload);
+        if matched {
+            self.hit(index, signature, None, matched_stream);
+        }
+    }
+
+    /// Header, flow and packet conditions: everything but values and transactions.
+    fn header_holds(&self, signature: &Signature) -> bool {
+        let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+        crate::header::holds(signature, &scene) && signature.packet.iter().all(|c| c.matches(&scene))
+    }
+
+    fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        signature.values.iter().all(|check| {
+            let data = match check.buffer {
+                BufferRef::Payload => Some(payload),
+                BufferRef::Packet(buffer) => {
+                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
+                }
+                BufferRef::Tx(_) => None,
+            };
+            match data {
+                Some(data) => self.run(check, data, true) == Outcome::Match,
+                None => check.absent != Absent::No,
+            }
+        })
+    }
+
+    /// Transforms a value and runs the program on it.
+    fn run(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> Outcome {
+        let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
+        let data = if check.transforms.is_empty() {
+            data
+        } else {
+            value.clear();
+            value.extend_from_slice(data);
+            for transform in &check.transforms {
+                next.clear();
+                transform.apply(&value, &mut next);
+                core::mem::swap(&mut value, &mut next);
+            }
+            &value
+        };
+        let mut run = Evaluation {
+            scene: Scene { state: Some(&self.flow.state), ..self.scene },
+            scratch: &mut self.worker.scratch,
+            variables: &mut self.worker.variables,
+            decoded: &mut self.worker.decoded,
+            captured: &mut self.worker.captured,
+            little_endian: false,
+            complete,
+            steps: 0,
+            limit_hit: false,
+        };
+        let outcome = evaluate(&check.program, data, &mut run);
+        let limit_hit = run.limit_hit;
+        self.worker.limits_hit += u64::from(limit_hit);
+        self.worker.transformed = [value, next];
+        outcome
+    }
+
+    /// All conditions hold: effects, threshold, alert.
+    fn hit(&mut self, index: u32, signature: &Signature, tx: Option<TxId>, stream: bool) -> bool {
+        let scene = Scene { state: None, ..self.scene };
+        let captured = core::mem::take(&mut self.worker.captured);
+        for (capture, value) in &captured {
+            if let Capture::Flow(name) = capture {
+                self.flow.state.set_variable(*name, value);
+            }
+        }
+        self.worker.captured = captured;
+        for effect in &signature.effects {
+            let state = self.has_flow.then_some(&mut self.flow.state);
+            if !effect.apply(signature.id, &scene, state) {
+                return false;
+            }
+        }
+        let mut alert = !signature.noalert;
+        let mut action = None;
+        for threshold in &signature.thresholds {
+            let state = self.has_flow.then_some(&mut self.flow.state);
+            match threshold.judge(signature.id, &scene, state) {
+                Limited::Alert => {}
+                Limited::Act(other) => action = Some(other),
+                Limited::Silent => {
+                    alert = false;
+                    break;
+                }
+                Limited::Nothing => return false,
+            }
+        }
+        if alert {
+            self.flow.state.alerted = true;
+        }
+        self.worker.hits.push(Hit { rule: index, tx, stream, alert, action });
+        true
+    }
+
+    fn transactions(&mut self, app: &mut AppLayer) {
+        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+        let rules = self.rules;
+        let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
+        let direction = self.scene.direction;
+        let Some(parser) = app.parser_mut() else { return };
+        let empty = TxRules::default();
+        let tx_rules = rules.prefilters.tx.get(&protocol).map_or(&empty, |both| &both[direction]);
+        for id in parser.tx_range() {
+            let Some(tx) = parser.tx_mut(id) else { continue };
+            if tx.common().inspected[direction] {
+                continue;
+            }
+            self.transaction(protocol, tx_rules, tx, id);
+            let done = tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction];
+            tx.common_mut().updated[direction] = false;
+            if done {
+                tx.common_mut().inspected[direction] = true;
+                if tx.common().inspected == bartizan_base::PerDirection::new(true, true) {
+                    self.flow.forget_tx(id);
+                }
+            }
+        }
+    }
+
+    fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {
+        let mut candidates = core::mem::take(&mut self.worker.candidates);
+        candidates.extend(&tx_rules.always);
+        let direction = self.scene.direction;
+        for (number, set) in tx_rules.sets.iter().enumerate() {
+            if set.spec.kind != BufferKind::Streaming
+                && tx.progress(direction) < set.spec.ready
+                && !tx.common().ended[direction]
+            {
+                continue;
+            }
+            self.prefilter_tx(set, number, tx, id, &mut candidates);
+        }
+        self.flow.pending(id, |rule| candidates.add(rule));
+        for rule in candidates.sorted() {
+            self.tx_rule(*rule, protocol, tx, id);
+        }
+        candidates.clear();
+        self.worker.candidates = candidates;
+    }
+
+    fn prefilter_tx(
+        &mut self,
+        set: &crate::prefilter::TxSet,
+        number: usize,
+        tx: &dyn Transaction,
+        id: TxId,
+        candidates: &mut Candidates,
+    ) {
+        let direction = self.scene.direction;
+        if set.spec.kind != BufferKind::Streaming && self.flow.scanned(id, direction, number) {
+            return;
+        }
+        let mut found = false;
+        for index in 0.. {
+            let mut scratch = core::mem::take(&mut self.worker.buffer);
+            scratch.clear();
+            let query = BufferQuery { id: set.spec.id, direction, index };
+            let view = tx.buffer(query, &mut scratch);
+            found |= view.is_some();
+            let more = view.is_some() && set.spec.kind == BufferKind::Multi;
+            if let Some(view) = view {
+                if set.transforms.is_empty() {
+                    let from = self.flow.scan_from(id, direction, number, view.offset, set.set.longest());
+                    let fresh = view.data.get(from..).unwrap_or(&[]);
+                    set.set.scan(&mut self.worker.scratch, fresh, candidates);
+                    if set.spec.kind == BufferKind::Streaming {
+                        let end = view.offset.saturating_add(view.data.len() as u64);
+                        self.flow.set_scanned_to(id, direction, number, end);
+                    }
+                } else {
+                    let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
+                    value.clear();
+                    value.extend_from_slice(view.data);
+                    for transform in &set.transforms {
+                        next.clear();
+                        transform.apply(&value, &mut next);
+                        core::mem::swap(&mut value, &mut next);
+                    }
+                    set.set.scan(&mut self.worker.scratch, &value, candidates);
+                    self.worker.transformed = [value, next];
+                }
+            }
+            self.worker.buffer = scratch;
+            if !more {
+                break;
+            }
+        }
+        if found && set.spec.kind != BufferKind::Streaming {
+            self.flow.set_scanned(id, direction, number);
+        }
+    }
+
+    fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
+        let rules = self.rules;
+        let Some(signature) = rules.signatures.get(index as usize) else { return };
+        let mut entry = self.flow.entry(id, index);
+        if entry.status != Status::Pending || !self.header_holds(signature) {
+            if entry.status == Status::Pending && entry.held != 0 {
+                self.flow.set_entry(id, entry);
+            }
+            return;
+        }
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        let answer = self.tx_checks(signature, protocol, tx, &mut entry);
+        match answer {
+            Answer::Yes => {
+                let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
+                entry.status = Status::Matched;
+                self.hit(index, signature, Some(id), stream);
+            }
+            Answer::No => entry.status = Status::Failed,
+            Answer::NotYet => {}
+        }
+        self.flow.set_entry(id, entry);
+    }
+
+    /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
+    fn tx_checks(
+        &mut self,
+        signature: &Signature,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        entry: &mut Entry,
+    ) -> Answer {
+        let mut all = Answer::Yes;
+        for (number, check) in signature.values.iter().enumerate() {
+            let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
+            if entry.held & bit != 0 {
+                continue;
+            }
+            match self.value_on_tx(check, protocol, tx) {
+                Answer::Yes => entry.held |= bit,
+                Answer::No => return Answer::No,
+                Answer::NotYet => all = Answer::NotYet,
+            }
+        }
+        let base = signature.values.len();
+        for (number, check) in signature.tx.iter().enumerate() {
+            let bit = 1u64.checked_shl((base + number) as u32).unwrap_or(0);
+            if entry.held & bit != 0 {
+                continue;
+            }
+            let direction = self.scene.direction;
+            let ready = check.directions[direction]
+                && (tx.progress(direction) >= check.ready || tx.common().ended[direction]);
+            let answer = if !check.protocols.is_empty() && !check.protocols.contains(&protocol) {
+                Answer::No
+            } else if ready {
+                let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+                check.condition.matches(tx, direction, &scene)
+            } else {
+                Answer::NotYet
+            };
+            match answer {
+                Answer::Yes => entry.held |= bit,
+                Answer::No => return Answer::No,
+                Answer::NotYet => all = Answer::NotYet,
+            }
+        }
+        all
+    }
+
+    fn value_on_tx(&mut self, check: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> Answer {
+        let direction = self.scene.direction;
+        let BufferRef::Tx(buffer) = check.buffer else {
+            // Payload and header conditions beside transaction conditions look at the packet in hand.
+            let Some(packet) = self.scene.packet else { return Answer::NotYet };
+            let data = match check.buffer {
+                BufferRef::Packet(buffer) => {
+                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
+                }
+                _ => Some(packet.payload()),
+            };
+            let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
+            return if holds { Answer::Yes } else { Answer::NotYet };
+        };
+        let rules = self.rules;
+        let Some(spec) = rules.buffers.tx(buffer).and_then(|b| b.of(protocol)) else {
+            return Answer::from(check.absent != Absent::No);
+        };
+        let directions = check_directions(check, spec);
+        if !directions[direction] {
+            return Answer::NotYet;
+        }
+        let ended = tx.common().ended[direction];
+        let past = tx.progress(direction) >= spec.ready || ended;
+        if !past && spec.kind != BufferKind::Streaming {
+            return Answer::NotYet;
+        }
+        let complete = bartizan_applayer::protocols::spec(protocol)
+            .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
+            || ended;
+        // A buffer of both directions fails only when the other direction cannot match any more either.
+        let elsewhere = directions[direction.flip()] && !tx.common().inspected[direction.flip()];
+        let mut answer = Answer::No;
+        let mut found = false;
+        for index in 0.. {
+            let mut scratch = core::mem::take(&mut self.worker.buffer);
+            scratch.clear();
+            let view = tx.buffer(BufferQuery { id: spec.id, direction, index }, &mut scratch);
+            let there = view.is_some();
+            found |= there;
+            if let Some(view) = view {
+                match self.run(check, view.data, view.complete || complete) {
+                    Outcome::Match => answer = Answer::Yes,
+                    Outcome::NotYet => answer = Answer::NotYet,
+                    Outcome::NoMatch if spec.kind == BufferKind::Streaming && !view.complete && !complete => {
+                        answer = Answer::NotYet;
+                    }
+                    Outcome::NoMatch => {}
+                }
+            }
+            self.worker.buffer = scratch;
+            if answer == Answer::Yes || !there || spec.kind != BufferKind::Multi {
+                break;
+            }
+        }
+        if !found {
+            answer = match check.absent {
+                Absent::Only | Absent::OrElse => Answer::Yes,
+                Absent::No if complete || spec.kind != BufferKind::Streaming && past => Answer::No,
+                Absent::No => Answer::NotYet,
+            };
+        } else if check.absent == Absent::Only {
+            answer = Answer::No;
+        }
+        if answer == Answer::No && (elsewhere || spec.kind == BufferKind::Multi && !complete) {
+            answer = Answer::NotYet;
+        }
+        answer
+    }
+
+    /// Puts the matches in the order of evaluation and lets a pass rule end it.
+    fn finish(&mut self) {
+        let rules = self.rules;
+        let hits = &mut self.worker.hits;
+        hits.sort_by_key(|h| h.rule);
+        let mut passed = None;
+        for (position, hit) in hits.iter().enumerate() {
+            let Some(signature) = rules.signatures.get(hit.rule as usize) else { continue };
+            if signature.action == RuleAction::Pass {
+                passed = Some(position);
+                // A pass on a flow's transaction, stream or addresses is about the whole flow.
+                if self.has_flow
+                    && (hit.tx.is_some()
+                        || hit.stream
+                        || signature.is_ip_only()
+                        || !signature.flow.is_empty() && !signature.flow.contains(FlowNeeds::STATELESS))
+                {
+                    self.flow.state.passed = true;
+                }
+                break;
+            }
+        }
+        if let Some(position) = passed {
+            hits.truncate(position + 1);
+        }
+    }
+}

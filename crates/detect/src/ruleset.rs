@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A compiled set of rules: one generation of detection.
+
+use crate::buffers::{BufferRef, Buffers};
+use crate::builder::{Environment, Ordering, SignatureBuilder};
+use crate::content::Item;
+use crate::keyword::{Argument, KeywordError, RefusalCode};
+use crate::keywords;
+use crate::prefilter::{self, Prefilters};
+use crate::protocol;
+use crate::shared::Shared;
+use crate::signature::{AlertTarget, FastPattern, FlowNeeds, RejectSide, RuleAction, Signature};
+use bartizan_base::{Generation, Settings};
+use bartizan_pattern::Compiler;
+use bartizan_rules::{
+    Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule, RuleDirection,
+    RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
+};
+use std::sync::Arc;
+
+/// What loading needs beside the rules.
+pub struct LoadInput<'l> {
+    /// Settings of the engine.
+    pub settings: &'l Settings,
+    /// Address and port groups.
+    pub variables: &'l Variables,
+    /// Classes of `classtype`.
+    pub classifications: Option<&'l Classifications>,
+    /// Systems of `reference`.
+    pub references: Option<&'l ReferenceSystems>,
+    /// What outlives generations.
+    pub shared: &'l Arc<Shared>,
+    /// Compiles pattern sets.
+    pub compiler: &'l Compiler,
+    /// Number of the generation that is built.
+    pub generation: Generation,
+}
+
+/// A compiled set of rules.
+pub struct RuleSet {
+    /// Number of the generation.
+    pub generation: Generation,
+    /// The rules in the order of evaluation.
+    pub signatures: Vec<Signature>,
+    /// Buffers by number.
+    pub buffers: Buffers,
+    /// Which rules are worth evaluating.
+    pub prefilters: Prefilters,
+    /// What became of the rules that were given.
+    pub report: RuleSetReport,
+    /// What belongs to no generation.
+    pub shared: Arc<Shared>,
+}
+
+/// A pattern engine could not build the sets: nothing of the generation is used.
+#[derive(Debug, thiserror::Error)]
+#[error("the pattern sets of the rules cannot be built: {0}")]
+pub struct LoadError(#[from] bartizan_pattern::BuildError);
+
+/// Outcome of loading: the set, and what is to be said about single rules.
+pub struct Loaded {
+    /// The set.
+    pub rules: RuleSet,
+    /// One finding per refused rule, and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A signature with what it is sorted by.
+struct Built {
+    signature: Signature,
+    ordering: Ordering,
+}
+
+/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
+///
+/// # Errors
+/// The pattern sets cannot be built.
+pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+    let buffers = Buffers::new();
+    let mut report = RuleSetReport::new();
+    let mut diagnostics = Vec::new();
+    let mut resolver = input.variables.resolver();
+    let mut duplicates = Duplicates::default();
+    let mut built: Vec<Option<Built>> = Vec::new();
+    for file in files {
+        report.add_file(file);
+        diagnostics.extend(file.diagnostics.iter().cloned());
+        let name = file.source.name().to_string();
+        let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
+        let environment = Environment {
+            buffers: &buffers,
+            settings: input.settings,
+            shared: input.shared,
+            rule_folder: &folder,
+        };
+        for rule in &file.rules {
+            match compile(rule, &environment, input, &mut resolver) {
+                Ok(None) => report.skip("requires"),
+                Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
+                    Duplicate::New => {
+                        report.load();
+                        built.push(Some(one));
+                    }
+                    Duplicate::Replaces(before) => {
+                        report.skip("older revision");
+                        if let Some(slot) = built.get_mut(before) {
+                            *slot = None;
+                        }
+                        built.push(Some(one));
+                    }
+                    Duplicate::Refused(_) => {
+                        report.refuse(RefusalCode::Duplicate.name());
+                        let message = format!(
+                            "a rule with gid {} and sid {} stands earlier",
+                            rule.id().gid,
+                            rule.id().sid
+                        );
+                        diagnostics.push(rule.diagnostic(
+                            rule.span,
+                            Severity::Error,
+                            RefusalCode::Duplicate.code(),
+                            message,
+                        ));
+                    }
+                },
+                Err(refusal) => {
+                    report.refuse(refusal.0.name());
+                    diagnostics.push(*refusal.1);
+                }
+            }
+        }
+    }
+    let mut built: Vec<Built> = built.into_iter().flatten().collect();
+    sort(&mut built);
+    let mut signatures: Vec<Signature> = built.into_iter().map(|b| b.signature).collect();
+    for (order, signature) in signatures.iter_mut().enumerate() {
+        signature.order = order as u32;
+    }
+    let prefilters = prefilter::build(&signatures, &buffers, input.compiler)?;
+    let rules = RuleSet {
+        generation: input.generation,
+        signatures,
+        buffers,
+        prefilters,
+        report,
+        shared: Arc::clone(input.shared),
+    };
+    Ok(Loaded { rules, diagnostics })
+}
+
+/// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then the
+/// order of the files.
+fn sort(built: &mut [Built]) {
+    let action = |a: RuleAction| match a {
+        RuleAction::Pass => 0,
+        RuleAction::Drop => 1,
+        RuleAction::Reject(_) => 2,
+        RuleAction::Alert => 3,
+        RuleAction::Config => 4,
+    };
+    built.sort_by(|a, b| {
+        let o = |x: &Built| {
+            let o = x.ordering;
+            // Writers first: the larger use comes first.
+            std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits, o.pairbits))
+        };
+        action(a.signature.action)
+            .cmp(&action(b.signature.action))
+            .then_with(|| o(a).cmp(&o(b)))
+            .then_with(|| a.signature.priority.cmp(&b.signature.priority))
+    });
+}
+
+type Refusal = (RefusalCode, Box<Diagnostic>);
+
+/// Compiles one rule. `None`: what it `requires` is not there.
+fn compile(
+    rule: &Rule,
+    environment: &Environment<'_>,
+    input: &LoadInput<'_>,
+    resolver: &mut Resolver<'_>,
+) -> Result<Option<Built>, Refusal> {
+    let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
+    let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
+    if let Some(hook) = rule.hook() {
+        protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
+    }
+    for option in rule.iter() {
+        let name = option.keyword();
+        let value = option.value().unwrap_or_default();
+        let Some(keyword) = keywords::find(name) else {
+            // Every buffer that a protocol offers is a keyword.
+            let sticky = keywords::sticky::find(name, environment.buffers);
+            let sticky = sticky.ok_or_else(|| unknown(rule, name, &option))?;
+            sticky.apply(&mut builder, value).map_err(|e| refuse(rule, e, option.option.span))?;
+            builder.seen.push(sticky.name);
+            continue;
+        };
+        let fits = match keyword.argument {
+            Argument::None => value.is_empty(),
+            Argument::Required => !value.is_empty(),
+            Argument::Optional => true,
+        };
+        if !fits {
+            let what = if value.is_empty() { "needs a value" } else { "takes no value" };
+            let error = KeywordError::argument(format!("`{name}` {what}"));
+            return Err(refuse(rule, error, option.option.span));
+        }
+        match (keyword.parse)(&mut builder, value) {
+            Ok(()) => builder.seen.push(keyword.name),
+            Err(error) if error.code == RefusalCode::RequirementUnmet => return Ok(None),
+            Err(error) => {
+                let place = match &error.range {
+                    Some(range) => option.place(range.start, range.end),
+                    None => option.option.span,
+                };
+                return Err(refuse(rule, error, place));
+            }
+        }
+    }
+    finish(rule, builder, input, resolver).map(Some)
+}
+
+fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> Refusal {
+    let place = option.option.keyword;
+    if let Some(dialect) = dialect_of(name) {
+        let error = KeywordError::new(
+            RefusalCode::OtherDialect,
+            format!("`{name}` is a keyword of {dialect}, not of Suricata"),
+        );
+        return refuse(rule, error, place);
+    }
+    if keywords::UNSUPPORTED.contains(&name) {
+        let error = KeywordError::new(
+            RefusalCode::UnsupportedKeyword,
+            format!("`{name}` is not evaluated by this engine yet"),
+        );
+        return refuse(rule, error, place);
+    }
+    let mut error = KeywordError::new(RefusalCode::UnknownKeyword, format!("unknown keyword `{name}`"));
+    if let Some(near) = suggest(name, keywords::all().map(|k| k.name)) {
+        error = error.help(format!("did you mean `{near}`?"));
+    }
+    refuse(rule, error, place)
+}
+
+fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> Refusal {
+    let mut diagnostic = rule.diagnostic(place, Severity::Error, error.code.code(), error.message);
+    if let Some(help) = error.help {
+        diagnostic = diagnostic.help(help);
+    }
+    (error.code, Box::new(diagnostic))
+}
+
+fn finish(
+    rule: &Rule,
+    mut builder: SignatureBuilder<'_>,
+    input: &LoadInput<'_>,
+    resolver: &mut Resolver<'_>,
+) -> Result<Built, Refusal> {
+    let buffers = builder.environment.buffers;
+    let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
+    let bad = |error: bartizan_rules::ResolveError, start: bartizan_rules::Span| {
+        let place = start.slice(error.span.start as usize, error.span.end as usize);
+        refuse(rule, KeywordError::new(RefusalCode::BadAddress, error.kind.to_string()), place)
+    };
+    let source = resolver.address_set(&rule.src.expr).map_err(|e| bad(e, rule.src.span))?;
+    let destination = resolver.address_set(&rule.dst.expr).map_err(|e| bad(e, rule.dst.span))?;
+    let source_ports = resolver.port_set(&rule.src_port.expr).map_err(|e| bad(e, rule.src_port.span))?;
+    let destination_ports = resolver.port_set(&rule.dst_port.expr).map_err(|e| bad(e, rule.dst_port.span))?;
+    let class = rule.classtype().map(|name| {
+        let found = input.classifications.and_then(|c| c.get(name));
+        (
+            name.to_owned(),
+            found.map_or(String::new(), |c| c.description.clone()),
+            found.map_or(3, |c| c.priority),
+        )
+    });
+    let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.2)).unwrap_or(3);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let references = rule
+        .references()
+        .map(|(system, id)| {
+            let prefix = input.references.and_then(|r| r.get(system)).map_or("", |r| r.prefix.as_str());
+            format!("{prefix}{id}")
+        })
+        .collect();
+    let mut signature = Signature {
+        id: rule.id(),
+        action: action(rule.action),
+        message: text(&rule.msg()),
+        class: class.map(|(name, description, _)| (name, description)),
+        priority,
+        references,
+        metadata: rule.metadata().map(|(k, v)| (text(k), text(v))).collect(),
+        target: builder.target.or(rule.meta.target.map(|t| match t {
+            bartizan_rules::Target::Source => AlertTarget::Source,
+            bartizan_rules::Target::Destination => AlertTarget::Destination,
+        })),
+        noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
+        text: text(rule.raw()).into(),
+        protocol: builder.protocol,
+        source: (!source.is_all()).then_some(source),
+        destination: (!destination.is_all()).then_some(destination),
+        source_ports: (!source_ports.is_all()).then_some(source_ports),
+        destination_ports: (!destination_ports.is_all()).then_some(destination_ports),
+        bidirectional: rule.direction == RuleDirection::Both,
+        flow: builder.flow,
+        packet: builder.packet,
+        values,
+        tx: builder.tx,
+        effects: builder.effects,
+        thresholds: builder.thresholds,
+        fast_pattern: None,
+        bypass: builder.bypass,
+        file_hashes: builder.file_hashes,
+        order: 0,
+    };
+    payload_first(&mut signature);
+    narrow_direction(&mut signature, buffers);
+    signature.fast_pattern = choose_fast_pattern(&signature);
+    Ok(Built { signature, ordering: builder.ordering })
+}
+
+/// The payload is inspected first, as Suricata does: variables that it extracts are used by later buffers.
+fn payload_first(signature: &mut Signature) {
+    signature.values.sort_by_key(|v| v.buffer != BufferRef::Payload);
+}
+
+/// A rule whose buffers all lie in one direction is about that direction, though it does not say so.
+fn narrow_direction(signature: &mut Signature, buffers: &Buffers) {
+    use bartizan_base::{Direction, PerDirection};
+    if signature.flow.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT) {
+        return;
+    }
+    let mut union = PerDirection::new(false, false);
+    let mut any = false;
+    for value in &signature.values {
+        if let BufferRef::Tx(index) = value.buffer
+            && let Some(buffer) = buffers.tx(index)
+        {
+            any = true;
+            let has = buffer.directions();
+            union.to_server |= has.to_server && value.direction != Some(Direction::ToClient);
+            union.to_client |= has.to_client && value.direction != Some(Direction::ToServer);
+        }
+    }
+    for check in &signature.tx {
+        any = true;
+        union.to_server |= check.directions.to_server;
+        union.to_client |= check.directions.to_client;
+    }
+    if any && union.to_server != union.to_client {
+        signature.flow |= if union.to_server { FlowNeeds::TO_SERVER } else { FlowNeeds::TO_CLIENT };
+    }
+}
+
+const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
+    use bartizan_rules::RuleAction as Written;
+    match action {
+        Written::Alert => RuleAction::Alert,
+        Written::Pass => RuleAction::Pass,
+        Written::Drop => RuleAction::Drop,
+        Written::Reject => RuleAction::Reject(RejectSide::Source),
+        Written::RejectDst => RuleAction::Reject(RejectSide::Destination),
+        Written::RejectBoth => RuleAction::Reject(RejectSide::Both),
+        Written::Config => RuleAction::Config,
+    }
+}
+
+/// The literal that the prefilter looks for: the one that the rule names, else the longest that must occur, a
+/// transaction buffer before the payload.
+fn choose_fast_pattern(signature: &Signature) -> Option<FastPattern> {
+    let mut best: Option<(bool, bool, usize, FastPattern)> = None;
+    for (value, check) in signature.values.iter().enumerate() {
+        if check.absent != crate::signature::Absent::No {
+            continue;
+        }
+        for (item, literal) in check.program.literals() {
+            if literal.negated {
+                continue;
+            }
+            let bytes: Arc<[u8]> = match literal.fast_pattern_chop {
+                Some((offset, length)) => {
+                    let start = usize::from(offset);
+                    let end = start.saturating_add(usize::from(length));
+                    literal.bytes.get(start..end).unwrap_or(&literal.bytes).into()
+                }
+                None => Arc::clone(&literal.bytes),
+            };
+            let chosen = literal.fast_pattern || literal.fast_pattern_only;
+            let on_tx = matches!(check.buffer, BufferRef::Tx(_));
+            let rank = (chosen, on_tx, strength(&bytes));
+            let better = best.as_ref().is_none_or(|b| rank > (b.0, b.1, b.2));
+            if better && !bytes.is_empty() {
+                let fast = FastPattern { value, item, bytes, nocase: literal.nocase };
+                best = Some((rank.0, rank.1, rank.2, fast));
+            }
+        }
+    }
+    best.map(|b| b.3)
+}
+
+/// How selective a literal is: length, less repeated bytes.
+fn strength(bytes: &[u8]) -> usize {
+    let mut seen = [false; 256];
+    let mut distinct = 0;
+    for byte in bytes {
+        if let Some(slot) = seen.get_mut(usize::from(*byte))
+            && !*slot
+        {
+            *slot = true;
+            distinct += 1;
+        }
+    }
+    bytes.len().saturating_add(distinct)
+}
+
+/// Whether any rule asks for hashes of files: MD5, SHA-1, SHA-256.
+#[must_use]
+pub fn file_hashes(rules: &RuleSet) -> [bool; 3] {
+    let mut all = [false; 3];
+    for signature in &rules.signatures {
+        for (have, want) in all.iter_mut().zip(signature.file_hashes) {
+            *have |= want;
+        }
+    }
+    all
+}
+
+/// Items of a rule, over all buffers; for `explain`.
+pub fn items(signature: &Signature) -> impl Iterator<Item = &Item> {
+    signature.values.iter().flat_map(|v| v.program.items.iter())
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A rule in its compiled form.
+
+use crate::buffers::BufferRef;
+use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
+use crate::content::Program;
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_base::{Direction, PerDirection, RuleId};
+use bartizan_rules::{AddressSet, PortSet};
+use bitflags::bitflags;
+use std::sync::Arc;
+
+/// What a rule does when it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RuleAction {
+    /// Report.
+    Alert,
+    /// Report and refuse (inline), report only (passive).
+    Drop,
+    /// Like drop, and tell the sides that are named.
+    Reject(RejectSide),
+    /// Inspect no further.
+    Pass,
+    /// Change logging or inspection of the flow or transaction.
+    Config,
+}
+
+/// Who is told of a rejected connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RejectSide {
+    /// The sender of the packet (`reject`, `rejectsrc`).
+    Source,
+    /// The receiver (`rejectdst`).
+    Destination,
+    /// Both (`rejectboth`).
+    Both,
+}
+
+/// Which packets and flows the header's protocol covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProtocolMatch {
+    /// IP protocols; empty for all.
+    pub ip: Vec<u8>,
+    /// IPv4 only, IPv6 only, or both.
+    pub family: Family,
+    /// Application protocols; empty when it does not matter.
+    pub app: Vec<ProtocolId>,
+    /// `tcp-pkt`: packets only.
+    pub packet_only: bool,
+    /// `tcp-stream`: the stream only.
+    pub stream_only: bool,
+    /// `ether`, `arp`: packets that need not be IP; by EtherType, 0 for all.
+    pub ether_type: Option<u16>,
+}
+
+/// IP versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Both.
+    #[default]
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+bitflags! {
+    /// What `flow:` asks for.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct FlowNeeds: u16 {
+        /// `to_server`, `from_client`.
+        const TO_SERVER = 1 << 0;
+        /// `to_client`, `from_server`.
+        const TO_CLIENT = 1 << 1;
+        /// `established`.
+        const ESTABLISHED = 1 << 2;
+        /// `not_established`.
+        const NOT_ESTABLISHED = 1 << 3;
+        /// `stateless`.
+        const STATELESS = 1 << 4;
+        /// `only_stream`.
+        const ONLY_STREAM = 1 << 5;
+        /// `no_stream`.
+        const NO_STREAM = 1 << 6;
+        /// `only_frag`.
+        const ONLY_FRAGMENT = 1 << 7;
+        /// `no_frag`.
+        const NO_FRAGMENT = 1 << 8;
+    }
+}
+
+/// A condition on one buffer: a program on its value after transforms.
+#[derive(Clone)]
+pub struct ValueCheck {
+    /// Which value.
+    pub buffer: BufferRef,
+    /// Direction in which the buffer is looked at, where the keyword narrows it (`file.data` of requests); else
+    /// all that the buffer has.
+    pub direction: Option<Direction>,
+    /// Changes before matching, in order.
+    pub transforms: Vec<Arc<dyn Transform>>,
+    /// What must hold.
+    pub program: Program,
+    /// The buffer must not exist (`absent`), or may (`absent:or_else`).
+    pub absent: Absent,
+}
+
+/// `absent`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Absent {
+    /// The buffer must be there.
+    #[default]
+    No,
+    /// It must not be there.
+    Only,
+    /// It must not be there, or the program must match.
+    OrElse,
+}
+
+/// A condition on a transaction.
+pub struct TxCheck {
+    /// Protocols for which it can be asked; empty for all.
+    pub protocols: Vec<ProtocolId>,
+    /// Directions in which it is asked.
+    pub directions: PerDirection<bool>,
+    /// Progress in that direction from which it can be asked.
+    pub ready: u8,
+    /// The condition.
+    pub condition: Box<dyn TxCondition>,
+}
+
+/// Which literal the prefilter looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FastPattern {
+    /// Index into [`Signature::values`].
+    pub value: usize,
+    /// Index of the item in that value's program.
+    pub item: usize,
+    /// The bytes (a part of the literal when it was chopped).
+    pub bytes: Arc<[u8]>,
+    /// Letter case does not matter.
+    pub nocase: bool,
+}
+
+/// A part of a transaction list that the rule's alert is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertTarget {
+    /// `target:src_ip`.
+    Source,
+    /// `target:dest_ip`.
+    Destination,
+}
+
+/// A compiled rule.
+pub struct Signature {
+    /// gid, sid, rev.
+    pub id: RuleId,
+    /// What it does.
+    pub action: RuleAction,
+    /// `msg`.
+    pub message: String,
+    /// Class name and its text.
+    pub class: Option<(String, String)>,
+    /// 1 is the most severe.
+    pub priority: u32,
+    /// System and id of each `reference`, with the address made of both.
+    pub references: Vec<String>,
+    /// `metadata`.
+    pub metadata: Vec<(String, String)>,
+    /// `target`.
+    pub target: Option<AlertTarget>,
+    /// `noalert`.
+    pub noalert: bool,
+    /// Text of the rule.
+    pub text: Arc<str>,
+    /// Protocol of the header.
+    pub protocol: ProtocolMatch,
+    /// Source addresses; `None` for any.
+    pub source: Option<Arc<AddressSet>>,
+    /// Destination addresses; `None` for any.
+    pub destination: Option<Arc<AddressSet>>,
+    /// Source ports; `None` for any.
+    pub source_ports: Option<Arc<PortSet>>,
+    /// Destination ports; `None` for any.
+    pub destination_ports: Option<Arc<PortSet>>,
+    /// `<>`: either way round.
+    pub bidirectional: bool,
+    /// `flow:`.
+    pub flow: FlowNeeds,
+    /// Conditions on packet and flow, cheap ones first.
+    pub packet: Vec<Box<dyn PacketCondition>>,
+    /// Conditions on buffers, in the order of the rule; payload first if there is one.
+    pub values: Vec<ValueCheck>,
+    /// Conditions on transactions.
+    pub tx: Vec<TxCheck>,
+    /// Effects in order; applied when everything holds.
+    pub effects: Vec<Box<dyn Effect>>,
+    /// Applied last, and only then an alert is written: thresholds.
+    pub thresholds: Vec<Box<dyn Limit>>,
+    /// What the prefilter looks for.
+    pub fast_pattern: Option<FastPattern>,
+    /// The rule asks for the flow to be bypassed.
+    pub bypass: bool,
+    /// Asks for hashes of files: MD5, SHA-1, SHA-256.
+    pub file_hashes: [bool; 3],
+    /// Position in the order of evaluation.
+    pub order: u32,
+}
+
+impl Signature {
+    /// Whether the rule looks at transactions (and is evaluated for these), or at packets and streams only.
+    #[must_use]
+    pub fn inspects_tx(&self) -> bool {
+        !self.tx.is_empty() || self.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)))
+    }
+
+    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction): such a
+    /// rule is evaluated only when detection of a direction ends.
+    #[must_use]
+    pub fn is_detection_only(&self) -> bool {
+        !self.packet.is_empty()
+            && self.packet.iter().all(|c| c.is_detection())
+            && self.values.is_empty()
+            && self.tx.is_empty()
+            && (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(self.flow)
+            && self.protocol.app.is_empty()
+    }
+
+    /// Whether the rule has nothing but addresses, protocol and flow to look at: such a rule matches once per flow and
+    /// direction, not once per packet.
+    #[must_use]
+    pub fn is_ip_only(&self) -> bool {
+        self.packet.is_empty()
+            && self.values.is_empty()
+            && self.tx.is_empty()
+            && self.flow.is_empty()
+            && self.protocol.app.is_empty()
+            && self.protocol.ether_type.is_none()
+            && self.source_ports.is_none()
+            && self.destination_ports.is_none()
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What rules remember: per flow, and beyond flows.
+//!
+//! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
+
+use bartizan_base::{Direction, Timestamp};
+use bartizan_flow::host::{RuleKey, Tag};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::RwLock;
+
+/// Interned names: flowbits, flowints, xbits, hostbits. Lives as long as the program; only grows, by rules.
+#[derive(Debug, Default)]
+pub struct Names {
+    table: RwLock<(HashMap<Box<str>, u32>, Vec<Box<str>>)>,
+}
+
+impl Names {
+    /// The number of a name, given now if it is new.
+    pub fn intern(&self, name: &str) -> u32 {
+        if let Ok(table) = self.table.read()
+            && let Some(number) = table.0.get(name)
+        {
+            return *number;
+        }
+        let Ok(mut table) = self.table.write() else { return u32::MAX };
+        if let Some(number) = table.0.get(name) {
+            return *number;
+        }
+        let number = table.1.len() as u32;
+        table.0.insert(name.into(), number);
+        table.1.push(name.into());
+        number
+    }
+
+    /// The name of a number.
+    #[must_use]
+    pub fn name(&self, number: u32) -> Option<String> {
+        let table = self.table.read().ok()?;
+        table.1.get(number as usize).map(|n| n.to_string())
+    }
+}
+
+/// Most flow variables of one kind per flow; more are not set, and counted.
+pub const VARIABLES_PER_FLOW_MAX: usize = 256;
+
+/// What a threshold that is tracked by flow remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// The rule.
+    pub rule: RuleKey,
+    /// Which of its thresholds.
+    pub part: u32,
+    /// Matches counted; 0 for a new entry.
+    pub count: u32,
+    /// When the counting began.
+    pub started: Timestamp,
+    /// Since when a rate filter acts; zero while it does not.
+    pub acting: Timestamp,
+    /// The count at which a `backoff` reports next.
+    pub next: u32,
+}
+
+/// What rules remember of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowState {
+    /// Bits that are set, by interned name.
+    bits: SmallVec<[u32; 4]>,
+    /// Integers, by interned name.
+    integers: SmallVec<[(u32, u32); 2]>,
+    /// Captured values, by interned name.
+    variables: Vec<(u32, Vec<u8>)>,
+    /// Thresholds by flow.
+    counts: Vec<FlowCount>,
+    /// `tag:session` under way.
+    pub tag: Option<Tag>,
+    /// Variables that found no room.
+    pub refused: u64,
+    /// A rule raised an alert in this flow.
+    pub alerted: bool,
+    /// All further packets pass detection (pass rule with flow scope).
+    pub passed: bool,
+    /// A drop rule decided for the rest of the flow.
+    pub dropped: Option<bartizan_base::RuleId>,
+    /// Rules that alerted on a packet of each direction where once per flow is enough (IP-only rules), by direction.
+    pub ip_only_done: [bool; 2],
+}
+
+impl FlowState {
+    /// Whether a bit is set.
+    #[must_use]
+    pub fn bit(&self, name: u32) -> bool {
+        self.bits.contains(&name)
+    }
+
+    /// Sets a bit.
+    pub fn set_bit(&mut self, name: u32) {
+        if !self.bits.contains(&name) {
+            if self.bits.len() < VARIABLES_PER_FLOW_MAX {
+                self.bits.push(name);
+            } else {
+                self.refused += 1;
+            }
+        }
+    }
+
+    /// Clears a bit.
+    pub fn clear_bit(&mut self, name: u32) {
+        self.bits.retain(|b| *b != name);
+    }
+
+    /// The bits in the order in which they were set.
+    #[must_use]
+    pub fn bits(&self) -> &[u32] {
+        &self.bits
+    }
+
+    /// An integer.
+    #[must_use]
+    pub fn integer(&self, name: u32) -> Option<u32> {
+        self.integers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    /// Sets an integer.
+    pub fn set_integer(&mut self, name: u32, value: u32) {
+        if let Some(entry) = self.integers.iter_mut().find(|(n, _)| *n == name) {
+            entry.1 = value;
+        } else if self.integers.len() < VARIABLES_PER_FLOW_MAX {
+            self.integers.push((name, value));
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// The integers in the order in which they were first set.
+    #[must_use]
+    pub fn integers(&self) -> &[(u32, u32)] {
+        &self.integers
+    }
+
+    /// A captured value.
+    #[must_use]
+    pub fn variable(&self, name: u32) -> Option<&[u8]> {
+        self.variables.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_slice())
+    }
+
+    /// Sets a captured value.
+    pub fn set_variable(&mut self, name: u32, value: &[u8]) {
+        if let Some(entry) = self.variables.iter_mut().find(|(n, _)| *n == name) {
+            entry.1 = value.to_vec();
+        } else if self.variables.len() < VARIABLES_PER_FLOW_MAX {
+            self.variables.push((name, value.to_vec()));
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// The count of a threshold by flow, made if there is none. `None` when there is no room; counted.
+    pub fn count(&mut self, rule: RuleKey, part: u32) -> Option<&mut FlowCount> {
+        let place = self.counts.iter().position(|c| c.rule == rule && c.part == part);
+        if place.is_none() {
+            if self.counts.len() >= VARIABLES_PER_FLOW_MAX {
+                self.refused += 1;
+                return None;
+            }
+            self.counts.push(FlowCount { rule, part, ..FlowCount::default() });
+        }
+        match place {
+            Some(place) => self.counts.get_mut(place),
+            None => self.counts.last_mut(),
+        }
+    }
+
+    /// The captured values.
+    #[must_use]
+    pub fn variables(&self) -> &[(u32, Vec<u8>)] {
+        &self.variables
+    }
+
+    /// Index of a direction in arrays of two.
+    #[must_use]
+    pub const fn side(direction: Direction) -> usize {
+        direction as usize
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What detection remembers of one flow from packet to packet.
+//!
+//! The part that points into a rule set (which rules are half way through a transaction) carries the set's generation
+//! and is dropped when another one runs.
+
+use crate::state::FlowState;
+use bartizan_applayer::transaction::TxId;
+use bartizan_base::{Direction, Generation};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// How far a rule got with a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Some conditions are open.
+    #[default]
+    Pending,
+    /// It matched; it will not match again.
+    Matched,
+    /// It cannot match any more.
+    Failed,
+}
+
+/// A rule's progress with a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    /// The rule's position in the rule set.
+    pub rule: u32,
+    /// Status.
+    pub status: Status,
+    /// Conditions that hold, a bit each.
+    pub held: u64,
+}
+
+#[derive(Debug, Default)]
+struct TxState {
+    id: TxId,
+    entries: SmallVec<[Entry; 4]>,
+    /// Sets that were scanned, a bit each, by direction.
+    scanned: [u64; 2],
+    /// Growing buffers: (direction, set, scanned up to).
+    growing: SmallVec<[(u8, u16, u64); 2]>,
+}
+
+/// Transactions remembered per flow; the oldest are forgotten beyond that.
+const TRANSACTIONS_MAX: usize = 512;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FlowDetect {
+    generation: Generation,
+    /// What rules set in this flow; lives on from generation to generation.
+    pub state: FlowState,
+    tx: VecDeque<TxState>,
+    ip_only: SmallVec<[(u32, u8); 2]>,
+}
+
+impl FlowDetect {
+    /// Drops what belongs to another generation.
+    pub fn enter_generation(&mut self, generation: Generation) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.tx.clear();
+            self.ip_only.clear();
+        }
+    }
+
+    /// Whether an IP-only rule was evaluated for this direction already; remembers that it now is.
+    pub fn ip_only_seen(&mut self, rule: u32, side: usize) -> bool {
+        let key = (rule, side as u8);
+        if self.ip_only.contains(&key) {
+            return true;
+        }
+        self.ip_only.push(key);
+        false
+    }
+
+    fn tx(&self, id: TxId) -> Option<&TxState> {
+        self.tx.iter().rev().find(|t| t.id == id)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut TxState> {
+        if let Some(at) = self.tx.iter().rposition(|t| t.id == id) {
+            return self.tx.get_mut(at);
+        }
+        if self.tx.len() >= TRANSACTIONS_MAX {
+            self.tx.pop_front();
+        }
+        self.tx.push_back(TxState { id, ..TxState::default() });
+        self.tx.back_mut()
+    }
+
+    /// Forgets a transaction.
+    pub fn forget_tx(&mut self, id: TxId) {
+        self.tx.retain(|t| t.id != id);
+    }
+
+    /// A rule's progress with a transaction.
+    #[must_use]
+    pub fn entry(&self, id: TxId, rule: u32) -> Entry {
+        self.tx(id)
+            .and_then(|t| t.entries.iter().find(|e| e.rule == rule))
+            .copied()
+            .unwrap_or(Entry { rule, ..Entry::default() })
+    }
+
+    /// Remembers a rule's progress.
+    pub fn set_entry(&mut self, id: TxId, entry: Entry) {
+        let Some(tx) = self.tx_mut(id) else { return };
+        match tx.entries.iter_mut().find(|e| e.rule == entry.rule) {
+            Some(known) => *known = entry,
+            None => tx.entries.push(entry),
+        }
+    }
+
+    /// Rules that are half way through a transaction.
+    pub fn pending(&self, id: TxId, mut found: impl FnMut(u32)) {
+        if let Some(tx) = self.tx(id) {
+            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending) {
+                found(entry.rule);
+            }
+        }
+    }
+
+    /// Whether a set was scanned for a transaction.
+    #[must_use]
+    pub fn scanned(&self, id: TxId, direction: Direction, set: usize) -> bool {
+        let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
+        self.tx(id).and_then(|t| t.scanned.get(direction as usize)).is_some_and(|s| s & bit != 0)
+    }
+
+    /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never wrong.
+    pub fn set_scanned(&mut self, id: TxId, direction: Direction, set: usize) {
+        let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
+        if let Some(scanned) = self.tx_mut(id).and_then(|t| t.scanned.get_mut(direction as usize)) {
+            *scanned |= bit;
+        }
+    }
+
+    /// Where in a growing value to scan on, given the offset of its first byte there and the longest literal.
+    #[must_use]
+    pub fn scan_from(
+        &self,
+        id: TxId,
+        direction: Direction,
+        set: usize,
+        offset: u64,
+        longest: usize,
+    ) -> usize {
+        let key = (direction as u8, set as u16);
+        let done = self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1) == key)).map_or(0, |g| g.2);
+        let from = done.saturating_sub(longest.saturating_sub(1) as u64).saturating_sub(offset);
+        usize::try_from(from).unwrap_or(usize::MAX)
+    }
+
+    /// Remembers how far a growing value was scanned.
+    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, set: usize, end: u64) {
+        let key = (direction as u8, set as u16);
+        let Some(tx) = self.tx_mut(id) else { return };
+        match tx.growing.iter_mut().find(|g| (g.0, g.1) == key) {
+            Some(known) => known.2 = end,
+            None => tx.growing.push((key.0, key.1, end)),
+        }
+    }
+}

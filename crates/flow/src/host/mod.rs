@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host table: state that belongs to no flow.
+//!
+//! Thresholds, bits, connection counts, tags and expectations are kept per host, per pair of hosts, per
+//! network or per rule. The table is shared by all workers: it is cut into shards by the keyed hash of
+//! tenant and address, each behind its own lock, and it is touched only when a rule or a limit
+//! asks, never once per packet. Its memory is bounded; what does not fit is refused or makes another
+//! entry leave, and both are counted. Entries leave by timer wheels on the packet clock.
+//!
+//! [`HostTable`] holds any [`HostValue`]; [`HostState`] is the one with the typed slots that rules and
+//! limits use. Keys hold the tenant: equal addresses of two tenants are two entries.
+
+mod export;
+mod shard;
+mod slots;
+
+pub use export::{HostImportError, export_host, import_host};
+pub use slots::{
+    Bit, BitScope, Expectation, HostState, MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS, RuleKey,
+    SlotRefused, Tag, Threshold,
+};
+
+use crate::key::FlowHasher;
+use bartizan_base::{TenantId, Timestamp};
+use core::net::IpAddr;
+use shard::Shard;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Whose state it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostKind {
+    /// Of one address.
+    Host(IpAddr),
+    /// Of two addresses, the lower first: see [`HostKey::pair`].
+    Pair(IpAddr, IpAddr),
+    /// Of a network, host bits zero: see [`HostKey::net`].
+    Net(IpAddr, u8),
+    /// Of a rule as a whole.
+    Rule(RuleKey),
+}
+
+/// Identity of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HostKey {
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// Whose state.
+    pub kind: HostKind,
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+impl HostKey {
+    /// The state of one address.
+    #[must_use]
+    pub const fn host(tenant: TenantId, address: IpAddr) -> Self {
+        Self { tenant, kind: HostKind::Host(address) }
+    }
+
+    /// The state of two addresses, in either order.
+    #[must_use]
+    pub fn pair(tenant: TenantId, a: IpAddr, b: IpAddr) -> Self {
+        let (low, high) = if a <= b { (a, b) } else { (b, a) };
+        Self { tenant, kind: HostKind::Pair(low, high) }
+    }
+
+    /// The state of the network of `length` leading bits that an address lies in.
+    #[must_use]
+    pub fn net(tenant: TenantId, address: IpAddr, length: u8) -> Self {
+        let (address, length) = match address {
+            IpAddr::V4(v4) => {
+                let length = length.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                (IpAddr::V4((u32::from(v4) & mask).into()), length)
+            }
+            IpAddr::V6(v6) => {
+                let length = length.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                (IpAddr::V6((u128::from(v6) & mask).into()), length)
+            }
+        };
+        Self { tenant, kind: HostKind::Net(address, length) }
+    }
+
+    /// The state of a rule as a whole.
+    #[must_use]
+    pub const fn rule(tenant: TenantId, rule: RuleKey) -> Self {
+        Self { tenant, kind: HostKind::Rule(rule) }
+    }
+
+    /// Seven words that are equal exactly for equal keys.
+    fn words(&self) -> [u64; 7] {
+        let (kind, first, second, extra) = match self.kind {
+            HostKind::Host(a) => (1 + u64::from(a.is_ipv6()), number(a), 0, 0),
+            HostKind::Pair(a, b) => {
+                (3 + u64::from(a.is_ipv6()) + 2 * u64::from(b.is_ipv6()), number(a), number(b), 0)
+            }
+            HostKind::Net(a, length) => (7 + u64::from(a.is_ipv6()), number(a), 0, u64::from(length)),
+            HostKind::Rule(rule) => (9, 0, 0, u64::from(rule.gid) << 32 | u64::from(rule.sid)),
+        };
+        let parts = [first >> 64, first, second >> 64, second].map(|part| part as u64);
+        let [a, b, c, d] = parts;
+        [a, b, c, d, extra, u64::from(self.tenant.0), kind]
+    }
+}
+
+/// What a [`HostTable`] can hold.
+pub trait HostValue: Default {
+    /// Until when it has to be kept: `now` or earlier once there is nothing left in it.
+    /// Parts that have expired at `now` may be dropped here.
+    fn keep_until(&mut self, now: Timestamp) -> Timestamp;
+
+    /// How many things did not fit into it since this was asked last.
+    fn take_refused(&mut self) -> u64 {
+        0
+    }
+}
+
+/// What happens to a new entry when its shard is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenHostsFull {
+    /// It is refused.
+    Refuse,
+    /// The entry nearest to its end leaves for it.
+    Evict,
+}
+
+/// Size and behaviour of a host table.
+#[derive(Clone, Copy, Debug)]
+pub struct HostTableConfig {
+    /// Entries in total, shared out evenly among the shards.
+    pub capacity: u32,
+    /// Number of locks; rounded up to a power of two, 1 to 1024.
+    pub shards: u16,
+    /// The instance's secret hash.
+    pub hasher: FlowHasher,
+    /// What happens when a shard is full.
+    pub when_full: WhenHostsFull,
+}
+
+/// The table has no room for another entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("host table: full; raise its capacity or shorten what is remembered per host")]
+pub struct HostRefused;
+
+/// Counters of a host table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Entries now.
+    pub active: u64,
+    /// Entries made.
+    pub created: u64,
+    /// Entries that were no longer needed.
+    pub ended: u64,
+    /// Entries that left for another.
+    pub evicted: u64,
+    /// Entries refused.
+    pub refused: u64,
+    /// Things that did not fit into an entry.
+    pub slot_refused: u64,
+    /// Upper bound of the bytes touched, without what values allocate.
+    pub memuse: u64,
+    /// Upper bound of what the table may touch, without what values allocate.
+    pub memcap: u64,
+}
+
+impl HostCounters {
+    /// Hands out every counter with its name.
+    pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
+        for (name, value) in [
+            ("host.memuse", self.memuse),
+            ("host.memcap", self.memcap),
+            ("host.active", self.active),
+            ("host.created", self.created),
+            ("host.ended", self.ended),
+            ("host.evicted", self.evicted),
+            ("host.refused", self.refused),
+            ("host.slot_refused", self.slot_refused),
+        ] {
+            each(name, value);
+        }
+    }
+
+    fn add(&mut self, other: &HostCounters) {
+        self.active += other.active;
+        self.created += other.created;
+        self.ended += other.ended;
+        self.evicted += other.evicted;
+        self.refused += other.refused;
+        self.slot_refused += other.slot_refused;
+        self.memuse += other.memuse;
+        self.memcap += other.memcap;
+    }
+}
+
+/// See the module.
+pub struct HostTable<V> {
+    shards: Vec<Mutex<Shard<V>>>,
+    hasher: FlowHasher,
+    mask: usize,
+}
+
+impl<V> core::fmt::Debug for HostTable<V> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HostTable").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+impl<V: HostValue> HostTable<V> {
+    /// Reserves the table; every shard holds at least one entry.
+    #[must_use]
+    pub fn new(config: &HostTableConfig) -> Self {
+        let count = config.shards.clamp(1, 1024).next_power_of_two();
+        let each = config.capacity.div_ceil(u32::from(count)).max(1);
+        Self {
+            shards: (0..count).map(|_| Mutex::new(Shard::new(each, config.when_full))).collect(),
+            hasher: config.hasher,
+            mask: usize::from(count - 1),
+        }
+    }
+
+    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard<V>>> {
+        // Low bits choose the bucket within a shard, so the shard comes from other ones. A worker that
+        // panicked while it held the lock left plain data behind: it stays usable.
+        let shard = self.shards.get((hash >> 40) as usize & self.mask)?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs `f` on the entry of `key`, which is made if there is none. Afterwards the entry goes if
+    /// it says that nothing in it needs to be kept.
+    ///
+    /// # Errors
+    /// [`HostRefused`], counted, when there is no room; `f` was not run.
+    pub fn with<R>(
+        &self,
+        key: &HostKey,
+        now: Timestamp,
+        f: impl FnOnce(&mut V) -> R,
+    ) -> Result<R, HostRefused> {
+        let hash = self.hasher.hash_words(&key.words());
+        self.shard(hash).and_then(|mut shard| shard.with(hash, key, now, f)).ok_or(HostRefused)
+    }
+
+    /// Runs `f` on the entry of `key` if there is one.
+    pub fn if_there<R>(&self, key: &HostKey, now: Timestamp, f: impl FnOnce(&mut V) -> R) -> Option<R> {
+        let hash = self.hasher.hash_words(&key.words());
+        self.shard(hash)?.if_there(hash, key, now, f)
+    }
+
+    /// Drops entries that need not be kept any longer, looking at no more than `budget` timers.
+    /// Returns how many went. Any worker may call it, between batches.
+    pub fn expire(&self, now: Timestamp, mut budget: u32) -> u32 {
+        let mut count = 0;
+        for shard in &self.shards {
+            if budget == 0 {
+                break;
+            }
+            count += shard.lock().unwrap_or_else(PoisonError::into_inner).expire(now, &mut budget);
+        }
+        count
+    }
+
+    /// Runs `f` on every entry: for exports and inspection, one shard's lock at a time.
+    pub fn for_each(&self, mut f: impl FnMut(&HostKey, &mut V)) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).for_each(&mut f);
+        }
+    }
+
+    /// Sum of all shards' counters.
+    #[must_use]
+    pub fn counters(&self) -> HostCounters {
+        let mut sum = HostCounters::default();
+        for shard in &self.shards {
+            sum.add(&shard.lock().unwrap_or_else(PoisonError::into_inner).counters());
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The typed slots of a host, a pair, a network or a rule.
+//!
+//! What they mean is the business of those who use them (detection's thresholds, the firewall's
+//! limits, the protocols' expectations); here they are plain data with an end on the packet clock and
+//! a bound on their number. They are keyed by what outlives a generation: interned names and gid:sid.
+
+use super::HostValue;
+use bartizan_base::Timestamp;
+use smallvec::SmallVec;
+
+/// Bits that one entry holds at most.
+pub const MAX_BITS: usize = 64;
+/// Thresholds that one entry holds at most.
+pub const MAX_THRESHOLDS: usize = 64;
+/// Tags that one entry holds at most.
+pub const MAX_TAGS: usize = 16;
+/// Expectations that one entry holds at most.
+pub const MAX_EXPECTATIONS: usize = 16;
+
+/// A detection rule in all its revisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleKey {
+    /// Generator id.
+    pub gid: u32,
+    /// Signature id.
+    pub sid: u32,
+}
+
+/// Which family of names a bit belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum BitScope {
+    /// Rule keyword `hostbits`.
+    HostBit = 0,
+    /// Rule keyword `xbits`.
+    XBit = 1,
+}
+
+/// A bit that is set, by its interned name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bit {
+    /// Family of the name.
+    pub scope: BitScope,
+    /// Interned name.
+    pub name: u32,
+    /// It is set before this time.
+    pub until: Timestamp,
+}
+
+/// What a threshold, a detection filter or a rate filter remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threshold {
+    /// The rule that it belongs to.
+    pub rule: RuleKey,
+    /// Which of the rule's thresholds, when it has several.
+    pub part: u32,
+    /// Matches counted.
+    pub count: u32,
+    /// When the counting began.
+    pub started: Timestamp,
+    /// A second point in time, by its user's meaning (end of a rate filter's action, say).
+    pub mark: Timestamp,
+    /// It is forgotten at this time. A new one is zero: the user sets it.
+    pub until: Timestamp,
+}
+
+/// A rule keyword `tag` that is under way: the next packets are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The rule that set it.
+    pub rule: RuleKey,
+    /// Packets left.
+    pub packets: u32,
+    /// Bytes left.
+    pub bytes: u64,
+    /// It ends at this time.
+    pub until: Timestamp,
+}
+
+/// A flow that an application protocol has announced (FTP data, SIP media).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// IP protocol of the flow to come.
+    pub protocol: u8,
+    /// Its source port, if known.
+    pub source_port: Option<u16>,
+    /// Its destination port, if known.
+    pub destination_port: Option<u16>,
+    /// Application protocol that it will carry, by its interned number.
+    pub application: u16,
+    /// What the announcing flow wants to find again.
+    pub cookie: u64,
+    /// It is awaited until this time.
+    pub until: Timestamp,
+}
+
+/// There is no room for another bit, threshold, tag or expectation in this entry; counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("host entry: no room for another slot of this kind; shorten its timeout or share a name among rules")]
+pub struct SlotRefused;
+
+/// All slots of one entry. An entry without any costs no heap memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostState {
+    pub(super) bits: SmallVec<[Bit; 1]>,
+    pub(super) thresholds: SmallVec<[Threshold; 1]>,
+    pub(super) tags: Vec<Tag>,
+    pub(super) expectations: Vec<Expectation>,
+    /// Open connections. The entry is kept while there are any.
+    pub connections: u32,
+    /// Half-open connections. The entry is kept while there are any.
+    pub half_open: u32,
+    pub(super) refused: u32,
+}
+
+impl HostState {
+    fn bit(&mut self, scope: BitScope, name: u32) -> Option<&mut Bit> {
+        self.bits.iter_mut().find(|bit| bit.scope == scope && bit.name == name)
+    }
+
+    /// Whether a bit is set at `now`.
+    #[must_use]
+    pub fn is_set(&self, scope: BitScope, name: u32, now: Timestamp) -> bool {
+        self.bits.iter().any(|bit| bit.scope == scope && bit.name == name && bit.until > now)
+    }
+
+    /// Sets a bit until a time; a bit that is set already gets the new time.
+    ///
+    /// # Errors
+    /// [`SlotRefused`] when [`MAX_BITS`] others are set.
+    pub fn set(&mut self, scope: BitScope, name: u32, until: Timestamp) -> Result<(), SlotRefused> {
+        if let Some(bit) = self.bit(scope, name) {
+            bit.until = until;
+            return Ok(());
+        }
+        if self.bits.len() >= MAX_BITS {
+            self.refused += 1;
+            return Err(SlotRefused);
+        }
+        self.bits.push(Bit { scope, name, until });
+        Ok(())
+    }
+
+    /// Clears a bit; says whether it was there.
+    pub fn unset(&mut self, scope: BitScope, name: u32) -> bool {
+        let before = self.bits.len();
+        self.bits.retain(|bit| !(bit.scope == scope && bit.name == name));
+        self.bits.len() != before
+    }
+
+    /// Clears a bit that is set at `now` and sets one that is not. Returns what it then is.
+    ///
+    /// # Errors
+    /// [`SlotRefused`] when it had to be set and [`MAX_BITS`] others are.
+    pub fn toggle(
+        &mut self,
+        scope: BitScope,
+        name: u32,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, SlotRefused> {
+        if self.is_set(scope, name, now) {
+            self.unset(scope, name);
+            return Ok(false);
+        }
+        self.set(scope, name, until).map(|()| true)
+    }
+
+    /// The threshold of a rule, made if there is none. Its `until` says how long it is kept.
+    ///
+    /// # Errors
+    /// [`SlotRefused`] when there are [`MAX_THRESHOLDS`] of other rules.
+    pub fn threshold(&mut self, rule: RuleKey, part: u32) -> Result<&mut Threshold, SlotRefused> {
+        let place = self.thresholds.iter().position(|t| t.rule == rule && t.part == part);
+        if place.is_none() {
+            if self.thresholds.len() >= MAX_THRESHOLDS {
+                self.refused += 1;
+                return Err(SlotRefused);
+            }
+            self.thresholds.push(Threshold { rule, part, ..Threshold::default() });
+        }
+        let place = place.unwrap_or(self.thresholds.len().saturating_sub(1));
+        self.thresholds.get_mut(place).ok_or(SlotRefused)
+    }
+
+    /// Starts a tag, or starts it anew if the rule has one here.
+    ///
+    /// # Errors
+    /// [`SlotRefused`] when [`MAX_TAGS`] of other rules are under way.
+    pub fn tag(&mut self, tag: Tag) -> Result<(), SlotRefused> {
+        if let Some(old) = self.tags.iter_mut().find(|old| old.rule == tag.rule) {
+            *old = tag;
+            return Ok(());
+        }
+        if self.tags.len() >= MAX_TAGS {
+            self.refused += 1;
+            return Err(SlotRefused);
+        }
+        self.tags.push(tag);
+        Ok(())
+    }
+
+    /// The tags under way, to be counted down; those without packets or bytes left go with the next use.
+    pub fn tags_mut(&mut self) -> &mut [Tag] {
+        &mut self.tags
+    }
+
+    /// Announces a flow.
+    ///
+    /// # Errors
+    /// [`SlotRefused`] when [`MAX_EXPECTATIONS`] are awaited.
+    pub fn expect(&mut self, expectation: Expectation) -> Result<(), SlotRefused> {
+        if self.expectations.len() >= MAX_EXPECTATIONS {
+            self.refused += 1;
+            return Err(SlotRefused);
+        }
+        self.expectations.push(expectation);
+        Ok(())
+    }
+
+    /// Takes the first expectation that a new flow fits; it is awaited once only.
+    pub fn fulfil(
+        &mut self,
+        protocol: u8,
+        source_port: u16,
+        destination_port: u16,
+        now: Timestamp,
+    ) -> Option<Expectation> {
+        let place = self.expectations.iter().position(|e| {
+            e.protocol == protocol
+                && e.source_port.is_none_or(|port| port == source_port)
+                && e.destination_port.is_none_or(|port| port == destination_port)
+                && e.until > now
+        })?;
+        Some(self.expectations.remove(place))
+    }
+}
+
+impl HostValue for HostState {
+    fn keep_until(&mut self, now: Timestamp) -> Timestamp {
+        self.bits.retain(|bit| bit.until > now);
+        self.thresholds.retain(|threshold| threshold.until > now);
+        self.tags.retain(|tag| tag.until > now && tag.packets > 0 && tag.bytes > 0);
+        self.expectations.retain(|expectation| expectation.until > now);
+        if self.connections > 0 || self.half_open > 0 {
+            return Timestamp::from_nanos(u64::MAX);
+        }
+        let ends = self.bits.iter().map(|bit| bit.until);
+        let ends = ends.chain(self.thresholds.iter().map(|threshold| threshold.until));
+        let ends = ends.chain(self.tags.iter().map(|tag| tag.until));
+        let ends = ends.chain(self.expectations.iter().map(|expectation| expectation.until));
+        ends.max().unwrap_or(Timestamp::ZERO)
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        u64::from(core::mem::take(&mut self.refused))
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A hint to the processor that a cache line will be read soon.
+//!
+//! Why `unsafe` is needed: the standard library offers the prefetch instruction only as an unsafe
+//! intrinsic on raw pointers. Looking up a batch of packets gains from it because each lookup is a
+//! chain of two cache misses (index bucket, entry) that are independent between packets.
+
+/// Asks for the cache line that `value` starts in. Does nothing where there is no such instruction.
+#[inline]
+pub(crate) fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of every x86-64, the instruction neither faults nor writes, and the
+        // pointer comes from a live reference.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast::<i8>()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bytes that a stream holds: blocks of contiguous bytes, in order, without overlap.
+//!
+//! In-order data is appended to the block before it. A block that arrives before its successor is
+//! joined with it only when it comes to the front, so that each byte is moved once at most, however
+//! a sender orders its segments.
+
+use super::MemoryBudget;
+use smallvec::SmallVec;
+
+/// Blocks that a stream may have. A sender that needs more (every other byte, a thousand times)
+/// is not one whose data is worth keeping.
+const MOST_BLOCKS: usize = 1024;
+/// What a block costs besides its buffer.
+const BLOCK_COST: usize = size_of::<Block>();
+
+/// Why bytes were not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The worker's memory is used up.
+    Memory,
+    /// The stream's own limit is reached.
+    Limit,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    start: u64,
+    /// Bytes at the beginning of the buffer that are let go of.
+    head: usize,
+    buffer: Vec<u8>,
+}
+
+impl Block {
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.head..).unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.head..).unwrap_or_default()
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes().len() as u64)
+    }
+
+    /// The bytes from an offset on; empty when the offset is not in the block.
+    pub(crate) fn from(&self, offset: u64) -> &[u8] {
+        let skip = offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
+        skip.and_then(|n| self.bytes().get(n..)).unwrap_or_default()
+    }
+}
+
+/// The part that two ranges share, as (start, length).
+fn shared(a: u64, a_end: u64, b: u64, b_end: u64) -> Option<(u64, usize)> {
+    let start = a.max(b);
+    let len = a_end.min(b_end).checked_sub(start)?;
+    usize::try_from(len).ok().filter(|len| *len > 0).map(|len| (start, len))
+}
+
+fn index(offset: u64, base: u64) -> usize {
+    usize::try_from(offset.saturating_sub(base)).unwrap_or(usize::MAX)
+}
+
+/// Copies what both ranges share from one to the other.
+fn copy_shared(from: u64, source: &[u8], to: u64, target: &mut [u8]) {
+    let from_end = from.saturating_add(source.len() as u64);
+    let to_end = to.saturating_add(target.len() as u64);
+    let Some((start, len)) = shared(from, from_end, to, to_end) else { return };
+    let source = source.get(index(start, from)..).and_then(|s| s.get(..len));
+    let target = target.get_mut(index(start, to)..).and_then(|t| t.get_mut(..len));
+    if let (Some(source), Some(target)) = (source, target) {
+        target.copy_from_slice(source);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks {
+    blocks: SmallVec<[Block; 1]>,
+    held: usize,
+}
+
+impl Blocks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Bytes that the blocks cost.
+    pub(crate) fn held(&self) -> u64 {
+        self.held as u64
+    }
+
+    /// The last byte's end.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.blocks.last().map(Block::end)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter()
+    }
+
+    /// Index of the first block that ends after `offset`.
+    fn first_ending_after(&self, offset: u64) -> usize {
+        self.blocks.partition_point(|block| block.end() <= offset)
+    }
+
+    /// The block that holds `offset`, or the next one after it.
+    pub(crate) fn at_or_after(&self, offset: u64) -> Option<&Block> {
+        self.blocks.get(self.first_ending_after(offset))
+    }
+
+    /// The contiguous bytes from `offset` on, as far as they lie in one block.
+    pub(crate) fn run(&self, offset: u64) -> &[u8] {
+        self.at_or_after(offset).map(|block| block.from(offset)).unwrap_or_default()
+    }
+
+    /// Whether any byte of the range is held.
+    pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
+        self.at_or_after(start).is_some_and(|block| block.start < end)
+    }
+
+    /// Whether a byte of the range is held and differs.
+    pub(crate) fn differs(&self, start: u64, bytes: &[u8]) -> bool {
+        let end = start.saturating_add(bytes.len() as u64);
+        self.overlapping(start, end).any(|block| {
+            let Some((at, len)) = shared(block.start, block.end(), start, end) else { return false };
+            let new = bytes.get(index(at, start)..).and_then(|b| b.get(..len));
+            let old = block.bytes().get(index(at, block.start)..).and_then(|b| b.get(..len));
+            new != old
+        })
+    }
+
+    /// Puts the held bytes of the range over `bytes`.
+    pub(crate) fn read_over(&self, start: u64, bytes: &mut [u8]) {
+        let end = start.saturating_add(bytes.len() as u64);
+        for block in self.overlapping(start, end) {
+            copy_shared(block.start, block.bytes(), start, bytes);
+        }
+    }
+
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Block> {
+        let from = self.first_ending_after(start);
+        self.blocks.iter().skip(from).take_while(move |block| block.start < end)
+    }
+
+    /// Islands of data with more than `apart` bytes between them.
+    pub(crate) fn regions(&self, apart: u64) -> usize {
+        let mut regions = usize::from(!self.is_empty());
+        let mut end = None;
+        for block in &self.blocks {
+            if end.is_some_and(|end| block.start.saturating_sub(end) > apart) {
+                regions = regions.saturating_add(1);
+            }
+            end = Some(block.end());
+        }
+        regions
+    }
+
+    /// Writes the range: over what is held, and into what is not. On refusal the part before the
+    /// refused hole is written.
+    pub(crate) fn write(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        limit: u64,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), Refused> {
+        let (mut at, mut rest) = (start, bytes);
+        while !rest.is_empty() {
+            let next = self.first_ending_after(at);
+            let (block_start, block_end) = match self.blocks.get(next) {
+                Some(block) => (block.start, block.end()),
+                None => (u64::MAX, u64::MAX),
+            };
+            let until = if block_start > at { block_start } else { block_end };
+            let len = rest.len().min(index(until, at));
+            let (now, later) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            if block_start > at {
+                self.fill(next, at, now, limit, budget)?;
+            } else if let Some(block) = self.blocks.get_mut(next) {
+                let block_start = block.start;
+                copy_shared(at, now, block_start, block.bytes_mut());
+            }
+            at = at.saturating_add(len as u64);
+            rest = later;
+        }
+        self.join_front(budget);
+        Ok(())
+    }
+
+    /// Puts bytes into a hole before the block at `next`.
+    fn fill(
+        &mut self,
+        next: usize,
+        at: u64,
+        bytes: &[u8],
+        limit: u64,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), Refused> {
+        let before = next.checked_sub(1);
+        if let Some(before) = before
+            && self.blocks.get(before).is_some_and(|block| block.end() == at)
+        {
+            return self.append(before, bytes, Some(limit), budget);
+        }
+        if self.blocks.len() >= MOST_BLOCKS {
+            return Err(Refused::Limit);
+        }
+        self.check_limit(MemoryBudget::size_for(bytes.len()), Some(limit))?;
+        let mut buffer = budget.take(bytes.len()).ok_or(Refused::Memory)?;
+        buffer.extend_from_slice(bytes);
+        budget.charge(BLOCK_COST);
+        self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
+        self.blocks.insert(next.min(self.blocks.len()), Block { start: at, head: 0, buffer });
+        Ok(())
+    }
+
+    fn check_limit(&self, more: usize, limit: Option<u64>) -> Result<(), Refused> {
+        match limit {
+            Some(limit) if limit != 0 && (self.held.saturating_add(more)) as u64 > limit => {
+                Err(Refused::Limit)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends to a block; without a limit the memory was promised before.
+    fn append(
+        &mut self,
+        position: usize,
+        bytes: &[u8],
+        limit: Option<u64>,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), Refused> {
+        let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
+        let len = block.bytes().len();
+        let room = block.buffer.capacity().saturating_sub(block.buffer.len());
+        if room < bytes.len() {
+            let need = len.saturating_add(bytes.len());
+            if need <= block.buffer.capacity() && block.head >= len {
+                // The freed front is large enough to move into: each byte moves at most once per freed byte.
+                block.buffer.drain(..block.head);
+                block.head = 0;
+            } else {
+                let old = block.buffer.capacity();
+                // Growing by doubling keeps the cost of moving constant per byte.
+                let size = MemoryBudget::size_for(need);
+                self.check_limit(size.saturating_sub(old), limit)?;
+                let mut buffer = match limit {
+                    Some(_) => budget.take(need).ok_or(Refused::Memory)?,
+                    None => budget.take_promised(need),
+                };
+                let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
+                buffer.extend_from_slice(block.bytes());
+                self.held = self.held.saturating_add(buffer.capacity()).saturating_sub(old);
+                block.head = 0;
+                budget.give(core::mem::replace(&mut block.buffer, buffer));
+            }
+        }
+        if let Some(block) = self.blocks.get_mut(position) {
+            block.buffer.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Keeps bytes for which there was room when the packet came in.
+    pub(crate) fn keep_promised(&mut self, start: u64, bytes: &[u8], budget: &mut MemoryBudget) {
+        if bytes.is_empty() {
+            return;
+        }
+        let last = self.blocks.len().checked_sub(1);
+        if let Some(last) = last.filter(|_| self.end() == Some(start)) {
+            let _ = self.append(last, bytes, None, budget);
+            return;
+        }
+        if self.end().is_some_and(|end| end > start) {
+            return;
+        }
+        let mut buffer = budget.take_promised(bytes.len());
+        buffer.extend_from_slice(bytes);
+        budget.charge(BLOCK_COST);
+        self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
+        self.blocks.push(Block { start, head: 0, buffer });
+    }
+
+    /// Joins the first block with those that follow it without a hole.
+    fn join_front(&mut self, budget: &mut MemoryBudget) {
+        while let [first, second, ..] = self.blocks.as_slice()
+            && first.end() == second.start
+        {
+            let second = self.blocks.remove(1);
+            // The bytes are paid for already; only a larger buffer is needed for a moment.
+            let _ = self.append(0, second.bytes(), None, budget);
+            self.discard(second, budget);
+        }
+    }
+
+    fn discard(&mut self, block: Block, budget: &mut MemoryBudget) {
+        self.held = self.held.saturating_sub(block.buffer.capacity()).saturating_sub(BLOCK_COST);
+        budget.discharge(BLOCK_COST);
+        budget.give(block.buffer);
+    }
+
+    /// Lets go of everything before `left`.
+    pub(crate) fn trim(&mut self, left: u64, budget: &mut MemoryBudget) {
+        while self.blocks.first().is_some_and(|block| block.end() <= left) {
+            let block = self.blocks.remove(0);
+            self.discard(block, budget);
+        }
+        if let Some(block) = self.blocks.first_mut()
+            && left > block.start
+        {
+            block.head = block.head.saturating_add(index(left, block.start));
+            block.start = left;
+        }
+        self.join_front(budget);
+    }
+
+    /// Moves what lies after `from` one byte back: a byte before it turned out not to belong.
+    pub(crate) fn close_up(&mut self, from: u64) {
+        for block in &mut self.blocks {
+            if block.start > from {
+                block.start = block.start.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&mut self, budget: &mut MemoryBudget) {
+        for block in core::mem::take(&mut self.blocks) {
+            self.discard(block, budget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(blocks: &Blocks) -> Vec<(u64, String)> {
+        blocks.iter().map(|b| (b.start(), String::from_utf8_lossy(b.bytes()).into_owned())).collect()
+    }
+
+    #[test]
+    fn fills_holes_overwrites_and_joins_at_the_front() {
+        let mut budget = MemoryBudget::new(0);
+        let mut blocks = Blocks::default();
+        blocks.write(0, b"abc", 0, &mut budget).unwrap();
+        blocks.write(6, b"ghi", 0, &mut budget).unwrap();
+        blocks.write(12, b"mn", 0, &mut budget).unwrap();
+        assert_eq!(text(&blocks), [(0, "abc".into()), (6, "ghi".into()), (12, "mn".into())]);
+        assert!(blocks.differs(5, b"Xg_") && !blocks.differs(5, b"Xgh"));
+        let mut mine = *b"XXXX";
+        blocks.read_over(2, &mut mine);
+        assert_eq!(&mine, b"cXXX");
+        blocks.write(2, b"CDEFGH", 0, &mut budget).unwrap();
+        assert_eq!(text(&blocks), [(0, "abCDEFGHi".into()), (12, "mn".into())]);
+        assert_eq!(blocks.run(4), b"EFGHi");
+        assert_eq!(blocks.run(9), b"");
+        blocks.trim(5, &mut budget);
+        assert_eq!(text(&blocks), [(5, "FGHi".into()), (12, "mn".into())]);
+        blocks.trim(9, &mut budget);
+        assert_eq!(text(&blocks), [(12, "mn".into())]);
+        blocks.clear(&mut budget);
+        assert_eq!((budget.used(), blocks.held()), (0, 0));
+    }
+
+    #[test]
+    fn limits_hold() {
+        let mut budget = MemoryBudget::new(6000);
+        let mut blocks = Blocks::default();
+        blocks.write(0, &[1; 2000], 5000, &mut budget).unwrap();
+        assert_eq!(blocks.write(4000, &[1; 3000], 5000, &mut budget), Err(Refused::Limit));
+        assert_eq!(blocks.write(4000, &[1; 3000], 0, &mut budget), Err(Refused::Memory));
+        let mut blocks = Blocks::default();
+        let mut budget = MemoryBudget::new(0);
+        let mut refused = 0;
+        for n in 0..2000u64 {
+            refused += usize::from(blocks.write(n * 2, b"x", 0, &mut budget).is_err());
+        }
+        assert_eq!(refused, 2000 - MOST_BLOCKS);
+    }
+}

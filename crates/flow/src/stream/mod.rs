@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Stream reassembly: from segments to ordered bytes, per direction.
+//!
+//! A [`Stream`] has two independent readers. **app** feeds the protocol parser: it takes bytes in
+//! order, may ask for more before it goes on, and is told of gaps. **raw** feeds the detection
+//! engine's inspection of the plain stream: it sees chunks of a minimal size, with an overlap of
+//! bytes it has seen, so that nothing hides on a boundary. Bytes are let go of when both readers
+//! have passed them and, inline, the receiver has acknowledged them.
+//!
+//! **Passive** ([`StreamMode::Passive`]): bytes become readable when the receiver acknowledges them,
+//! and the receiver's host policy resolves overlaps. **Inline**: bytes become readable at once, so a
+//! segment that closes a gap is held by the caller until the readers have seen everything that
+//! becomes readable; what was inspected first counts, and a retransmission that differs is rewritten
+//! or dropped. A segment beyond a gap may leave at once: its receiver cannot read it yet.
+//!
+//! Data that arrives in order while nothing is held is read from the packet itself. After the
+//! readers have run, [`StreamPair::settle`] keeps what is still needed and copies nothing else.
+//! Every reading call therefore takes the packet's payload.
+//!
+//! Offsets are absolute: the first byte after the SYN is 0, and they never wrap.
+
+mod blocks;
+mod budget;
+mod export;
+mod feed;
+mod overlap;
+mod pair;
+#[cfg(test)]
+mod properties;
+mod read;
+#[cfg(test)]
+mod tests;
+mod urgent;
+
+pub use budget::MemoryBudget;
+pub use pair::StreamPair;
+pub use read::{AppChunk, RawChunk};
+
+use crate::tcp::{HostPolicy, Peer, ReassemblyConfig, Seq, StreamConfig, StreamMode, TcpState};
+use bitflags::bitflags;
+use blocks::Blocks;
+use overlap::Spans;
+use urgent::UrgentBytes;
+
+/// Distance between islands of data from which on they count as regions of their own (Suricata's).
+const REGION_GAP: u64 = 256 << 10;
+/// Window assumed for the search for late overlaps while the real one is not known.
+const ASSUMED_WINDOW: u64 = 4096;
+
+bitflags! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct StreamFlags: u32 {
+        /// The beginning of the sequence space is fixed.
+        const ANCHORED = 1;
+        /// Bytes have been seen.
+        const SEEN_DATA = 1 << 1;
+        /// The app reader is done.
+        const APP_OFF = 1 << 2;
+        /// The raw reader is done.
+        const RAW_OFF = 1 << 3;
+        /// The raw reader takes what is there and no more.
+        const RAW_LAST = 1 << 4;
+        /// The raw reader takes what is there, however little.
+        const RAW_TRIGGER = 1 << 5;
+        /// The raw reader is at work on this packet.
+        const RAW_OPEN = 1 << 6;
+        /// The depth is reached.
+        const DEPTH = 1 << 7;
+        /// Nothing is reassembled any more.
+        const DEAD = 1 << 8;
+        /// A gap was told to the application layer.
+        const GAP = 1 << 9;
+        /// What is not acknowledged is readable too: the flow ends.
+        const ALL_READABLE = 1 << 10;
+        /// No more data will come.
+        const ENDED = 1 << 11;
+        /// The session is past the first FIN: an acknowledgement may count the FIN.
+        const FIN_COUNTS = 1 << 12;
+        /// The session is past `time_wait`: raw inspection waits no longer.
+        const CLOSING = 1 << 13;
+        /// Inline.
+        const INLINE = 1 << 14;
+        /// Late overlaps with different data are looked for.
+        const CHECK_OVERLAP = 1 << 15;
+        /// The flow is over after an orderly close: whoever waits for more waits in vain.
+        const FINAL = 1 << 16;
+    }
+}
+
+/// One direction of a flow: reassembly and its two readers.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    flags: StreamFlags,
+    /// Islands of data there ever were at once; 0 until data was seen.
+    regions: u8,
+    /// A sequence number and its offset, counted with urgent bytes.
+    anchor: (Seq, u64),
+    /// What was let go of ends here.
+    left: u64,
+    /// The highest offset seen.
+    right: u64,
+    /// Acknowledged up to here.
+    acked: u64,
+    /// Window of the sender.
+    window: u32,
+    app: u64,
+    /// Bytes that the app reader wants to see at once.
+    need: u32,
+    raw: u64,
+    raw_overlap: u32,
+    raw_chunk: u32,
+    /// Gaps are told up to here.
+    told: u64,
+    blocks: Blocks,
+    spans: Spans,
+    urgent: UrgentBytes,
+    /// Bytes of the current packet that are read from the packet: offset, length.
+    direct: Option<(u64, usize)>,
+}
+
+/// The fresh bytes of a packet: its last `len`, as what lies before them was let go of.
+fn fresh_part(payload: &[u8], len: usize) -> &[u8] {
+    payload.len().checked_sub(len).and_then(|skip| payload.get(skip..)).unwrap_or_default()
+}
+
+impl Stream {
+    pub(crate) fn is(&self, flags: StreamFlags) -> bool {
+        self.flags.intersects(flags)
+    }
+
+    /// Sequence number up to which bytes were let go of; none while nothing is reassembled.
+    pub(crate) fn held_from(&self) -> Option<Seq> {
+        if !self.is(StreamFlags::ANCHORED) || self.is(StreamFlags::DEAD) {
+            return None;
+        }
+        let (seq, offset) = self.anchor;
+        let back = offset.checked_sub(self.urgent.outer(self.left));
+        // An anchor ahead of the left edge and one behind it are both within the window.
+        Some(match back {
+            Some(back) => seq.minus(u32::try_from(back).unwrap_or(0)),
+            None => seq.plus(u32::try_from(self.urgent.outer(self.left).saturating_sub(offset)).unwrap_or(0)),
+        })
+    }
+
+    /// Offset of a sequence number; none when it lies before the beginning.
+    pub(crate) fn offset(&self, seq: Seq) -> Option<u64> {
+        self.urgent_offset(seq).map(|outer| self.urgent.inner(outer))
+    }
+
+    /// Offset of a sequence number, counted with urgent bytes.
+    fn urgent_offset(&self, seq: Seq) -> Option<u64> {
+        let (anchor, offset) = self.anchor;
+        offset.checked_add_signed(i64::from(seq.since(anchor)))
+    }
+
+    /// Takes over what the session knows of this direction.
+    pub(crate) fn sync(&mut self, peer: &Peer, state: TcpState, config: &StreamConfig, chunk: u64) {
+        if !self.is(StreamFlags::SEEN_DATA) {
+            self.anchor = (peer.base, 0);
+            self.flags |= StreamFlags::ANCHORED;
+            self.configure(config);
+            self.acked = 0;
+        }
+        self.raw_chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
+        self.flags.set(StreamFlags::FIN_COUNTS, state >= TcpState::FinWait1);
+        self.flags.set(StreamFlags::CLOSING, state > TcpState::TimeWait);
+        if state == TcpState::Closed {
+            self.flags |= StreamFlags::ENDED;
+        }
+        self.window = peer.window;
+        if let Some(outer) = self.urgent_offset(peer.last_ack) {
+            self.acked = self.acked.max(self.urgent.inner(outer));
+            // The anchor follows, so that no distance ever reaches half the circle.
+            if outer > self.anchor.1 {
+                self.anchor = (peer.last_ack, outer);
+            }
+        }
+    }
+
+    /// Begins in the middle: what came before is nobody's concern.
+    fn begin_at(&mut self, peer: &Peer) {
+        let offset = u64::try_from(peer.next_seq.since(peer.base)).unwrap_or(0);
+        self.anchor = (peer.next_seq, offset);
+        self.flags |= StreamFlags::ANCHORED | StreamFlags::SEEN_DATA;
+        for place in [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw] {
+            *place = offset;
+        }
+        self.told = offset;
+    }
+
+    /// Takes over the settings.
+    fn configure(&mut self, config: &StreamConfig) {
+        self.flags.set(StreamFlags::RAW_OFF, !config.reassembly.raw);
+        self.flags.set(StreamFlags::CHECK_OVERLAP, config.reassembly.check_overlap_different_data);
+        self.flags.set(StreamFlags::INLINE, config.mode == StreamMode::Inline);
+        self.raw_overlap = self.raw_overlap.max(config.reassembly.raw_overlap);
+    }
+
+    /// Bytes up to here are readable.
+    pub(crate) fn limit(&self) -> u64 {
+        if self.is(StreamFlags::INLINE | StreamFlags::ALL_READABLE) { u64::MAX } else { self.acked }
+    }
+
+    /// Everything before this offset is needed by nobody.
+    fn needed_from(&self) -> u64 {
+        let app = (!self.is(StreamFlags::APP_OFF)).then_some(self.app);
+        let overlap = u64::from(self.raw_overlap);
+        let raw = (!self.is(StreamFlags::RAW_OFF)).then(|| self.raw.saturating_sub(overlap));
+        let mut left = app.into_iter().chain(raw).min().unwrap_or(self.right);
+        if self.is(StreamFlags::INLINE) {
+            left = left.min(self.acked);
+        } else if self.is(StreamFlags::CHECK_OVERLAP) {
+            let window = if self.window == 0 { ASSUMED_WINDOW } else { u64::from(self.window) };
+            left = left.saturating_sub(window);
+        }
+        left.max(self.left)
+    }
+
+    /// A gap was told to the application layer (EVE's `ts_gap`, `tc_gap`).
+    #[must_use]
+    pub fn has_gap(&self) -> bool {
+        self.is(StreamFlags::GAP)
+    }
+
+    /// Most islands of data there were at once (EVE's `ts_max_regions`, `tc_max_regions`).
+    #[must_use]
+    pub fn max_regions(&self) -> u8 {
+        self.regions.max(1)
+    }
+
+    /// Urgent bytes taken out of the stream (EVE's `ts_urgent_oob_data`, `tc_urgent_oob_data`).
+    #[must_use]
+    pub fn urgent_out_of_band(&self) -> u16 {
+        self.urgent.total()
+    }
+
+    /// The reassembly depth is reached: no more data will come.
+    #[must_use]
+    pub fn depth_reached(&self) -> bool {
+        self.is(StreamFlags::DEPTH)
+    }
+
+    /// No more data will come: the session is closed, the flow ends or the depth is reached.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.is(StreamFlags::ENDED | StreamFlags::DEPTH | StreamFlags::DEAD)
+    }
+
+    /// Reassembly of this direction is over, nothing is held.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.is(StreamFlags::DEAD)
+    }
+
+    /// The highest offset seen.
+    #[must_use]
+    pub fn right_edge(&self) -> u64 {
+        self.right
+    }
+
+    /// Acknowledged up to this offset.
+    #[must_use]
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// How far the app reader is.
+    #[must_use]
+    pub fn app_progress(&self) -> u64 {
+        self.app
+    }
+
+    /// How far the raw reader is.
+    #[must_use]
+    pub fn raw_progress(&self) -> u64 {
+        self.raw
+    }
+
+    /// Bytes of memory that the stream's buffers take.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.blocks.held()
+    }
+
+    /// Puts the inspected bytes into a retransmission, for the normaliser. `payload` is the packet's
+    /// payload, `seq` its first sequence number. Returns whether anything changed. To be called before
+    /// [`StreamPair::settle`].
+    pub fn restore(&self, seq: Seq, payload: &mut [u8]) -> bool {
+        let Some(offset) = self.offset(seq) else { return false };
+        if !self.blocks.differs(offset, payload) {
+            return false;
+        }
+        self.blocks.read_over(offset, payload);
+        true
+    }
+
+    /// Lets go of what nobody needs.
+    fn trim(&mut self, budget: &mut MemoryBudget) {
+        self.left = self.needed_from();
+        self.blocks.trim(self.left, budget);
+        self.spans.trim(self.left, budget);
+        self.urgent.trim(self.left);
+    }
+
+    /// Keeps what is still needed of the current packet and lets go of the rest.
+    pub(crate) fn settle(&mut self, payload: &[u8], budget: &mut MemoryBudget) {
+        self.flags.remove(StreamFlags::RAW_OPEN);
+        if self.is(StreamFlags::RAW_LAST) {
+            self.flags |= StreamFlags::RAW_OFF;
+        }
+        if self.is(StreamFlags::DEPTH) {
+            self.kill(budget);
+        }
+        if let Some((start, len)) = self.direct.take()
+            && !self.is(StreamFlags::DEAD)
+        {
+            let from = self.needed_from().max(start);
+            let skip = usize::try_from(from.saturating_sub(start)).unwrap_or(usize::MAX);
+            let kept = fresh_part(payload, len).get(skip..).unwrap_or_default();
+            self.blocks.keep_promised(from, kept, budget);
+            if !kept.is_empty() && !self.is(StreamFlags::INLINE) {
+                let end = start.saturating_add(len as u64);
+                self.spans.insert(overlap::Span { start, end }, budget);
+            }
+        }
+        self.trim(budget);
+    }
+
+    /// Ends reassembly of this direction.
+    fn kill(&mut self, budget: &mut MemoryBudget) {
+        self.flags |= StreamFlags::DEAD;
+        self.direct = None;
+        self.blocks.clear(budget);
+        self.spans.clear(budget);
+    }
+
+    /// Gives all memory back. The stream is as new afterwards.
+    pub(crate) fn release(&mut self, budget: &mut MemoryBudget) {
+        self.blocks.clear(budget);
+        self.spans.clear(budget);
+        *self = Stream::default();
+    }
+
+    fn overlap_policy(&self, policy: HostPolicy) -> HostPolicy {
+        if self.is(StreamFlags::INLINE) { HostPolicy::First } else { policy }
+    }
+
+    fn within_regions(&self, config: &ReassemblyConfig, start: u64) -> bool {
+        let far = self.blocks.end().is_none_or(|end| start.saturating_sub(end) > REGION_GAP);
+        config.max_regions == 0
+            || self.blocks.is_empty()
+            || !far
+            || self.blocks.regions(REGION_GAP) < usize::from(config.max_regions)
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Both directions of a flow.
+
+use super::{MemoryBudget, Stream, StreamFlags};
+use crate::tcp::{
+    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Segment, StreamConfig, StreamContext,
+    StreamEvent, TcpFlags, TcpSession, TcpState,
+};
+use bartizan_base::{Direction, Reason};
+
+use super::feed::Fed;
+
+/// The streams of a flow. Memory goes back to the budget by [`StreamPair::release`], not by dropping.
+#[derive(Clone, Debug, Default)]
+pub struct StreamPair {
+    to_server: Stream,
+    to_client: Stream,
+}
+
+impl StreamPair {
+    /// The stream of a direction.
+    #[must_use]
+    pub fn stream(&self, direction: Direction) -> &Stream {
+        match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
+        }
+    }
+
+    /// The stream of a direction, to read from.
+    pub fn stream_mut(&mut self, direction: Direction) -> &mut Stream {
+        match direction {
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
+        }
+    }
+
+    /// After the readers have run on a packet: keeps what is still needed of its payload and lets go
+    /// of everything else. To be called once per packet that was handled with this pair.
+    pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {
+        self.stream_mut(direction).settle(payload, budget);
+        self.stream_mut(direction.flip()).settle(&[], budget);
+    }
+
+    /// Streams for a session that is under way, when a payload function comes onto the path late: they
+    /// begin with the bytes that the session expects next, at the offsets that these have.
+    #[must_use]
+    pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
+        let mut pair = StreamPair::default();
+        for direction in Direction::BOTH {
+            let stream = pair.stream_mut(direction);
+            stream.configure(config);
+            stream.begin_at(&session.peers[direction]);
+        }
+        pair
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self, budget: &mut MemoryBudget) {
+        self.to_server.release(budget);
+        self.to_client.release(budget);
+    }
+
+    /// Exchanges both directions, for a flow that is reversed after the fact.
+    pub fn reverse(&mut self) {
+        core::mem::swap(&mut self.to_server, &mut self.to_client);
+    }
+
+    fn sync(&mut self, session: &TcpSession, context: &StreamContext<'_>) {
+        for direction in Direction::BOTH {
+            let chunk = context.config.reassembly.chunk_size(direction);
+            let peer = &session.peers[direction];
+            self.stream_mut(direction).sync(peer, session.state(), context.config, chunk);
+        }
+    }
+
+    /// Takes in an accepted segment; `direction` is the stream it belongs to.
+    pub(crate) fn feed(
+        &mut self,
+        session: &TcpSession,
+        segment: &Segment<'_>,
+        direction: Direction,
+        arrival: Arrival,
+        context: &mut StreamContext<'_>,
+        out: &mut Outcome,
+    ) {
+        self.sync(session, context);
+        let stream = self.stream_mut(direction);
+        if !segment.payload.is_empty() && !stream.is(StreamFlags::DEAD) {
+            let fed = stream.feed(segment, arrival.policy, context, &mut out.events);
+            apply(fed, context, out);
+        }
+        let own = stream.is(StreamFlags::DEPTH) && !stream.is(StreamFlags::DEAD);
+        let update = Update::of(session.state(), segment.flags, context.config.inline(), own);
+        // The acknowledged side first, as the answer follows the question.
+        for (wanted, direction) in [(update.opposing, direction.flip()), (update.own, direction)] {
+            if wanted {
+                self.refresh(direction, context, out);
+            }
+        }
+        out.bypass = context.config.bypass && Direction::BOTH.iter().any(|d| self.stream(*d).depth_reached());
+    }
+
+    /// Lets a direction's readers run if there is something for them.
+    fn refresh(&mut self, direction: Direction, context: &mut StreamContext<'_>, out: &mut Outcome) {
+        let stream = self.stream_mut(direction);
+        let gaps = stream.tell_gaps();
+        if gaps > 0 {
+            out.events.push(StreamEvent::ReassemblySeqGap);
+            context.counters.reassembly_gap = context.counters.reassembly_gap.wrapping_add(gaps);
+        }
+        out.readable[direction] |= stream.has_news();
+    }
+
+    /// The flow ends.
+    pub(crate) fn end(
+        &mut self,
+        session: &TcpSession,
+        direction: Direction,
+        unacknowledged: bool,
+        context: &mut StreamContext<'_>,
+        out: &mut Outcome,
+    ) {
+        self.sync(session, context);
+        let stream = self.stream_mut(direction);
+        stream.flags |= StreamFlags::ENDED;
+        stream.flags.set(StreamFlags::ALL_READABLE, unacknowledged);
+        stream.flags.set(StreamFlags::FINAL, session.state() == TcpState::Closed);
+        self.refresh(direction, context, out);
+    }
+}
+
+/// Which directions a segment moves on.
+struct Update {
+    own: bool,
+    opposing: bool,
+}
+
+impl Update {
+    fn of(state: TcpState, flags: TcpFlags, inline: bool, truncated: bool) -> Self {
+        let (own, opposing) = if inline || flags.contains(TcpFlags::RST) {
+            (true, false)
+        } else if flags.contains(TcpFlags::FIN) && state > TcpState::TimeWait {
+            (true, flags.contains(TcpFlags::ACK))
+        } else if state == TcpState::Closed {
+            (true, true)
+        } else {
+            (false, true)
+        };
+        // At the depth the parser is told at once that no more will come.
+        Update { own: own || truncated, opposing }
+    }
+}
+
+/// Turns what happened to a segment's data into the outcome.
+fn apply(fed: Fed, context: &mut StreamContext<'_>, out: &mut Outcome) {
+    match fed {
+        Fed::Stored => out.stored = true,
+        Fed::Nothing => {}
+        Fed::Differs => {
+            out.stored = true;
+            out.advice = match context.config.reassembly.overlap_action {
+                OverlapAction::Rewrite => {
+                    context.counters.rewritten = context.counters.rewritten.wrapping_add(1);
+                    Advice::Rewrite
+                }
+                OverlapAction::Drop => Advice::Drop(Reason::StreamOverlap),
+            };
+        }
+        Fed::Urgent => out.advice = Advice::Drop(Reason::StreamError),
+        Fed::Failed => {
+            let policy = context.config.reassembly.memcap_policy;
+            out.exception = Some((ExceptionTarget::ReassemblyMemory, policy));
+            if context.config.inline() && policy.refuses() {
+                out.advice = Advice::Drop(Reason::StreamMemory);
+            }
+        }
+    }
+}

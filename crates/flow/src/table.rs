@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flow table of one worker: a fixed number of entries, reserved at start, touched as it fills.
+//!
+//! Entries, timers and index are three arrays whose address space is reserved when the table is made;
+//! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
+//! entry's position. Ended entries are used again, last ended first, while they are warm.
+//!
+//! **Timeouts** stand in 16 timer wheels, one per protocol and state. A packet only writes
+//! `last_seen`; when the timer fires and the flow was used since, it is armed again. A flow whose
+//! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
+//! how often [`FlowTable::expire`] is called. In emergency mode the wheels are read ahead by the
+//! difference of both timeouts, without touching a timer.
+//!
+//! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout,
+//! looking among closed ones first, then new, established, bypassed ones, so a flood of first
+//! packets evicts itself before it evicts anyone's connection. At most [`EVICTION_SCAN`] entries are
+//! looked at. Either way emergency mode begins, and ends when enough is free. All of it is counted.
+//!
+//! What a flow's end means (logs, reassembly, rules at the end of a stream) is the caller's: the
+//! table names the flow ([`Find::Stale`], [`Insert::Evict`], [`FlowTable::next_due`]), the caller
+//! finishes it and calls [`FlowTable::remove`]. [`FlowTable::find_or_insert`] and
+//! [`FlowTable::expire`] wrap that for callers that need only a closure.
+
+mod ending;
+
+use crate::counters::FlowCounters;
+use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
+use crate::index::Index;
+use crate::key::{FlowHash, FlowHasher, FlowKey, protocol};
+use crate::prefetch::prefetch;
+use crate::timeouts::{CLASSES, FlowTimeouts, class};
+use crate::wheel::{Tick, TimerLink, TimerWheel};
+use bartizan_base::{
+    Direction, Fid, FlowId, Generation, Level, PacketDuration, Path, PerDirection, Timestamp,
+};
+
+/// Entries looked at, at most, to find one that makes room.
+pub const EVICTION_SCAN: u32 = 16;
+/// Largest capacity: an entry number and "none" fit 32 bits.
+pub const MAX_CAPACITY: u32 = 1 << 30;
+
+/// What happens to a packet that opens a flow while the table is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It gets none.
+    Refuse,
+    /// A flow ends that was silent for at least `quiet`; if there is none, it gets none.
+    Evict {
+        /// Shortest silence of a flow that may end; zero lets any flow end.
+        quiet: PacketDuration,
+    },
+}
+
+/// Size and behaviour of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowTableConfig {
+    /// Flows that it can hold, 1 to [`MAX_CAPACITY`].
+    pub capacity: u32,
+    /// The instance's secret hash.
+    pub hasher: FlowHasher,
+    /// When flows end.
+    pub timeouts: FlowTimeouts,
+    /// What happens when it is full.
+    pub when_full: WhenFull,
+    /// Emergency mode ends when this share of the capacity is free, in percent.
+    pub emergency_recovery: u8,
+}
+
+impl FlowTableConfig {
+    /// The defaults for a capacity: shipped timeouts, evict, recovery at 30 %.
+    #[must_use]
+    pub fn new(capacity: u32, hasher: FlowHasher) -> Self {
+        Self {
+            capacity,
+            hasher,
+            timeouts: FlowTimeouts::SHIPPED,
+            when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
+            emergency_recovery: 30,
+        }
+    }
+}
+
+/// Why a table cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// No such capacity.
+    #[error("flow table: capacity {capacity} is not between 1 and {MAX_CAPACITY}; choose one that is")]
+    Capacity {
+        /// What was asked for.
+        capacity: u32,
+    },
+    /// The system has no address space left.
+    #[error(
+        "flow table: cannot reserve {bytes} bytes for {capacity} flows; lower the number of flows or raise the \
+         limit on address space (ulimit -v)"
+    )]
+    Memory {
+        /// Flows asked for.
+        capacity: u32,
+        /// Bytes that they take.
+        bytes: usize,
+    },
+}
+
+/// Answer of [`FlowTable::find`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// The packet belongs to this flow.
+    Found {
+        /// The flow.
+        id: FlowId,
+        /// Which way the packet goes in it.
+        direction: Direction,
+    },
+    /// There is a flow of this key, but its timeout has passed: finish it, remove it, insert anew.
+    Stale {
+        /// The flow to finish.
+        id: FlowId,
+    },
+    /// There is none.
+    Missing,
+}
+
+/// Answer of [`FlowTable::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The new flow.
+    Created {
+        /// Its entry.
+        id: FlowId,
+    },
+    /// The table is full: finish this flow, remove it with [`EndReason::Forced`], insert again.
+    Evict {
+        /// The flow to finish.
+        id: FlowId,
+    },
+    /// The table is full and no flow may make room; counted.
+    Full,
+}
+
+/// Answer of [`FlowTable::find_or_insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The packet belongs to this flow.
+    Found {
+        /// The flow.
+        id: FlowId,
+        /// Which way the packet goes in it.
+        direction: Direction,
+    },
+    /// The packet opened this flow (its direction is to the server).
+    Created {
+        /// The flow.
+        id: FlowId,
+    },
+    /// There is no room.
+    Full,
+}
+
+/// What [`FlowTable::account`] says about a packet's place in its flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounted {
+    /// The first packet in this direction.
+    pub first_in_direction: bool,
+    /// The flow is established, this packet included.
+    pub established: bool,
+}
+
+/// Bytes of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableMemory {
+    /// Address space reserved at start.
+    pub reserved: usize,
+    /// Upper bound of what flows have touched so far.
+    pub touched: usize,
+}
+
+/// See the module.
+pub struct FlowTable<E> {
+    entries: Vec<FlowEntry<E>>,
+    links: Vec<TimerLink>,
+    /// Ended entries: a stack. Room for `capacity` is reserved with the rest.
+    free: Vec<u32>,
+    index: Index,
+    wheels: [TimerWheel; CLASSES],
+    timeouts: [(PacketDuration, PacketDuration); CLASSES],
+    /// The class whose wheel `next_due` reads first, so that a small budget starves none.
+    turn: usize,
+    hasher: FlowHasher,
+    when_full: WhenFull,
+    recovery: u32,
+    capacity: u32,
+    emergency: bool,
+    serial: u64,
+    counters: FlowCounters,
+}
+
+impl<E> core::fmt::Debug for FlowTable<E> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("FlowTable")
+            .field("capacity", &self.capacity)
+            .field("active", &self.counters.active)
+            .field("emergency", &self.emergency)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E: Default> FlowTable<E> {
+    /// Reserves the table.
+    ///
+    /// # Errors
+    /// [`TableError`] when the capacity is out of range or the address space is not there.
+    pub fn new(config: &FlowTableConfig) -> Result<Self, TableError> {
+        let capacity = config.capacity;
+        if capacity == 0 || capacity > MAX_CAPACITY {
+            return Err(TableError::Capacity { capacity });
+        }
+        let room = capacity as usize;
+        let each = size_of::<FlowEntry<E>>() + size_of::<TimerLink>() + size_of::<u32>();
+        let no_memory = |_| TableError::Memory { capacity, bytes: room.saturating_mul(each) };
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(room).map_err(no_memory)?;
+        let mut links = Vec::new();
+        links.try_reserve_exact(room).map_err(no_memory)?;
+        let mut free = Vec::new();
+        free.try_reserve_exact(room).map_err(no_memory)?;
+        Ok(Self {
+            entries,
+            links,
+            free,
+            index: Index::new(capacity),
+            wheels: core::array::from_fn(|_| TimerWheel::default()),
+            timeouts: config.timeouts.by_class(),
+            turn: 0,
+            hasher: config.hasher,
+            when_full: config.when_full,
+            recovery: (u64::from(capacity) * u64::from(config.emergency_recovery.min(100)) / 100) as u32,
+            capacity,
+            emergency: false,
+            serial: 0,
+            counters: FlowCounters::default(),
+        })
+    }
+
+    // --- finding -----------------------------------------------------------------------------
+
+    /// Hash of a key under this instance's secret.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, key: &FlowKey) -> FlowHash {
+        self.hasher.hash(key)
+    }
+
+    /// Asks for the cache lines that the lookups of a batch will read: first all index buckets,
+    /// then all entries that they point to. Call it once for a batch, then look up.
+    pub fn prefetch_batch(&self, hashes: &[FlowHash]) {
+        for hash in hashes {
+            self.index.prefetch(*hash);
+        }
+        for hash in hashes {
+            if let Some(entry) = self.index.guess(*hash).and_then(|id| self.entries.get(id as usize)) {
+                prefetch(entry);
+                prefetch(&entry.last_seen);
+            }
+        }
+    }
+
+    /// Finds the flow of a packet that arrived at `now`.
+    #[must_use]
+    pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
+        self.find_hashed(self.hash(key), key, now)
+    }
+
+    /// [`FlowTable::find`] with a hash that was computed before, with [`FlowTable::hash`].
+    #[must_use]
+    pub fn find_hashed(&self, hash: FlowHash, key: &FlowKey, now: Timestamp) -> Find {
+        let found = self.index.find(hash, |id| self.entries.get(id as usize).is_some_and(|e| e.key == *key));
+        let Some((id, entry)) = found.and_then(|id| Some((FlowId(id), self.entries.get(id as usize)?)))
+        else {
+            return Find::Missing;
+        };
+        if self.is_due(entry, now) {
+            Find::Stale { id }
+        } else {
+            Find::Found { id, direction: key.direction_in(&entry.key) }
+        }
+    }
+
+    fn timeout(&self, entry: &FlowEntry<E>) -> (PacketDuration, PacketDuration) {
+        self.timeouts.get(class(entry.key.protocol(), entry.state)).copied().unwrap_or_default()
+    }
+
+    fn is_due(&self, entry: &FlowEntry<E>, now: Timestamp) -> bool {
+        let (normal, emergency) = self.timeout(entry);
+        now >= entry.last_seen + if self.emergency { emergency } else { normal }
+    }
+
+    /// The flow of an entry, while there is one.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, id: FlowId) -> Option<&FlowEntry<E>> {
+        self.entries.get(id.0 as usize).filter(|e| e.serial != 0)
+    }
+
+    /// The flow of an entry, while there is one.
+    #[inline]
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut FlowEntry<E>> {
+        self.entries.get_mut(id.0 as usize).filter(|e| e.serial != 0)
+    }
+
+    // --- making ------------------------------------------------------------------------------
+
+    /// Makes the flow that a packet opens. The caller has looked for it: [`FlowTable::find`] said
+    /// [`Find::Missing`], or the stale flow was removed.
+    pub fn insert(&mut self, key: &FlowKey, now: Timestamp) -> Insert {
+        self.insert_hashed(self.hash(key), key, now)
+    }
+
+    /// [`FlowTable::insert`] with a hash that was computed before.
+    pub fn insert_hashed(&mut self, hash: FlowHash, key: &FlowKey, now: Timestamp) -> Insert {
+        if self.is_full() {
+            return self.make_room(now);
+        }
+        let flags = if self.emergency { FlowFlags::EMERGENCY } else { FlowFlags::empty() };
+        let entry = FlowEntry {
+            key: *key,
+            last_seen: now,
+            packets: PerDirection::default(),
+            bytes: PerDirection::default(),
+            hash,
+            path: Path::EMPTY,
+            fid: Fid(0),
+            flags,
+            state: FlowState::New,
+            level: Level::Host,
+            start: now,
+            generation: Generation(0),
+            serial: 0,
+            ext: E::default(),
+        };
+        match self.place(entry) {
+            Some(id) => Insert::Created { id },
+            None => {
+                self.counters.memcap += 1;
+                Insert::Full
+            }
+        }
+    }
+
+    /// Takes in a flow that another instance exported. `None` when the table is full or has a
+    /// flow of this key.
+    pub fn adopt(&mut self, mut entry: FlowEntry<E>) -> Option<FlowId> {
+        entry.hash = self.hash(&entry.key);
+        let there = self
+            .index
+            .find(entry.hash, |id| self.entries.get(id as usize).is_some_and(|e| e.key == entry.key));
+        if there.is_some() || self.is_full() {
+            return None;
+        }
+        self.place(entry)
+    }
+
+    fn is_full(&self) -> bool {
+        self.counters.active >= u64::from(self.capacity)
+    }
+
+    fn place(&mut self, mut entry: FlowEntry<E>) -> Option<FlowId> {
+        let (hash, ip_protocol) = (entry.hash, entry.key.protocol());
+        self.serial += 1;
+        entry.serial = self.serial;
+        let id = match self.free.pop() {
+            Some(id) => {
+                *self.entries.get_mut(id as usize)? = entry;
+                id
+            }
+            None if self.entries.len() < self.capacity as usize => {
+                // Within the reserved room: touches the next page, allocates nothing.
+                self.entries.push(entry);
+                self.links.push(TimerLink::default());
+                (self.entries.len() - 1) as u32
+            }
+            None => return None,
+        };
+        if !self.index.insert(hash, id) {
+            // Ruled out by the index's size; handled so that the entry is not lost.
+            self.entries.get_mut(id as usize)?.serial = 0;
+            self.free.push(id);
+            return None;
+        }
+        self.counters.created(ip_protocol);
+        self.arm(id);
+        Some(FlowId(id))
+    }
+
+    /// Finds the flow of a packet or makes it. `ended` is called for a flow that ends for it, before
+    /// its entry is used again.
+    pub fn find_or_insert(
+        &mut self,
+        key: &FlowKey,
+        now: Timestamp,
+        mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
+    ) -> Lookup {
+        let hash = self.hash(key);
+        match self.find_hashed(hash, key, now) {
+            Find::Found { id, direction } => return Lookup::Found { id, direction },
+            Find::Stale { id } => {
+                self.counters.wrk_evicted += 1;
+                self.end(id, EndReason::Timeout, &mut ended);
+            }
+            Find::Missing => {}
+        }
+        for _ in 0..2 {
+            match self.insert_hashed(hash, key, now) {
+                Insert::Created { id } => return Lookup::Created { id },
+                Insert::Evict { id } => self.end(id, EndReason::Forced, &mut ended),
+                Insert::Full => return Lookup::Full,
+            }
+        }
+        Lookup::Full
+    }
+
+    /// Ends a flow because a new TCP connection uses its ports, and makes the new one in its
+    /// place. The decision is the TCP module's, once its SYN matched a closed connection; `ended`
+    /// is called with the old flow. `None` if there is no such flow.
+    pub fn replace(
+        &mut self,
+        id: FlowId,
+        key: &FlowKey,
+        now: Timestamp,
+        mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
+    ) -> Option<FlowId> {
+        self.get(id).filter(|entry| entry.key == *key)?;
+        self.end(id, EndReason::TcpReuse, &mut ended);
+        match self.insert(key, now) {
+            Insert::Created { id } => Some(id),
+            Insert::Evict { .. } | Insert::Full => None,
+        }
+    }
+
+    // --- using -------------------------------------------------------------------------------
+
+    /// Counts a packet of a flow. `bytes` is its length; `proves_direction` is false for ICMP errors about
+    /// the flow, which say nothing about whether its ends talk to each other.
+    ///
+    /// A flow of another protocol than TCP becomes established once both directions were seen; a
+    /// TCP flow when the TCP module says so.
+    pub fn account(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        bytes: u32,
+        now: Timestamp,
+        proves_direction: bool,
+    ) -> Accounted {
+        let captured =
+            self.get(id).filter(|e| e.state == FlowState::CaptureBypassed).map(|e| self.timeout(e).0);
+        let Some(entry) = self.get_mut(id) else { return Accounted::default() };
+        let mut next = None;
+        if let Some(timeout) = captured {
+            // The lower level should have kept the packet; if it does not for long, it has lost the flow.
+            if now.since(entry.last_seen).as_nanos() > timeout.as_nanos() / 2 {
+                entry.last_seen = now;
+                next = Some(FlowState::LocalBypassed);
+            }
+        } else {
+            entry.last_seen = entry.last_seen.max(now);
+        }
+        entry.packets[direction] += 1;
+        entry.bytes[direction] += u64::from(bytes);
+        let seen = match direction {
+            Direction::ToServer => FlowFlags::TO_SERVER_SEEN,
+            Direction::ToClient => FlowFlags::TO_CLIENT_SEEN,
+        };
+        let first_in_direction = proves_direction && !entry.flags.contains(seen);
+        if first_in_direction {
+            entry.flags.insert(seen);
+        }
+        if entry.state == FlowState::New && entry.key.protocol() != protocol::TCP && entry.both_seen() {
+            next = Some(FlowState::Established);
+        }
+        let established = next.unwrap_or(entry.state) == FlowState::Established;
+        if let Some(state) = next {
+            self.set_state(id, state);
+        }
+        Accounted { first_in_direction, established }
+    }
+
+    /// Adds what a lower level has counted for a bypassed flow, and when it last saw it.
+    pub fn add_offloaded(
+        &mut self,
+        id: FlowId,
+        packets: PerDirection<u64>,
+        bytes: PerDirection<u64>,
+        last_seen: Timestamp,
+    ) {
+        let Some(entry) = self.get_mut(id) else { return };
+        for direction in Direction::BOTH {
+            entry.packets[direction] = entry.packets[direction].saturating_add(packets[direction]);
+            entry.bytes[direction] = entry.bytes[direction].saturating_add(bytes[direction]);
+        }
+        entry.last_seen = entry.last_seen.max(last_seen);
+    }
+
+    /// Changes a flow's state and with it its timeout.
+    pub fn set_state(&mut self, id: FlowId, state: FlowState) {
+        let Some(entry) = self.get_mut(id).filter(|e| e.state != state) else { return };
+        let old = class(entry.key.protocol(), entry.state);
+        entry.state = state;
+        if let Some(wheel) = self.wheels.get_mut(old) {
+            wheel.disarm(&mut self.links, id.0);
+        }
+        self.arm(id.0);
+    }
+
+    /// Arms the timer of a flow, which must not be armed.
+    fn arm(&mut self, id: u32) {
+        let Some(entry) = self.entries.get(id as usize) else { return };
+        let due = entry.last_seen + self.timeout(entry).0;
+        if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {
+            wheel.arm(&mut self.links, id, Tick::after(due), Tick::passed(entry.last_seen));
+        }
+    }
+
+    // --- about -------------------------------------------------------------------------------
+
+    /// All flows in the order of creation. Allocates: for the end of a run and for exports.
+    #[must_use]
+    pub fn ids(&self) -> Vec<FlowId> {
+        let mut all: Vec<(u64, u32)> = (0_u32..)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.serial != 0)
+            .map(|(id, entry)| (entry.serial, id))
+            .collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, id)| FlowId(id)).collect()
+    }
+
+    /// All flows in the order of creation, with [`FlowTable::ids`]'s cost.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowId, &FlowEntry<E>)> {
+        self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
+    }
+
+    /// Whether the short timeouts hold. A caller that wants to save entries opens flows then only
+    /// for SYNs, as far as TCP goes.
+    #[must_use]
+    pub const fn in_emergency(&self) -> bool {
+        self.emergency
+    }
+
+    /// Flows in the table.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.counters.active as usize
+    }
+
+    /// Whether there is no flow.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.counters.active == 0
+    }
+
+    /// Flows that it can hold.
+    #[must_use]
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn counters(&self) -> &FlowCounters {
+        &self.counters
+    }
+
+    /// The counters, for those that the caller keeps (`end_tcp_state`, `wrk_evicted` when it
+    /// works with [`FlowTable::find`]).
+    pub const fn counters_mut(&mut self) -> &mut FlowCounters {
+        &mut self.counters
+    }
+
+    /// Hands out every statistic with its dotted EVE name: the counters, and what only the table knows.
+    pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
+        self.counters.visit(&mut each);
+        each("flow.spare", u64::from(self.capacity).saturating_sub(self.counters.active));
+        each("flow.memuse", self.memory().touched as u64);
+    }
+
+    /// Bytes reserved and touched.
+    #[must_use]
+    pub fn memory(&self) -> TableMemory {
+        let each = size_of::<FlowEntry<E>>() + size_of::<TimerLink>() + size_of::<u32>();
+        TableMemory {
+            reserved: each * self.capacity as usize + self.index.bytes() + size_of::<Self>(),
+            touched: each * self.entries.len() + self.index.bytes() + size_of::<Self>(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How flows leave the table: by their timer, for another flow, or because the caller says so.
+
+use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull};
+use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
+use crate::timeouts::{CLASSES, class, state_class};
+use crate::wheel::Tick;
+use bartizan_base::{FlowId, PacketDuration, Timestamp};
+
+impl<E: Default> FlowTable<E> {
+    pub(super) fn end(
+        &mut self,
+        id: FlowId,
+        reason: EndReason,
+        ended: &mut impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
+    ) {
+        if self.emergency
+            && let Some(entry) = self.get_mut(id)
+        {
+            entry.flags.insert(FlowFlags::EMERGENCY);
+        }
+        if let Some(entry) = self.get_mut(id) {
+            ended(id, entry, reason);
+        }
+        self.remove(id, reason);
+    }
+
+    /// Takes a flow out and returns the data plane's part of it. `None` if there is no such flow.
+    pub fn remove(&mut self, id: FlowId, reason: EndReason) -> Option<E> {
+        let entry = self.get_mut(id)?;
+        entry.serial = 0;
+        let (hash, ip_protocol, state) = (entry.hash, entry.key.protocol(), entry.state);
+        let ext = core::mem::take(&mut entry.ext);
+        if let Some(wheel) = self.wheels.get_mut(class(ip_protocol, state)) {
+            wheel.disarm(&mut self.links, id.0);
+        }
+        self.index.remove(hash, id.0);
+        self.free.push(id.0);
+        self.counters.ended(state, reason);
+        Some(ext)
+    }
+
+    /// The next flow whose timeout has passed at `now`, found by the timers. The caller finishes
+    /// it and removes it with [`EndReason::Timeout`]. `None` once there is none or `budget` (timers
+    /// looked at) is used up.
+    ///
+    /// Its timer is no longer armed: a flow that is neither removed nor changed in state goes on
+    /// until a packet finds it stale.
+    pub fn next_due(&mut self, now: Timestamp, budget: &mut u32) -> Option<FlowId> {
+        self.leave_emergency();
+        for _ in 0..CLASSES {
+            let ahead = match self.timeouts.get(self.turn) {
+                Some((normal, emergency)) if self.emergency => {
+                    normal.as_nanos().saturating_sub(emergency.as_nanos())
+                }
+                _ => 0,
+            };
+            let until = Tick::passed(now + PacketDuration::from_nanos(ahead));
+            while let Some(id) =
+                self.wheels.get_mut(self.turn).and_then(|w| w.next(&mut self.links, until, budget))
+            {
+                self.counters.mgr_checked += 1;
+                if self.entries.get(id as usize).is_some_and(|entry| self.is_due(entry, now)) {
+                    self.counters.mgr_timeout += 1;
+                    return Some(FlowId(id));
+                }
+                self.counters.mgr_notimeout += 1;
+                self.arm(id);
+            }
+            if *budget == 0 {
+                return None;
+            }
+            self.turn = (self.turn + 1) % CLASSES;
+        }
+        None
+    }
+
+    /// Ends all flows whose timeout has passed at `now`, looking at no more than `budget` timers.
+    /// Returns how many ended.
+    pub fn expire(
+        &mut self,
+        now: Timestamp,
+        mut budget: u32,
+        mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
+    ) -> u32 {
+        let mut count = 0;
+        while let Some(id) = self.next_due(now, &mut budget) {
+            self.end(id, EndReason::Timeout, &mut ended);
+            count += 1;
+        }
+        count
+    }
+
+    /// Ends every flow, in the order of creation: the end of the program or of a capture.
+    pub fn drain(&mut self, reason: EndReason, mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason)) {
+        for id in self.ids() {
+            self.end(id, reason, &mut ended);
+        }
+    }
+
+    pub(super) fn make_room(&mut self, now: Timestamp) -> Insert {
+        if !self.emergency {
+            self.emergency = true;
+            self.counters.emerg_mode_entered += 1;
+        }
+        let victim = match self.when_full {
+            WhenFull::Refuse => None,
+            WhenFull::Evict { quiet } => self.victim(now, quiet),
+        };
+        if let Some(id) = victim {
+            return Insert::Evict { id };
+        }
+        if self.when_full != WhenFull::Refuse {
+            self.counters.get_used_failed += 1;
+        }
+        self.counters.memcap += 1;
+        Insert::Full
+    }
+
+    /// The flow that makes room: see the module.
+    fn victim(&mut self, now: Timestamp, quiet: PacketDuration) -> Option<FlowId> {
+        let mut budget = EVICTION_SCAN;
+        for state in [FlowState::Closed, FlowState::New, FlowState::Established, FlowState::LocalBypassed] {
+            while budget > 0 {
+                let Some((id, armed)) = self.nearest(state) else { break };
+                budget -= 1;
+                self.counters.get_used_eval += 1;
+                let Some(entry) = self.entries.get(id as usize) else { break };
+                if Tick::after(entry.last_seen + self.timeout(entry).0) > armed {
+                    // Used since its timer was armed: to its real place; the next is looked at.
+                    self.rearm(id);
+                } else if now.since(entry.last_seen) < quiet {
+                    // The nearest to its timeout was silent for longest: the others of the state are busier.
+                    self.counters.get_used_eval_reject += 1;
+                    break;
+                } else {
+                    return Some(FlowId(id));
+                }
+            }
+        }
+        None
+    }
+
+    /// Of the four protocols' wheels of a state: the timer that is nearest to firing.
+    fn nearest(&self, state: FlowState) -> Option<(u32, Tick)> {
+        (0..4)
+            .filter_map(|group| self.wheels.get(group * 4 + state_class(state))?.peek(&self.links))
+            .filter_map(|id| Some((id, self.links.get(id as usize)?.tick())))
+            .min_by_key(|(_, tick)| *tick)
+    }
+
+    fn rearm(&mut self, id: u32) {
+        let Some(entry) = self.entries.get(id as usize) else { return };
+        if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {
+            wheel.disarm(&mut self.links, id);
+        }
+        self.arm(id);
+    }
+
+    fn leave_emergency(&mut self) {
+        let free = u64::from(self.capacity).saturating_sub(self.counters.active);
+        if self.emergency && free >= u64::from(self.recovery).max(1) {
+            self.emergency = false;
+            self.counters.emerg_mode_over += 1;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets that say nothing new or nothing good: keep-alives (RFC 9293 section 3.8.4), zero-window
+//! probes (3.8.6.1), duplicate and outdated ACKs, window updates, spurious retransmissions,
+//! traffic after a RST. They are recognised before the state handlers run.
+
+use super::peer::PeerFlags;
+use super::session::SessionFlags;
+use super::step::{Handled, Step};
+use super::{PacketKind, StreamEvent, TcpFlags, TcpState};
+
+const OPENS_OR_CLOSES: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
+
+/// Windows larger than this may shrink a little more than the packet explains.
+const SMALL_WINDOW: u32 = 1024;
+/// How much more.
+const SHRINK_MARGIN: u32 = 32;
+
+impl Step<'_, '_> {
+    /// Whether the packet needs no state handler.
+    pub(crate) fn settled_early(&mut self) -> bool {
+        if self.is_keep_alive() {
+            self.snd_mut().flags |= PeerFlags::KEEP_ALIVE;
+            self.out.kind |= PacketKind::KEEP_ALIVE;
+            return true;
+        }
+        let keep_alive_ack = self.is_keep_alive_ack();
+        if keep_alive_ack {
+            self.rcv_mut().flags.remove(PeerFlags::KEEP_ALIVE);
+            self.out.kind |= PacketKind::KEEP_ALIVE_ACK;
+        }
+        self.snd_mut().flags.remove(PeerFlags::KEEP_ALIVE);
+        if keep_alive_ack {
+            return true;
+        }
+        if self.is_zero_window_probe_ack() {
+            self.session.flags.remove(self.probe_of_other_side());
+            self.out.kind |= PacketKind::ZERO_WINDOW_PROBE_ACK;
+            return true;
+        }
+        if self.is_duplicate_ack() {
+            self.out.kind |= PacketKind::DUPLICATE_ACK;
+        }
+        if !self.is_final_ack_of_close() {
+            if self.is_window_update() {
+                self.out.kind |= PacketKind::WINDOW_UPDATE;
+            } else if self.is_bad_window_update() {
+                self.event(StreamEvent::PktBadWindowUpdate);
+                return true;
+            } else if self.is_outdated_ack() {
+                return true;
+            }
+        }
+        self.is_spurious_retransmission()
+    }
+
+    /// The session flag of a zero-window probe that this packet's sender would answer.
+    pub(crate) fn probe_of_other_side(&self) -> SessionFlags {
+        if self.to_server() {
+            SessionFlags::ZERO_WINDOW_PROBE_TO_CLIENT
+        } else {
+            SessionFlags::ZERO_WINDOW_PROBE_TO_SERVER
+        }
+    }
+
+    fn is_pure_ack(&self) -> bool {
+        self.session.state >= TcpState::Established
+            && self.segment.is_empty()
+            && self.segment.flags.intersection(TcpFlags::ACK.union(OPENS_OR_CLOSES)) == TcpFlags::ACK
+    }
+
+    fn is_keep_alive(&self) -> bool {
+        self.segment.len() <= 1
+            && !self.segment.flags.intersects(OPENS_OR_CLOSES)
+            && self.segment.ack == self.rcv().last_ack
+            && self.segment.seq == self.snd().next_seq.minus(1)
+    }
+
+    fn is_keep_alive_ack(&self) -> bool {
+        self.segment.is_empty()
+            && !self.segment.flags.intersects(OPENS_OR_CLOSES)
+            && self.segment.window != 0
+            && self.offered_window() == self.rcv().window
+            && self.rcv().flags.contains(PeerFlags::KEEP_ALIVE)
+            && self.segment.ack == self.rcv().last_ack
+            && self.segment.seq == self.snd().next_seq
+    }
+
+    fn is_zero_window_probe_ack(&self) -> bool {
+        self.is_pure_ack()
+            && self.is(self.probe_of_other_side())
+            && self.segment.window == 0
+            && self.rcv().window == 0
+            && self.segment.seq == self.snd().next_seq
+            && self.segment.ack == self.rcv().last_ack
+    }
+
+    fn is_duplicate_ack(&self) -> bool {
+        self.is_pure_ack()
+            && self.segment.window != 0
+            && self.offered_window() == self.rcv().window
+            && self.segment.seq == self.snd().next_seq
+            && self.segment.ack == self.rcv().last_ack
+    }
+
+    fn is_window_update(&self) -> bool {
+        self.session.state >= TcpState::Established
+            && self.segment.is_empty()
+            && !self.segment.flags.intersects(OPENS_OR_CLOSES)
+            && self.segment.window != 0
+            && self.offered_window() != self.rcv().window
+            && self.segment.ack == self.rcv().last_ack
+            && self.segment.seq == self.snd().next_seq
+    }
+
+    /// The ACK that ends an orderly close.
+    fn is_final_ack_of_close(&self) -> bool {
+        matches!(self.session.state, TcpState::TimeWait | TcpState::CloseWait | TcpState::LastAck)
+            && self.segment.flags == TcpFlags::ACK
+            && self.segment.is_empty()
+            && self.segment.seq == self.snd().next_seq.plus(1)
+            && self.segment.ack == self.rcv().next_seq.plus(1)
+    }
+
+    /// A packet from the future (data and acknowledgement beyond what was seen) that shrinks the
+    /// window so far that what is expected would be refused as out of window.
+    fn is_bad_window_update(&self) -> bool {
+        let state = self.session.state;
+        if state < TcpState::Established
+            || state == TcpState::Closed
+            || self.segment.flags.intersects(OPENS_OR_CLOSES)
+        {
+            return false;
+        }
+        let offered = self.offered_window();
+        let Some(shrink) = self.rcv().window.checked_sub(offered).filter(|shrink| *shrink > 0) else {
+            return false;
+        };
+        if shrink <= self.segment.len()
+            || !self.segment.ack.after(self.rcv().next_seq)
+            || !self.segment.seq.after(self.snd().next_seq)
+        {
+            return false;
+        }
+        let acknowledged = self.segment.ack.0.wrapping_sub(self.rcv().last_ack.0);
+        if offered > SMALL_WINDOW {
+            shrink > acknowledged.wrapping_add(SHRINK_MARGIN)
+        } else {
+            shrink > acknowledged
+        }
+    }
+
+    /// An ACK that a later one has overtaken.
+    fn is_outdated_ack(&self) -> bool {
+        self.is_pure_ack()
+            && self.segment.seq == self.snd().next_seq
+            && self.segment.ack.before(self.rcv().last_ack)
+            && self.rcv().sack_is_outdated(self.segment.options.sack)
+    }
+
+    /// Data that is acknowledged already; `true` when reassembly has let go of it as well.
+    fn is_spurious_retransmission(&mut self) -> bool {
+        if self.segment.is_empty() {
+            return false;
+        }
+        let end = self.segment.end();
+        let let_go = self.held_from.is_some_and(|from| end.at_most(from));
+        if let_go || end.at_most(self.snd().last_ack) {
+            self.out.kind |= PacketKind::SPURIOUS_RETRANSMISSION;
+            self.event(StreamEvent::PktSpuriousRetransmission);
+        }
+        let_go
+    }
+
+    /// Traffic of a side after its RST: the RST was probably forged.
+    pub(crate) fn check_traffic_after_rst(&mut self) {
+        if self.has(TcpFlags::RST) {
+            return;
+        }
+        if self.rcv().flags.contains(PeerFlags::RST_RECEIVED) {
+            self.rcv_mut().flags.remove(PeerFlags::RST_RECEIVED);
+            self.session.flags.remove(SessionFlags::CLOSED_BY_RST);
+            self.event(StreamEvent::SuspectedRstInject);
+        }
+    }
+
+    /// A closed session: only traffic that shows a RST to have been forged is of interest.
+    pub(crate) fn closed(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            return Ok(());
+        }
+        let (own, other) = (self.direction, self.direction.flip());
+        if !self.session.rst_received(own) && self.session.rst_received(other) {
+            let before = self.session.previous;
+            if before != TcpState::Closed {
+                self.dispatch(before)?;
+            }
+            if self.session.state == TcpState::Closed {
+                self.session.state = self.session.previous;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The end of a session: FIN, and what follows it (RFC 9293 section 3.6). `fin_wait1` means that the
+//! server closed first, `close_wait` that the client did.
+
+use super::session::SessionFlags;
+use super::step::{Handled, Step};
+use super::{StreamEvent, TcpFlags, TcpState};
+
+const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
+
+impl Step<'_, '_> {
+    /// RST in every closing state.
+    fn closing_rst(&mut self) -> Handled {
+        self.validate_rst()?;
+        self.close_by_rst();
+        self.finish_rst(self.segment.seq);
+        Ok(())
+    }
+
+    fn closing_timestamp(&mut self) -> Handled {
+        if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
+    }
+
+    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected.
+    fn fin_fits(&self, slack: u32) -> bool {
+        let snd = self.snd();
+        self.segment.seq.at_least(snd.next_seq.minus(slack))
+            && self.segment.seq.at_most(snd.last_ack.plus(snd.window))
+    }
+
+    /// A FIN that was seen before.
+    fn is_fin_again(&self) -> bool {
+        self.segment.seq == self.snd().next_seq.minus(1) && self.segment.ack == self.rcv().last_ack
+    }
+
+    pub(crate) fn fin_wait1(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            self.closing_rst()
+        } else if self.has(FIN_ACK) {
+            self.closing_timestamp()?;
+            self.fin_wait1_fin_ack()
+        } else if self.has(TcpFlags::FIN) {
+            self.closing_timestamp()?;
+            self.fin_wait1_fin()
+        } else if self.has(TcpFlags::SYN) {
+            self.reject(StreamEvent::ShutdownSynResend)
+        } else if self.has(TcpFlags::ACK) {
+            self.closing_timestamp()?;
+            self.fin_wait1_ack()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn fin_wait1_fin_ack(&mut self) -> Handled {
+        let mut again = self.is_retransmission();
+        if !again && !self.to_server() && self.is_fin_again() {
+            self.mark_retransmission();
+            again = true;
+        } else if !again && !self.fin_fits(1) {
+            return self.reject(StreamEvent::Fin1FinWrongSeq);
+        }
+        self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
+        if !again {
+            self.set_state(TcpState::TimeWait);
+            self.update_window();
+        }
+        self.handle_timestamp();
+        if self.to_server() || !again {
+            self.catch_up_receiver(1);
+            let expected = self.snd().next_seq.minus(u32::from(!self.to_server()));
+            self.advance_sender(expected);
+            self.update_last_ack();
+        }
+        self.accept();
+        Ok(())
+    }
+
+    fn fin_wait1_fin(&mut self) -> Handled {
+        let again = self.is_retransmission();
+        if !again && !self.fin_fits(1) {
+            return self.reject(StreamEvent::Fin1FinWrongSeq);
+        }
+        self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
+        if !again {
+            self.set_state(TcpState::Closing);
+            self.update_window();
+        }
+        self.handle_timestamp();
+        self.catch_up_receiver(1);
+        let expected = self.snd().next_seq.minus(1);
+        self.advance_sender(expected);
+        self.update_last_ack();
+        self.accept();
+        Ok(())
+    }
+
+    fn fin_wait1_ack(&mut self) -> Handled {
+        let again = self.is_retransmission();
+        self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
+        let (seq, ack) = (self.segment.seq, self.segment.ack);
+        // The client's ACK moves the session on only when it covers the server's FIN.
+        let covers = !self.to_server() || ack == self.rcv().next_seq;
+        if !again && covers {
+            if !self.in_window() {
+                return self.reject(StreamEvent::Fin1AckWrongSeq);
+            }
+            let expected = self.snd().next_seq.minus(u32::from(!self.to_server()));
+            if seq == expected {
+                self.set_state(TcpState::FinWait2);
+            }
+            self.update_window();
+        }
+        self.handle_timestamp();
+        self.catch_up_receiver(1);
+        let expected = self.snd().next_seq.minus(u32::from(!self.to_server()));
+        self.advance_sender(expected);
+        self.update_last_ack();
+        self.update_sack_and_edge();
+        self.accept();
+        Ok(())
+    }
+
+    pub(crate) fn fin_wait2(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            self.closing_rst()
+        } else if self.has(TcpFlags::FIN) {
+            self.closing_timestamp()?;
+            self.fin_wait2_fin()
+        } else if self.has(TcpFlags::SYN) {
+            self.reject(StreamEvent::ShutdownSynResend)
+        } else if self.has(TcpFlags::ACK) {
+            self.closing_timestamp()?;
+            self.fin_wait2_ack()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn fin_wait2_fin(&mut self) -> Handled {
+        let again = if self.is_fin_again() {
+            self.mark_retransmission();
+            true
+        } else {
+            self.is_retransmission()
+        };
+        if !again && !self.fin_fits(0) {
+            return self.reject(StreamEvent::Fin2FinWrongSeq);
+        }
+        self.validate_ack_or(StreamEvent::Fin2InvalidAck)?;
+        if !again {
+            self.set_state(TcpState::TimeWait);
+            if self.to_server() {
+                let expected = self.snd().next_seq;
+                self.advance_sender(expected);
+            }
+            self.update_window();
+        }
+        self.handle_timestamp();
+        self.catch_up_receiver(0);
+        self.update_last_ack();
+        self.accept();
+        Ok(())
+    }
+
+    fn fin_wait2_ack(&mut self) -> Handled {
+        let again = self.is_retransmission();
+        self.validate_ack_or(StreamEvent::Fin2InvalidAck)?;
+        if !again {
+            if !self.in_window() {
+                return self.reject(StreamEvent::Fin2AckWrongSeq);
+            }
+            self.update_window();
+        }
+        self.handle_timestamp();
+        let expected = self.snd().next_seq;
+        self.advance_sender(expected);
+        self.update_last_ack();
+        self.update_sack_and_edge();
+        self.accept();
+        Ok(())
+    }
+
+    pub(crate) fn closing(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            return self.closing_rst();
+        }
+        if self.has(TcpFlags::SYN) {
+            return self.reject(StreamEvent::ShutdownSynResend);
+        }
+        if !self.has(TcpFlags::ACK) {
+            return Ok(());
+        }
+        self.closing_timestamp()?;
+        let again = self.is_retransmission();
+        if self.segment.seq != self.snd().next_seq {
+            return self.reject(StreamEvent::ClosingAckWrongSeq);
+        }
+        self.validate_ack_or(StreamEvent::ClosingInvalidAck)?;
+        self.finish_ack(again, Some(TcpState::TimeWait));
+        Ok(())
+    }
+
+    /// What the ACKs of the last states have in common.
+    fn finish_ack(&mut self, again: bool, next: Option<TcpState>) {
+        if !again {
+            if let Some(state) = next {
+                self.set_state(state);
+            }
+            self.update_window();
+        }
+        self.handle_timestamp();
+        self.catch_up_receiver(0);
+        self.update_last_ack();
+        self.accept();
+    }
+
+    pub(crate) fn close_wait(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            self.closing_rst()
+        } else if self.has(TcpFlags::FIN) {
+            self.closing_timestamp()?;
+            let again = self.is_retransmission();
+            if !again && !self.fin_fits(0) {
+                return self.reject(StreamEvent::ClosewaitFinOutOfWindow);
+            }
+            self.validate_ack_or(StreamEvent::ClosewaitInvalidAck)?;
+            // Only the server's FIN is the second one.
+            let next = (!self.to_server()).then_some(TcpState::LastAck);
+            self.finish_ack(again, next);
+            Ok(())
+        } else if self.has(TcpFlags::SYN) {
+            self.reject(StreamEvent::ShutdownSynResend)
+        } else if self.has(TcpFlags::ACK) {
+            self.closing_timestamp()?;
+            self.close_wait_ack()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn close_wait_ack(&mut self) -> Handled {
+        let again = self.is_retransmission();
+        let (seq, end) = (self.segment.seq, self.segment.end());
+        let snd = self.snd();
+        if !self.segment.is_empty() && end.at_most(snd.last_ack) {
+            return self.reject(StreamEvent::ClosewaitPktBeforeLastAck);
+        }
+        if seq.after(snd.last_ack.plus(snd.window)) {
+            return self.reject(StreamEvent::ClosewaitAckOutOfWindow);
+        }
+        self.validate_ack_or(StreamEvent::ClosewaitInvalidAck)?;
+        if !again {
+            self.update_window();
+        }
+        self.handle_timestamp();
+        self.catch_up_receiver(0);
+        let expected = self.snd().next_seq;
+        self.advance_sender(expected);
+        self.update_last_ack();
+        self.accept();
+        Ok(())
+    }
+
+    pub(crate) fn last_ack_state(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            return self.closing_rst();
+        }
+        if self.has(TcpFlags::FIN) {
+            return Ok(());
+        }
+        if self.has(TcpFlags::SYN) {
+            return self.reject(StreamEvent::ShutdownSynResend);
+        }
+        if !self.has(TcpFlags::ACK) {
+            return Ok(());
+        }
+        self.closing_timestamp()?;
+        if !self.to_server() {
+            return Ok(());
+        }
+        let again = self.is_retransmission();
+        self.validate_ack_or(StreamEvent::LastackInvalidAck)?;
+        let seq = self.segment.seq;
+        let next = self.snd().next_seq;
+        let over = !again && !seq.before(next);
+        if over && seq != next && seq != next.plus(1) {
+            return self.reject(StreamEvent::LastackAckWrongSeq);
+        }
+        self.finish_ack(again, over.then_some(TcpState::Closed));
+        Ok(())
+    }
+
+    pub(crate) fn time_wait(&mut self) -> Handled {
+        if self.has(TcpFlags::RST) {
+            return self.closing_rst();
+        }
+        if self.has(TcpFlags::FIN) {
+            return Ok(());
+        }
+        if self.has(TcpFlags::SYN) {
+            return self.reject(StreamEvent::ShutdownSynResend);
+        }
+        if !self.has(TcpFlags::ACK) {
+            return Ok(());
+        }
+        self.closing_timestamp()?;
+        let again = self.is_retransmission();
+        let seq = self.segment.seq;
+        let next = self.snd().next_seq;
+        let fin = if self.to_server() { next.plus(1) } else { next.minus(1) };
+        if !again && seq != next && seq != fin {
+            if !self.to_server() && !self.segment.is_empty() && seq == self.snd().last_ack {
+                return Ok(());
+            }
+            return self.reject(StreamEvent::TimewaitAckWrongSeq);
+        }
+        self.validate_ack_or(StreamEvent::TimewaitInvalidAck)?;
+        self.finish_ack(again, Some(TcpState::Closed));
+        Ok(())
+    }
+}

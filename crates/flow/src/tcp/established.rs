@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The established session: data, acknowledgements, and what does not belong there.
+
+use super::session::SessionFlags;
+use super::step::{Handled, Step};
+use super::{PacketKind, Seq, StreamEvent, TcpFlags, TcpState};
+
+impl Step<'_, '_> {
+    pub(crate) fn established(&mut self) -> Handled {
+        let syn_ack = TcpFlags::SYN.union(TcpFlags::ACK);
+        if self.has(TcpFlags::RST) {
+            self.established_rst()
+        } else if self.has(TcpFlags::FIN) {
+            if self.is(SessionFlags::TIMESTAMP) {
+                self.validate_timestamp()?;
+            }
+            self.first_fin()
+        } else if self.has(syn_ack) {
+            self.established_syn_ack()
+        } else if self.has(TcpFlags::SYN) {
+            let event = if !self.to_server() {
+                StreamEvent::EstSynToclient
+            } else if self.segment.seq != self.session.client().isn {
+                StreamEvent::EstSynResendDiffSeq
+            } else {
+                StreamEvent::EstSynResend
+            };
+            self.reject(event)
+        } else if self.has(TcpFlags::ACK) {
+            if self.is(SessionFlags::TIMESTAMP) {
+                self.validate_timestamp()?;
+            }
+            if !self.to_server() {
+                self.session.flags |= SessionFlags::CONFIRMED;
+            }
+            // What is refused here is told and, passive, not reassembled; but the packet is not dropped
+            // for it (as in Suricata), since losses before the observer look the same.
+            self.out.rejected = self.established_ack().is_err();
+            Ok(())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn established_rst(&mut self) -> Handled {
+        self.validate_rst()?;
+        self.close_by_rst();
+        let (seq, ack, end) = (self.segment.seq, self.segment.ack, self.segment.end());
+        self.rcv_mut().next_seq = ack;
+        let fin_like = u32::from(!self.to_server());
+        let window = u32::from(self.segment.window) << self.snd().wscale;
+        let snd = self.snd_mut();
+        snd.next_seq = end.plus(fin_like);
+        snd.window = window;
+        self.finish_rst(seq);
+        Ok(())
+    }
+
+    /// What every accepted RST does after the state has changed.
+    pub(crate) fn finish_rst(&mut self, seq: Seq) {
+        if self.has(TcpFlags::ACK) && self.validate_ack().is_ok() {
+            self.update_last_ack();
+        }
+        // Where the sender is when it resets is where the receiver is, unless the sender lies: inline, only
+        // the receiver's word counts, or a gap before the RST could be filled unseen.
+        if !self.config.inline() {
+            self.snd_mut().update_last_ack(seq);
+        }
+        self.handle_timestamp();
+        self.accept();
+    }
+
+    pub(crate) fn close_by_rst(&mut self) {
+        self.session.flags |= SessionFlags::CLOSED_BY_RST;
+        self.set_state(TcpState::Closed);
+    }
+
+    fn established_syn_ack(&mut self) -> Handled {
+        if self.to_server() {
+            return self.reject(StreamEvent::EstSynackToserver);
+        }
+        if self.segment.ack != self.session.client().last_ack {
+            return self.reject(StreamEvent::EstSynackResendWithDifferentAck);
+        }
+        if self.segment.seq != self.session.server().isn {
+            return self.reject(StreamEvent::EstSynackResendWithDiffSeq);
+        }
+        if self.is(SessionFlags::CONFIRMED) {
+            return self.reject(StreamEvent::EstSynackResend);
+        }
+        // The server has probably not got the last ACK of the handshake.
+        Ok(())
+    }
+
+    fn established_ack(&mut self) -> Handled {
+        let probe = self.probe_of_other_side();
+        let answers_probe = self.is(probe) && self.segment.ack == self.rcv().next_seq.plus(1);
+        self.session.flags.remove(probe);
+        if answers_probe {
+            self.event(StreamEvent::EstAckZwpData);
+        } else {
+            self.validate_ack_or(StreamEvent::EstInvalidAck)?;
+        }
+        if !self.to_server() && self.is(SessionFlags::MIDSTREAM_ESTABLISHED) {
+            // The first packet of the server after a pick-up tells its window.
+            let window = u32::from(self.segment.window) << self.snd().wscale;
+            let server = self.snd_mut();
+            server.window = window;
+            server.reset_next_win();
+            self.session.flags.remove(SessionFlags::MIDSTREAM_ESTABLISHED);
+        }
+        self.check_before_last_ack()?;
+
+        let (seq, end) = (self.segment.seq, self.segment.end());
+        if self.segment.len() == 1 && seq == self.snd().next_seq && self.snd().window == 0 {
+            self.out.kind |= PacketKind::ZERO_WINDOW_PROBE;
+            self.session.flags |= if self.to_server() {
+                SessionFlags::ZERO_WINDOW_PROBE_TO_SERVER
+            } else {
+                SessionFlags::ZERO_WINDOW_PROBE_TO_CLIENT
+            };
+            self.accept();
+            return Ok(());
+        }
+        if end.at_least(self.snd().next_seq) {
+            self.set_next_seq(self.direction, end);
+        }
+        if !self.in_window() {
+            return self.reject(StreamEvent::EstPacketOutOfWindow);
+        }
+        self.update_window();
+        self.update_last_ack();
+        if !self.is(SessionFlags::ASYNC) && self.rcv().last_ack.after(self.rcv().next_seq) {
+            self.out.kind |= PacketKind::ACK_UNSEEN_DATA;
+            self.counters.ack_unseen_data = self.counters.ack_unseen_data.wrapping_add(1);
+        }
+        self.handle_timestamp();
+        self.update_sack_and_edge();
+        self.accept();
+        Ok(())
+    }
+
+    /// Data that ends before what is acknowledged is refused, with exceptions.
+    fn check_before_last_ack(&mut self) -> Handled {
+        let (seq, end) = (self.segment.seq, self.segment.end());
+        let snd = self.snd();
+        let keep_alive = self.segment.len() <= 1 && seq == snd.next_seq.minus(1);
+        if keep_alive || end.at_least(snd.last_ack) {
+            return Ok(());
+        }
+        let picked_up_one_sided =
+            self.to_server() && self.config.async_oneside && self.is(SessionFlags::MIDSTREAM);
+        if self.is(SessionFlags::ASYNC) {
+            // Nobody acknowledges: the sender's own position stands in for it.
+            if self.to_server() {
+                self.snd_mut().update_last_ack(seq);
+            } else {
+                self.snd_mut().last_ack = seq;
+            }
+            Ok(())
+        } else if picked_up_one_sided && (seq == snd.next_seq || snd.last_ack == snd.isn.plus(1)) {
+            self.snd_mut().update_last_ack(seq);
+            self.session.flags |= SessionFlags::ASYNC;
+            Ok(())
+        } else if snd.last_ack.after(snd.next_seq) && end.after(snd.next_seq) {
+            // Acknowledged data that was not seen before.
+            Ok(())
+        } else {
+            self.reject(StreamEvent::EstPktBeforeLastAck)
+        }
+    }
+
+    /// The first FIN of a session, in `syn_recv` and `established`.
+    pub(crate) fn first_fin(&mut self) -> Handled {
+        self.validate_ack_or(StreamEvent::FinInvalidAck)?;
+        let (seq, end) = (self.segment.seq, self.segment.end());
+        if !(seq.at_least(self.snd().last_ack) && end.at_most(self.snd().next_win)) {
+            return self.reject(StreamEvent::FinOutOfWindow);
+        }
+        if self.to_server() {
+            if self.has(TcpFlags::SYN) {
+                return self.reject(StreamEvent::FinSyn);
+            }
+            self.set_state(TcpState::CloseWait);
+            self.snd_mut().next_seq = end;
+        } else {
+            self.set_state(TcpState::FinWait1);
+            self.snd_mut().next_seq = end.plus(1);
+        }
+        self.update_window();
+        self.handle_timestamp();
+        self.catch_up_receiver(0);
+        self.update_last_ack();
+        self.accept();
+        Ok(())
+    }
+}

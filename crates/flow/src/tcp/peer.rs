@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One side of a session: what its sequence space looks like from the wire.
+
+use super::Seq;
+use bitflags::bitflags;
+
+bitflags! {
+    /// Facts about one side.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct PeerFlags: u8 {
+        /// A keep-alive probe of this side waits for its answer.
+        const KEEP_ALIVE = 1;
+        /// This side was sent a RST that may have been forged.
+        const RST_RECEIVED = 1 << 1;
+        /// Its SYN carried a timestamp.
+        const TIMESTAMP = 1 << 2;
+        /// Its first timestamp was zero.
+        const ZERO_TIMESTAMP = 1 << 3;
+    }
+}
+
+/// SACK ranges kept for a side; more are forgotten, which makes the window estimate smaller only.
+const SACK_RANGES: usize = 4;
+
+/// One side of a session. "Sent" means sent by this side; windows and acknowledgements are those
+/// that the other side gave for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peer {
+    /// Initial sequence number.
+    pub(crate) isn: Seq,
+    /// Sequence number at which reassembly of what this side sent begins.
+    pub(crate) base: Seq,
+    /// Next sequence number expected.
+    pub(crate) next_seq: Seq,
+    /// Highest acknowledgement of what this side sent.
+    pub(crate) last_ack: Seq,
+    /// Right edge of the window this side may send into.
+    pub(crate) next_win: Seq,
+    /// Window that the other side offers, scaled.
+    pub(crate) window: u32,
+    /// Last timestamp value sent.
+    pub(crate) last_ts: u32,
+    /// Second of the packet clock in which it was sent.
+    pub(crate) last_pkt_ts: u32,
+    /// Shift of the windows that the other side offers.
+    pub(crate) wscale: u8,
+    /// Flags of all packets that this side sent.
+    pub(crate) tcp_flags: u8,
+    pub(crate) flags: PeerFlags,
+    /// Ranges acknowledged selectively; empty ones are free.
+    pub(crate) sack: [(Seq, Seq); SACK_RANGES],
+}
+
+impl Peer {
+    /// Sets the initial sequence number and where reassembly begins.
+    pub(crate) fn set_isn(&mut self, isn: Seq) {
+        self.isn = isn;
+        self.base = isn.plus(1);
+    }
+
+    /// Moves the acknowledgement forward, never back.
+    pub(crate) fn update_last_ack(&mut self, ack: Seq) {
+        if ack.after(self.last_ack) {
+            self.last_ack = ack;
+            self.prune_sack();
+        }
+    }
+
+    /// Moves the window's right edge forward, never back.
+    pub(crate) fn update_next_win(&mut self) {
+        let edge = self.last_ack.plus(self.window).plus(self.sacked());
+        if edge.after(self.next_win) {
+            self.next_win = edge;
+        }
+    }
+
+    /// Sets the window's right edge from the last acknowledgement.
+    pub(crate) fn reset_next_win(&mut self) {
+        self.next_win = self.last_ack.plus(self.window);
+    }
+
+    /// Takes in the blocks of a SACK option that speaks about this side's data.
+    pub(crate) fn update_sack(&mut self, mut blocks: &[u8]) {
+        while let Some((block, rest)) = blocks.split_first_chunk::<8>() {
+            blocks = rest;
+            let [a, b, c, d, e, f, g, h] = *block;
+            let left = Seq(u32::from_be_bytes([a, b, c, d]));
+            let right = Seq(u32::from_be_bytes([e, f, g, h]));
+            // Only what lies between the acknowledgement and the window's edge can be true.
+            if left.after(self.last_ack) && right.after(left) && right.at_most(self.next_win) {
+                self.insert_sack(left, right);
+            }
+        }
+    }
+
+    /// Whether the blocks of a SACK option say nothing new.
+    pub(crate) fn sack_is_outdated(&self, mut blocks: &[u8]) -> bool {
+        while let Some((block, rest)) = blocks.split_first_chunk::<8>() {
+            blocks = rest;
+            let [a, b, c, d, e, f, g, h] = *block;
+            let left = Seq(u32::from_be_bytes([a, b, c, d]));
+            let right = Seq(u32::from_be_bytes([e, f, g, h]));
+            let known = right.at_most(self.last_ack)
+                || self.sack.iter().any(|(l, r)| l != r && l.at_most(left) && r.at_least(right));
+            if !known {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Bytes that were acknowledged selectively.
+    pub(crate) fn sacked(&self) -> u32 {
+        self.sack.iter().fold(0u32, |sum, (l, r)| sum.saturating_add(r.0.wrapping_sub(l.0)))
+    }
+
+    fn insert_sack(&mut self, mut left: Seq, mut right: Seq) {
+        for (l, r) in &mut self.sack {
+            if *l != *r && l.at_most(right) && r.at_least(left) {
+                if l.before(left) {
+                    left = *l;
+                }
+                if r.after(right) {
+                    right = *r;
+                }
+                (*l, *r) = (Seq(0), Seq(0));
+            }
+        }
+        if let Some(free) = self.sack.iter_mut().find(|(l, r)| l == r) {
+            *free = (left, right);
+        }
+    }
+
+    fn prune_sack(&mut self) {
+        for (l, r) in &mut self.sack {
+            if *l == *r {
+                continue;
+            }
+            if r.at_most(self.last_ack) {
+                (*l, *r) = (Seq(0), Seq(0));
+            } else if l.before(self.last_ack) {
+                *l = self.last_ack;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(left: u32, right: u32) -> Vec<u8> {
+        [left.to_be_bytes(), right.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn sack_ranges_merge_and_are_pruned_by_the_ack() {
+        let mut peer = Peer { last_ack: Seq(100), next_win: Seq(10_000), ..Peer::default() };
+        peer.update_sack(&block(200, 300));
+        peer.update_sack(&block(400, 500));
+        assert_eq!(peer.sacked(), 200);
+        peer.update_sack(&block(250, 450));
+        assert_eq!(peer.sacked(), 300);
+        assert!(peer.sack_is_outdated(&block(220, 480)));
+        assert!(!peer.sack_is_outdated(&block(220, 580)));
+        peer.update_last_ack(Seq(350));
+        assert_eq!(peer.sacked(), 150);
+        peer.update_last_ack(Seq(600));
+        assert_eq!(peer.sacked(), 0);
+        // Beyond the window, or before the acknowledgement: a lie.
+        peer.update_sack(&block(20_000, 20_100));
+        peer.update_sack(&block(500, 550));
+        assert_eq!(peer.sacked(), 0);
+    }
+}

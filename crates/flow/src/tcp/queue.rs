@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SYNs and SYN/ACKs that differ from what a session took for true: which of them the other side
+//! believes shows only later. The queue is bounded by configuration and empty in every normal session.
+
+use super::peer::PeerFlags;
+use super::session::{SessionFlags, TcpSession};
+use super::{Segment, Seq, StreamConfig, StreamEvent};
+
+/// What a SYN or SYN/ACK said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queued {
+    pub(crate) seq: Seq,
+    pub(crate) ack: Seq,
+    pub(crate) window: u16,
+    pub(crate) wscale: Option<u8>,
+    pub(crate) ts: Option<u32>,
+    pub(crate) sack_ok: bool,
+    pub(crate) pkt_ts: u32,
+}
+
+impl Queued {
+    /// From a SYN/ACK.
+    pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
+        Self { ack: segment.ack, ..Self::syn(segment, now) }
+    }
+
+    /// From a SYN, which acknowledges nothing.
+    pub(crate) fn syn(segment: &Segment<'_>, now: u32) -> Self {
+        Self {
+            seq: segment.seq,
+            ack: Seq(0),
+            window: segment.window,
+            wscale: segment.wscale(),
+            ts: segment.options.ts.map(|(value, _)| value),
+            sack_ok: segment.options.sack_ok,
+            pkt_ts: now,
+        }
+    }
+
+    /// What the session holds of the SYN it saw last.
+    pub(crate) fn of_session(session: &TcpSession) -> Self {
+        let client = session.client();
+        let server = session.server();
+        Self {
+            seq: client.isn,
+            ack: Seq(0),
+            window: u16::try_from(server.window).unwrap_or(u16::MAX),
+            wscale: session.flags.contains(SessionFlags::SERVER_WSCALE).then_some(server.wscale),
+            ts: client.flags.contains(PeerFlags::TIMESTAMP).then_some(client.last_ts),
+            sack_ok: session.flags.contains(SessionFlags::CLIENT_SACK_OK),
+            pkt_ts: client.last_pkt_ts,
+        }
+    }
+
+    fn same_syn_ack(&self, other: &Queued) -> bool {
+        Queued { pkt_ts: 0, ..*self } == Queued { pkt_ts: 0, ..*other }
+    }
+}
+
+impl TcpSession {
+    /// Keeps a SYN/ACK that differs from the one in force.
+    pub(crate) fn queue_syn_ack(&mut self, entry: Queued, config: &StreamConfig) -> Result<(), StreamEvent> {
+        if self.queue.iter().any(|known| known.same_syn_ack(&entry)) {
+            return Ok(());
+        }
+        if self.queue.len() >= usize::from(config.max_synack_queued) {
+            return Err(StreamEvent::ThreeWaySynackFlood);
+        }
+        self.queue.push(entry);
+        Ok(())
+    }
+
+    /// The kept SYN/ACK that the final ACK of the handshake answers. The latest one wins.
+    pub(crate) fn find_syn_ack(&self, segment: &Segment<'_>) -> Option<Queued> {
+        let (seq, ack) = (segment.ack.minus(1), segment.seq);
+        self.queue.iter().rev().find(|known| known.seq == seq && known.ack == ack).copied()
+    }
+
+    /// Keeps what the session knew of an earlier SYN.
+    pub(crate) fn queue_syn(&mut self, config: &StreamConfig) -> Result<(), StreamEvent> {
+        let entry = Queued::of_session(self);
+        if self.queue.iter().any(|known| known.seq == entry.seq && known.ts == entry.ts) {
+            return Ok(());
+        }
+        if self.queue.len() >= usize::from(config.max_syn_queued) {
+            return Err(StreamEvent::ThreeWaySynFlood);
+        }
+        self.queue.push(entry);
+        Ok(())
+    }
+
+    /// The kept SYN that a SYN/ACK with this acknowledgement and echo answers. The latest one wins.
+    pub(crate) fn find_syn(&self, ack: Seq, echo: Option<u32>) -> Option<Queued> {
+        let answered = |known: &&Queued| known.seq.plus(1) == ack && (echo.is_none() || known.ts == echo);
+        self.queue.iter().rev().find(answered).copied()
+    }
+
+    /// Makes a SYN the one in force.
+    pub(crate) fn apply_syn(&mut self, syn: &Queued) {
+        let client = self.client_mut();
+        if client.isn != syn.seq {
+            client.set_isn(syn.seq);
+            client.next_seq = syn.seq.plus(1);
+        }
+        if let Some(ts) = syn.ts {
+            client.last_pkt_ts = syn.pkt_ts;
+            client.last_ts = ts;
+            client.flags |= PeerFlags::TIMESTAMP;
+        }
+        self.flags.set(SessionFlags::SERVER_WSCALE, syn.wscale.is_some());
+        self.flags.set(SessionFlags::CLIENT_SACK_OK, syn.sack_ok);
+        let server = self.server_mut();
+        server.wscale = syn.wscale.unwrap_or(0);
+        server.window = u32::from(syn.window);
+    }
+
+    /// Forgets the queue: the handshake is decided.
+    pub(crate) fn clear_queue(&mut self) {
+        self.queue = Vec::new();
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a packet opens a new session on the tuple of an old one.
+
+use super::session::SessionFlags;
+use super::{Segment, StreamConfig, TcpFlags, TcpSession, TcpState};
+use bartizan_base::Direction;
+
+impl TcpSession {
+    /// Whether this packet begins another session, so that the flow has to be replaced. A flow
+    /// whose session never came to be (no SYN, no memory) has seen packets before; the caller asks
+    /// [`TcpSession::starts_anew`] for that.
+    pub(crate) fn is_reused_by(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        config: &StreamConfig,
+    ) -> bool {
+        self.exists() && self.starts_anew(segment, direction, config)
+    }
+
+    /// The same, where a flow without a session counts as replaceable too. To be asked on a
+    /// flow's second and later packets.
+    #[must_use]
+    pub fn starts_anew(&self, segment: &Segment<'_>, direction: Direction, config: &StreamConfig) -> bool {
+        if segment.flags.intersects(TcpFlags::RST | TcpFlags::FIN) || !segment.has(TcpFlags::SYN) {
+            return false;
+        }
+        let over = self.state >= TcpState::LastAck || self.state == TcpState::None;
+        if !segment.has(TcpFlags::ACK) {
+            return match direction {
+                Direction::ToServer if !self.exists() => true,
+                Direction::ToServer => {
+                    self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED)
+                        || (self.client().isn != segment.seq && over)
+                }
+                Direction::ToClient => over,
+            };
+        }
+        if !(config.midstream || config.async_oneside) {
+            return false;
+        }
+        match direction {
+            Direction::ToClient => self.exists() && self.server().isn != segment.seq && over,
+            Direction::ToServer => over,
+        }
+    }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The session: its state, and the way of a segment through it.
+
+use super::peer::{Peer, PeerFlags};
+use super::queue::Queued;
+use super::step::{Rejected, Step};
+use super::{
+    Advice, Arrival, FlowState, Outcome, PacketKind, Segment, Seq, StreamConfig, StreamCounters, StreamEvent,
+    TcpFlags, UrgentPolicy,
+};
+use crate::stream::{MemoryBudget, StreamPair};
+use bartizan_base::{Direction, PerDirection, Reason};
+use bitflags::bitflags;
+
+/// State of a session. Seen from the wire: `close_wait` means that the client has closed first,
+/// `fin_wait1` that the server has. The order is Suricata's and is used ("at least last_ack").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum TcpState {
+    /// No session.
+    #[default]
+    None = 0,
+    /// SYN seen.
+    SynSent = 1,
+    /// SYN/ACK seen.
+    SynRecv = 2,
+    /// Handshake complete.
+    Established = 3,
+    /// The server sent FIN.
+    FinWait1 = 4,
+    /// The server's FIN is acknowledged.
+    FinWait2 = 5,
+    /// Both FINs seen.
+    TimeWait = 6,
+    /// The server sent FIN after the client.
+    LastAck = 7,
+    /// The client sent FIN.
+    CloseWait = 8,
+    /// Both sent FIN at once.
+    Closing = 9,
+    /// Over.
+    Closed = 10,
+}
+
+impl TcpState {
+    /// Name as in EVE's `tcp.state`; none without a session.
+    #[must_use]
+    pub const fn eve_name(self) -> Option<&'static str> {
+        Some(match self {
+            TcpState::None => return None,
+            TcpState::SynSent => "syn_sent",
+            TcpState::SynRecv => "syn_recv",
+            TcpState::Established => "established",
+            TcpState::FinWait1 => "fin_wait1",
+            TcpState::FinWait2 => "fin_wait2",
+            TcpState::TimeWait => "time_wait",
+            TcpState::LastAck => "last_ack",
+            TcpState::CloseWait => "close_wait",
+            TcpState::Closing => "closing",
+            TcpState::Closed => "closed",
+        })
+    }
+
+    /// The flow state that goes with it.
+    #[must_use]
+    pub const fn flow_state(self) -> FlowState {
+        match self {
+            TcpState::None | TcpState::SynSent | TcpState::SynRecv => FlowState::New,
+            TcpState::Established
+            | TcpState::FinWait1
+            | TcpState::FinWait2
+            | TcpState::Closing
+            | TcpState::CloseWait => FlowState::Established,
+            TcpState::LastAck | TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
+        }
+    }
+}
+
+bitflags! {
+    /// Facts about a session.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct SessionFlags: u32 {
+        /// Picked up in the middle.
+        const MIDSTREAM = 1;
+        /// Picked up at an ACK: the server's window is not known yet.
+        const MIDSTREAM_ESTABLISHED = 1 << 1;
+        /// Picked up at a SYN/ACK.
+        const MIDSTREAM_SYN_ACK = 1 << 2;
+        /// Only one direction is seen.
+        const ASYNC = 1 << 3;
+        /// Both sides use timestamps.
+        const TIMESTAMP = 1 << 4;
+        /// The client's SYN had the window scale option.
+        const SERVER_WSCALE = 1 << 5;
+        /// The client's SYN permitted SACK.
+        const CLIENT_SACK_OK = 1 << 6;
+        /// Both sides permit SACK.
+        const SACK_OK = 1 << 7;
+        /// Handshake with a SYN of the server (simultaneous open).
+        const FOUR_WAY = 1 << 8;
+        /// TCP Fast Open.
+        const FAST_OPEN = 1 << 9;
+        /// The server did not take the Fast Open data.
+        const FAST_OPEN_DATA_IGNORED = 1 << 10;
+        /// A wrong ACK in the handshake: some hosts ignore a RST that follows.
+        const EVASION_ATTEMPT = 1 << 11;
+        /// The server has sent an ACK since the handshake.
+        const CONFIRMED = 1 << 12;
+        /// Closed by RST.
+        const CLOSED_BY_RST = 1 << 13;
+        /// A zero-window probe to the server is under way.
+        const ZERO_WINDOW_PROBE_TO_SERVER = 1 << 14;
+        /// A zero-window probe to the client is under way.
+        const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
+    }
+}
+
+/// What handling a segment needs besides the session: settings, counts and memory of the worker.
+#[derive(Debug)]
+pub struct StreamContext<'a> {
+    /// Settings.
+    pub config: &'a StreamConfig,
+    /// Counters of this worker.
+    pub counters: &'a mut StreamCounters,
+    /// Reassembly memory of this worker.
+    pub budget: &'a mut MemoryBudget,
+}
+
+/// A TCP session: plain data, to be held in a flow entry.
+#[derive(Clone, Debug, Default)]
+pub struct TcpSession {
+    pub(crate) state: TcpState,
+    /// State before the last change: what a session falls back to when a RST turns out to be forged.
+    pub(crate) previous: TcpState,
+    pub(crate) flags: SessionFlags,
+    /// Senders: `to_server` is the client, `to_client` the server.
+    pub(crate) peers: PerDirection<Peer>,
+    pub(crate) queue: Vec<Queued>,
+}
+
+impl TcpSession {
+    /// State.
+    #[must_use]
+    pub const fn state(&self) -> TcpState {
+        self.state
+    }
+
+    /// Whether there is a session at all.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.state != TcpState::None
+    }
+
+    /// Whether the session was picked up in the middle.
+    #[must_use]
+    pub const fn is_midstream(&self) -> bool {
+        self.flags.contains(SessionFlags::MIDSTREAM)
+    }
+
+    /// Whether only one direction is seen.
+    #[must_use]
+    pub const fn is_async(&self) -> bool {
+        self.flags.contains(SessionFlags::ASYNC)
+    }
+
+    /// Whether a RST ended the session.
+    #[must_use]
+    pub const fn closed_by_rst(&self) -> bool {
+        self.flags.contains(SessionFlags::CLOSED_BY_RST)
+    }
+
+    /// Flags of all packets of a direction (EVE's `tcp_flags_ts` and `tcp_flags_tc`).
+    #[must_use]
+    pub fn tcp_flags(&self, direction: Direction) -> TcpFlags {
+        TcpFlags::from_bits_retain(self.peers[direction].tcp_flags)
+    }
+
+    /// Sequence number expected next in a direction.
+    #[must_use]
+    pub fn next_seq(&self, direction: Direction) -> Seq {
+        self.peers[direction].next_seq
+    }
+
+    /// Highest acknowledged sequence number of a direction.
+    #[must_use]
+    pub fn last_ack(&self, direction: Direction) -> Seq {
+        self.peers[direction].last_ack
+    }
+
+    /// Right edge of the window that a direction may send into.
+    #[must_use]
+    pub fn window_edge(&self, direction: Direction) -> Seq {
+        self.peers[direction].next_win
+    }
+
+    pub(crate) fn client(&self) -> &Peer {
+        &self.peers.to_server
+    }
+
+    pub(crate) fn server(&self) -> &Peer {
+        &self.peers.to_client
+    }
+
+    pub(crate) fn client_mut(&mut self) -> &mut Peer {
+        &mut self.peers.to_server
+    }
+
+    pub(crate) fn server_mut(&mut self) -> &mut Peer {
+        &mut self.peers.to_client
+    }
+
+    /// Handles one segment. `streams` is the flow's reassembly, absent while nobody wants payloads.
+    ///
+    /// Afterwards the caller runs the readers of the directions in [`Outcome::readable`] and then
+    /// [`StreamPair::settle`]. A packet with [`Outcome::reuse`] was not handled: it belongs to a new flow.
+    pub fn handle(
+        &mut self,
+        segment: &Segment<'_>,
+        arrival: Arrival,
+        streams: Option<&mut StreamPair>,
+        context: &mut StreamContext<'_>,
+    ) -> Outcome {
+        let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
+        count_flags(segment, context.counters);
+        if context.config.checksum_validation && !segment.checksum_ok {
+            context.counters.invalid_checksum = context.counters.invalid_checksum.wrapping_add(1);
+            out.checksum_invalid = true;
+            return out;
+        }
+        if self.is_reused_by(segment, arrival.direction, context.config) {
+            out.reuse = true;
+            return out;
+        }
+        self.note_flags(segment, arrival.direction);
+        if !segment.has(TcpFlags::ACK) && segment.ack != Seq(0) {
+            out.events.push(StreamEvent::PktBrokenAck);
+        }
+        if segment.has(TcpFlags::URG)
+            && context.config.inline()
+            && context.config.reassembly.urgent == UrgentPolicy::Drop
+        {
+            out.advice = Advice::Drop(Reason::StreamError);
+            return out;
+        }
+
+        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from());
+        let mut step = Step::new(self, segment, arrival, context, out, held);
+        let rejected = step.run();
+        let uncounted = step.accept_what_leaves(rejected);
+        let (mut out, reassemble) = step.finish();
+        if rejected == Err(Rejected) {
+            out.rejected = true;
+            if context.config.inline() && context.config.drop_invalid {
+                out.advice = Advice::Drop(Reason::StreamError);
+            }
+        }
+        out.state = self.state;
+        if out.previous != out.state {
+            out.kind |= PacketKind::STATE_UPDATE;
+        }
+        if let (Some(direction), Some(pair)) = (reassemble, streams) {
+            let overlap = context.counters.overlap;
+            pair.feed(self, segment, direction, arrival, context, &mut out);
+            if uncounted {
+                // The session itself would not have looked at this data.
+                context.counters.overlap = overlap;
+            }
+            context.counters.reassembly_memuse = context.budget.used();
+        }
+        out
+    }
+
+    /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both
+    /// directions, acknowledged or not. Run the readers, then [`StreamPair::settle`] and `release`.
+    pub fn end(&mut self, streams: &mut StreamPair, context: &mut StreamContext<'_>) -> Outcome {
+        context.counters.pseudo = context.counters.pseudo.wrapping_add(1);
+        let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
+        out.established = self.state >= TcpState::Established;
+        // After an orderly close everything that counts is acknowledged, the rest was refused.
+        let unacknowledged = self.state < TcpState::Closed || self.closed_by_rst();
+        for direction in Direction::BOTH {
+            streams.end(self, direction, unacknowledged, context, &mut out);
+        }
+        out
+    }
+
+    /// Takes the session out of the worker's count. Call once, when the flow goes.
+    pub fn release(&mut self, counters: &mut StreamCounters) {
+        if self.exists() {
+            counters.active_sessions = counters.active_sessions.saturating_sub(1);
+            counters.memuse = counters.memuse.saturating_sub(Self::memory());
+        }
+        *self = TcpSession::default();
+    }
+
+    /// Bytes that a session counts for against `stream.memcap`.
+    pub(crate) const fn memory() -> u64 {
+        size_of::<TcpSession>() as u64
+    }
+
+    /// Tracks flags; packets of both sides end the one-sidedness of a session.
+    fn note_flags(&mut self, segment: &Segment<'_>, direction: Direction) {
+        if !self.exists() {
+            return;
+        }
+        self.peers[direction].tcp_flags |= segment.flags.bits();
+        if self.is_async() && Direction::BOTH.iter().all(|d| self.peers[*d].tcp_flags != 0) {
+            self.flags.remove(SessionFlags::ASYNC);
+        }
+    }
+
+    /// Exchanges both sides, for a flow that is reversed after the fact.
+    pub fn reverse(&mut self) {
+        self.peers.swap();
+    }
+
+    /// Whether a side was sent a RST that may be forged.
+    pub(crate) fn rst_received(&self, direction: Direction) -> bool {
+        self.peers[direction].flags.contains(PeerFlags::RST_RECEIVED)
+    }
+}
+
+fn count_flags(segment: &Segment<'_>, counters: &mut StreamCounters) {
+    if segment.has(TcpFlags::SYN) {
+        let count = if segment.has(TcpFlags::ACK) { &mut counters.synack } else { &mut counters.syn };
+        *count = count.wrapping_add(1);
+    }
+    if segment.has(TcpFlags::RST) {
+        counters.rst = counters.rst.wrapping_add(1);
+    }
+    if segment.has(TcpFlags::URG) {
+        counters.urg = counters.urg.wrapping_add(1);
+    }
+}

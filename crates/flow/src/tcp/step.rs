@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One segment on its way through a session: what every state handler works with.
+
+use super::session::{SessionFlags, StreamContext};
+use super::{
+    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
+    Seq, StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
+};
+use bartizan_base::Direction;
+
+/// The session does not explain the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected;
+
+/// A state handler's answer.
+pub(crate) type Handled = Result<(), Rejected>;
+
+pub(crate) struct Step<'s, 'p> {
+    pub(crate) session: &'s mut TcpSession,
+    pub(crate) segment: &'s Segment<'p>,
+    pub(crate) direction: Direction,
+    pub(crate) policy: HostPolicy,
+    /// Second of the packet clock.
+    pub(crate) now: u32,
+    pub(crate) config: &'s StreamConfig,
+    pub(crate) counters: &'s mut StreamCounters,
+    pub(crate) out: Outcome,
+    /// Where reassembly of this direction still holds data, if it takes place.
+    pub(crate) held_from: Option<Seq>,
+    reassemble: Option<Direction>,
+}
+
+impl<'s, 'p> Step<'s, 'p> {
+    pub(crate) fn new(
+        session: &'s mut TcpSession,
+        segment: &'s Segment<'p>,
+        arrival: Arrival,
+        context: &'s mut StreamContext<'_>,
+        out: Outcome,
+        held_from: Option<Seq>,
+    ) -> Self {
+        Self {
+            session,
+            segment,
+            direction: arrival.direction,
+            policy: arrival.policy,
+            now: u32::try_from(arrival.now.as_secs()).unwrap_or(u32::MAX),
+            config: context.config,
+            counters: context.counters,
+            out,
+            held_from,
+            reassemble: None,
+        }
+    }
+
+    /// The outcome, and the direction whose reassembly the segment goes to.
+    pub(crate) fn finish(self) -> (Outcome, Option<Direction>) {
+        (self.out, self.reassemble)
+    }
+
+    /// Runs the segment through the session.
+    pub(crate) fn run(&mut self) -> Handled {
+        if !self.session.exists() {
+            return self.no_session();
+        }
+        if !self.settled_early() {
+            self.dispatch(self.session.state)?;
+        }
+        self.check_traffic_after_rst();
+        self.out.established = self.session.state >= TcpState::Established;
+        Ok(())
+    }
+
+    /// Inline, no payload leaves that reassembly has not compared and shown to the readers, whatever the
+    /// state says of its packet: a keep-alive's byte can be another one than before. Says whether
+    /// the packet goes to reassembly for this reason alone.
+    pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
+        let leaves = handled.is_ok() || !self.config.drop_invalid;
+        // What the receiver has acknowledged it does not take again.
+        let end = self.segment.end().plus(u32::from(self.has(TcpFlags::SYN)));
+        let taken = self.session.state >= TcpState::SynRecv && end.at_most(self.snd().last_ack);
+        let needed = self.config.inline()
+            && leaves
+            && !taken
+            && self.reassemble.is_none()
+            && !self.segment.is_empty()
+            && self.session.exists();
+        if needed {
+            self.accept();
+        }
+        needed
+    }
+
+    /// Calls the handler of a state.
+    pub(crate) fn dispatch(&mut self, state: TcpState) -> Handled {
+        match state {
+            TcpState::None => Ok(()),
+            TcpState::SynSent => self.syn_sent(),
+            TcpState::SynRecv => self.syn_recv(),
+            TcpState::Established => self.established(),
+            TcpState::FinWait1 => self.fin_wait1(),
+            TcpState::FinWait2 => self.fin_wait2(),
+            TcpState::Closing => self.closing(),
+            TcpState::CloseWait => self.close_wait(),
+            TcpState::LastAck => self.last_ack_state(),
+            TcpState::TimeWait => self.time_wait(),
+            TcpState::Closed => self.closed(),
+        }
+    }
+
+    pub(crate) fn to_server(&self) -> bool {
+        self.direction == Direction::ToServer
+    }
+
+    /// The side that sent the packet.
+    pub(crate) fn snd(&self) -> &Peer {
+        &self.session.peers[self.direction]
+    }
+
+    /// The side that sent the packet.
+    pub(crate) fn snd_mut(&mut self) -> &mut Peer {
+        &mut self.session.peers[self.direction]
+    }
+
+    /// The side that the packet goes to.
+    pub(crate) fn rcv(&self) -> &Peer {
+        &self.session.peers[self.direction.flip()]
+    }
+
+    /// The side that the packet goes to.
+    pub(crate) fn rcv_mut(&mut self) -> &mut Peer {
+        &mut self.session.peers[self.direction.flip()]
+    }
+
+    pub(crate) fn has(&self, flags: TcpFlags) -> bool {
+        self.segment.has(flags)
+    }
+
+    pub(crate) fn is(&self, flags: SessionFlags) -> bool {
+        self.session.flags.intersects(flags)
+    }
+
+    pub(crate) fn event(&mut self, event: StreamEvent) {
+        self.out.events.push(event);
+    }
+
+    pub(crate) fn reject(&mut self, event: StreamEvent) -> Handled {
+        self.event(event);
+        Err(Rejected)
+    }
+
+    pub(crate) fn set_state(&mut self, state: TcpState) {
+        if state != self.session.state {
+            self.session.previous = self.session.state;
+            self.session.state = state;
+            // A flow does not become new again (Fast Open passes through two states at once).
+            let flow = state.flow_state();
+            if flow != FlowState::New && flow != self.out.previous.flow_state() {
+                self.out.flow_state = Some(flow);
+            }
+        }
+    }
+
+    /// The packet's payload belongs to its own direction's stream.
+    pub(crate) fn accept(&mut self) {
+        self.reassemble = Some(self.direction);
+    }
+
+    /// The packet's payload belongs to this direction's stream.
+    pub(crate) fn accept_as(&mut self, direction: Direction) {
+        self.reassemble = Some(direction);
+    }
+
+    /// The window that the packet offers, scaled.
+    pub(crate) fn offered_window(&self) -> u32 {
+        u32::from(self.segment.window) << self.rcv().wscale.min(super::WSCALE_MAX)
+    }
+
+    /// Takes over the window that the packet offers.
+    pub(crate) fn update_window(&mut self) {
+        let window = self.offered_window();
+        self.rcv_mut().window = window;
+    }
+
+    /// Takes over the packet's acknowledgement, if it has one.
+    pub(crate) fn update_last_ack(&mut self) {
+        if self.has(TcpFlags::ACK) {
+            let ack = self.segment.ack;
+            self.rcv_mut().update_last_ack(ack);
+        }
+    }
+
+    /// Data that the receiver has and the engine missed counts as sent.
+    pub(crate) fn catch_up_receiver(&mut self, slack: u32) {
+        if !self.has(TcpFlags::ACK) {
+            return;
+        }
+        let ack = self.segment.ack;
+        let rcv = self.rcv_mut();
+        if rcv.next_seq.minus(slack).before(ack) {
+            rcv.next_seq = ack;
+        }
+    }
+
+    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves.
+    pub(crate) fn set_next_seq(&mut self, direction: Direction, seq: Seq) {
+        let one_sided = self.is(SessionFlags::ASYNC);
+        let peer = &mut self.session.peers[direction];
+        peer.next_seq = seq;
+        if one_sided && seq.after(peer.last_ack) {
+            peer.last_ack = seq;
+        }
+    }
+
+    /// Advances the sender to the packet's end if the packet begins where it is expected.
+    pub(crate) fn advance_sender(&mut self, expected: Seq) {
+        if self.segment.seq == expected {
+            let end = self.segment.end();
+            self.set_next_seq(self.direction, end);
+        }
+    }
+
+    /// Takes in SACK and moves the receiver's window edge.
+    pub(crate) fn update_sack_and_edge(&mut self) {
+        let sack = self.segment.options.sack;
+        let permitted = self.is(SessionFlags::SACK_OK);
+        let rcv = self.rcv_mut();
+        if permitted {
+            rcv.update_sack(sack);
+        }
+        rcv.update_next_win();
+    }
+
+    /// Whether the packet ends within the sender's window, or the window cannot be known.
+    pub(crate) fn in_window(&self) -> bool {
+        self.segment.end().at_most(self.snd().next_win)
+            || self.is(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+    }
+
+    /// Whether the data was sent before; sets the event and the packet's kind.
+    pub(crate) fn is_retransmission(&mut self) -> bool {
+        let end = self.segment.end();
+        let snd = self.snd();
+        let again = !self.segment.is_empty()
+            && ((self.segment.seq.before(snd.last_ack) && end.after(snd.last_ack))
+                || end.at_most(snd.last_ack)
+                || end.at_most(snd.next_seq));
+        if again {
+            self.event(StreamEvent::PktRetransmission);
+            self.mark_retransmission();
+        }
+        again
+    }
+
+    pub(crate) fn mark_retransmission(&mut self) {
+        self.out.kind |= PacketKind::RETRANSMISSION;
+    }
+
+    /// An exception policy applies; the caller acts on it.
+    pub(crate) fn exception(&mut self, target: ExceptionTarget, policy: ExceptionPolicy) {
+        self.out.exception = Some((target, policy));
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether an acknowledgement, a RST or a timestamp is acceptable to the receiver.
+//!
+//! RST: RFC 9293 section 3.10.7 and what operating systems do (Novak, "Target-Based TCP Stream
+//! Reassembly", 2007). Timestamps: PAWS, RFC 7323 section 5.
+
+use super::peer::PeerFlags;
+use super::session::SessionFlags;
+use super::step::{Rejected, Step};
+use super::{HostPolicy, StreamEvent, TcpFlags, TcpState};
+
+/// PAWS: a timestamp older than 24 days is no longer comparable.
+const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
+
+/// What a timestamp check would change.
+#[derive(Clone, Copy, Default)]
+struct TimestampUpdate {
+    last_ts: Option<u32>,
+    last_pkt_ts: Option<u32>,
+    stop: bool,
+    clear_zero: bool,
+}
+
+impl Step<'_, '_> {
+    /// Checks the packet's acknowledgement against what the receiver of the packet has sent.
+    pub(crate) fn validate_ack(&mut self) -> Result<(), Rejected> {
+        if !self.has(TcpFlags::ACK) {
+            return Ok(());
+        }
+        let ack = self.segment.ack;
+        let state = self.session.state;
+        let rcv = self.rcv();
+        let (last_ack, next_win, window) = (rcv.last_ack, rcv.next_win, rcv.window);
+        if ack == last_ack || (ack.after(last_ack) && ack.at_most(next_win)) {
+            return Ok(());
+        }
+        if ack.before(last_ack) {
+            if window != 0 && ack.before(last_ack.minus(window)) {
+                return self.reject(StreamEvent::PktInvalidAck);
+            }
+            return Ok(());
+        }
+        // Nothing more can be said when one side is not seen.
+        if self.is(SessionFlags::ASYNC) {
+            return Ok(());
+        }
+        // A RST of the server that answers the SYN acknowledges it before there is a window.
+        let answers_syn = state == TcpState::SynSent
+            && !self.to_server()
+            && self.has(TcpFlags::RST)
+            && ack == self.rcv().isn.plus(1);
+        if answers_syn { Ok(()) } else { self.reject(StreamEvent::PktInvalidAck) }
+    }
+
+    /// The same, with the event of the state.
+    pub(crate) fn validate_ack_or(&mut self, event: StreamEvent) -> Result<(), Rejected> {
+        if self.validate_ack().is_err() {
+            return self.reject(event);
+        }
+        Ok(())
+    }
+
+    /// Whether the receiver takes the RST.
+    pub(crate) fn validate_rst(&mut self) -> Result<(), Rejected> {
+        if self.is(SessionFlags::TIMESTAMP) {
+            self.validate_timestamp()?;
+        }
+        if !self.segment.is_empty() {
+            self.event(StreamEvent::RstWithData);
+        }
+        if self.has(TcpFlags::ACK) && self.segment.ack.0 != 0 {
+            self.validate_ack_or(StreamEvent::RstInvalidAck)?;
+        }
+        // A signature cannot be verified from outside: go on watching whether the sender goes on.
+        if self.segment.options.signed {
+            self.rcv_mut().flags |= PeerFlags::RST_RECEIVED;
+        }
+        let segment = self.segment;
+        let snd = self.snd();
+        let valid = if self.is(SessionFlags::ASYNC) {
+            segment.seq.at_least(snd.next_seq)
+        } else {
+            match self.policy {
+                HostPolicy::Hpux11 => segment.seq.at_least(snd.next_seq),
+                HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
+                    segment.end().at_least(snd.last_ack) && segment.seq.before(snd.next_seq.plus(snd.window))
+                }
+                _ => segment.seq == snd.next_seq,
+            }
+        };
+        if valid { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Checks the packet's timestamp and changes nothing.
+    pub(crate) fn validate_timestamp(&mut self) -> Result<(), Rejected> {
+        match self.check_timestamp() {
+            Some(_) => Ok(()),
+            None => self.reject(StreamEvent::PktInvalidTimestamp),
+        }
+    }
+
+    /// Takes over the packet's timestamp when the session uses timestamps.
+    pub(crate) fn handle_timestamp(&mut self) {
+        if !self.is(SessionFlags::TIMESTAMP) {
+            return;
+        }
+        if self.segment.options.ts.is_none() {
+            // Solaris stops using timestamps once a packet comes without one.
+            if self.policy == HostPolicy::Solaris {
+                self.session.flags.remove(SessionFlags::TIMESTAMP);
+            }
+            return;
+        }
+        let Some(update) = self.check_timestamp() else {
+            self.event(StreamEvent::PktInvalidTimestamp);
+            return;
+        };
+        if update.stop {
+            self.session.flags.remove(SessionFlags::TIMESTAMP);
+        }
+        let snd = self.snd_mut();
+        if update.clear_zero {
+            snd.flags.remove(PeerFlags::ZERO_TIMESTAMP);
+        }
+        if let Some(ts) = update.last_ts {
+            snd.last_ts = ts;
+        }
+        if let Some(seconds) = update.last_pkt_ts {
+            snd.last_pkt_ts = seconds;
+        }
+    }
+
+    /// What the packet's timestamp changes; nothing when the receiver refuses the packet.
+    fn check_timestamp(&self) -> Option<TimestampUpdate> {
+        let mut update = TimestampUpdate::default();
+        let Some((ts, _)) = self.segment.options.ts else { return Some(update) };
+        let snd = self.snd();
+        let expected = self.segment.seq == snd.next_seq;
+        let mut check = true;
+        if snd.flags.contains(PeerFlags::ZERO_TIMESTAMP) {
+            match self.policy {
+                // These do not allow a timestamp of zero in the handshake: timestamps are off.
+                HostPolicy::Linux | HostPolicy::Windows2k3 => {
+                    update.stop = true;
+                    check = false;
+                }
+                // These take over the next one.
+                HostPolicy::OldLinux | HostPolicy::Windows | HostPolicy::Vista => {
+                    update.clear_zero = true;
+                    if expected {
+                        update.last_ts = Some(ts);
+                        check = false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        // HP-UX 11 ignores the timestamps of packets out of order.
+        if self.policy == HostPolicy::Hpux11 && !expected {
+            check = false;
+        }
+        let zero_allowed = matches!(
+            self.policy,
+            HostPolicy::OldLinux
+                | HostPolicy::Windows
+                | HostPolicy::Windows2k3
+                | HostPolicy::Vista
+                | HostPolicy::Solaris
+        );
+        if ts == 0 && !zero_allowed {
+            return None;
+        }
+        if !check {
+            return Some(update);
+        }
+        let slack = u32::from(self.policy == HostPolicy::Linux || self.config.liberal_timestamps);
+        let advance = ts.wrapping_sub(snd.last_ts).wrapping_add(slack).cast_signed();
+        let last_pkt_ts =
+            if snd.last_pkt_ts == 0 && self.is(SessionFlags::MIDSTREAM) { self.now } else { snd.last_pkt_ts };
+        let outlived = self.now > last_pkt_ts.saturating_add(TIMESTAMP_LIFETIME);
+        let refused = advance < 0 || (snd.last_ts != 0 && outlived);
+        if refused && !(expected && outlived) {
+            return None;
+        }
+        if expected {
+            update.last_ts = Some(ts);
+        }
+        update.last_pkt_ts = Some(self.now);
+        Some(update)
+    }
+
+    /// The echo in the answer to a SYN has to be a timestamp that the client sent.
+    pub(crate) fn echo_is_plausible(&self) -> bool {
+        if self.to_server() {
+            return true;
+        }
+        let Some((_, echo)) = self.segment.options.ts else { return true };
+        let client = self.session.client();
+        if client.flags.contains(PeerFlags::TIMESTAMP) {
+            client.last_ts == 0 || echo == 0 || echo == client.last_ts
+        } else {
+            // Some middleboxes take the option out of SYNs, and some servers echo what they like.
+            self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
+        }
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long a flow may be silent before it ends, by protocol and state.
+//!
+//! Values and names are those of Suricata 8: `flow-timeouts` of its configuration, its built-in
+//! values (for a setting that a file leaves out) and the values of its shipped file. A flow is due
+//! once `now >= last seen + timeout`. In emergency mode the shorter of both values counts.
+//!
+//! A closed TCP flow stays for `tcp.closed` (0 built in, 60 s shipped) so that late segments still
+//! find it; with 0 the next packet of the same key starts a new flow. Whether a SYN on a closed
+//! connection that is still there starts a new one is the TCP module's decision
+//! (see `FlowTable::replace`).
+//!
+//! Not done: a group of its own for SCTP (counts as `default`). ICMPv6 uses the group `icmp`.
+
+use crate::entry::FlowState;
+use crate::key::protocol;
+use bartizan_base::PacketDuration;
+
+/// Timeouts of one protocol, one for each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateTimeouts {
+    /// Only one direction was seen, or the TCP handshake is not finished.
+    pub new: PacketDuration,
+    /// Both directions were seen.
+    pub established: PacketDuration,
+    /// TCP: the connection has ended.
+    pub closed: PacketDuration,
+    /// No function wants to see it any more.
+    pub bypassed: PacketDuration,
+}
+
+/// Timeouts of one protocol in normal operation and in emergency mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtocolTimeouts {
+    /// As long as there is room.
+    pub normal: StateTimeouts,
+    /// Once the table was full, until enough of it is free again.
+    pub emergency: StateTimeouts,
+}
+
+/// All timeouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowTimeouts {
+    /// TCP.
+    pub tcp: ProtocolTimeouts,
+    /// UDP.
+    pub udp: ProtocolTimeouts,
+    /// ICMP of both versions.
+    pub icmp: ProtocolTimeouts,
+    /// Every other protocol (`default` in the configuration).
+    pub other: ProtocolTimeouts,
+}
+
+/// A setting under `flow-timeouts` that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "flow-timeouts.{name}: no such timeout; the groups are tcp, udp, icmp, default, the settings new, \
+     established, closed, bypassed, each also with \"emergency-\" before it"
+)]
+pub struct UnknownTimeout {
+    /// What was asked for, `tcp.new` for example.
+    pub name: String,
+}
+
+const fn states(new: u64, established: u64, closed: u64, bypassed: u64) -> StateTimeouts {
+    StateTimeouts {
+        new: PacketDuration::from_secs(new),
+        established: PacketDuration::from_secs(established),
+        closed: PacketDuration::from_secs(closed),
+        bypassed: PacketDuration::from_secs(bypassed),
+    }
+}
+
+/// Suricata's built-in values, the same for every protocol.
+const BUILT_IN: ProtocolTimeouts =
+    ProtocolTimeouts { normal: states(30, 300, 0, 100), emergency: states(10, 100, 0, 50) };
+
+/// Timer classes: 4 protocols x 4 states.
+pub(crate) const CLASSES: usize = 16;
+
+/// Index of a protocol and state among the timer classes.
+pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
+    let group = match ip_protocol {
+        protocol::TCP => 0,
+        protocol::UDP => 1,
+        protocol::ICMP | protocol::ICMPV6 => 2,
+        _ => 3,
+    };
+    group * 4 + state_class(state)
+}
+
+/// Index of a state within a timer class.
+pub(crate) const fn state_class(state: FlowState) -> usize {
+    match state {
+        FlowState::New => 0,
+        FlowState::Established => 1,
+        FlowState::Closed => 2,
+        FlowState::LocalBypassed | FlowState::CaptureBypassed => 3,
+    }
+}
+
+impl FlowTimeouts {
+    /// What holds where a configuration says nothing.
+    pub const BUILT_IN: FlowTimeouts =
+        FlowTimeouts { tcp: BUILT_IN, udp: BUILT_IN, icmp: BUILT_IN, other: BUILT_IN };
+
+    /// What the shipped configuration says: the default of this program.
+    pub const SHIPPED: FlowTimeouts = FlowTimeouts {
+        tcp: ProtocolTimeouts { normal: states(60, 600, 60, 100), emergency: states(5, 100, 10, 50) },
+        ..Self::BUILT_IN
+    };
+
+    /// Sets a value by its name in the configuration, `tcp.new` or `default.emergency-closed`.
+    ///
+    /// # Errors
+    /// [`UnknownTimeout`] when there is no such setting.
+    pub fn set(&mut self, name: &str, value: PacketDuration) -> Result<(), UnknownTimeout> {
+        let slot = self.slot(name).ok_or_else(|| UnknownTimeout { name: name.to_owned() })?;
+        *slot = value;
+        Ok(())
+    }
+
+    fn slot(&mut self, name: &str) -> Option<&mut PacketDuration> {
+        let (group, setting) = name.split_once('.')?;
+        let group = match group {
+            "tcp" => &mut self.tcp,
+            "udp" => &mut self.udp,
+            "icmp" => &mut self.icmp,
+            "default" => &mut self.other,
+            _ => return None,
+        };
+        let (states, setting) = match setting.strip_prefix("emergency-") {
+            Some(rest) => (&mut group.emergency, rest),
+            None => (&mut group.normal, setting),
+        };
+        Some(match setting {
+            "new" => &mut states.new,
+            "established" => &mut states.established,
+            "closed" => &mut states.closed,
+            "bypassed" => &mut states.bypassed,
+            _ => return None,
+        })
+    }
+
+    /// The normal value of every timer class and the shorter one of emergency mode.
+    pub(crate) fn by_class(&self) -> [(PacketDuration, PacketDuration); CLASSES] {
+        let mut all = [(PacketDuration::ZERO, PacketDuration::ZERO); CLASSES];
+        let groups = [&self.tcp, &self.udp, &self.icmp, &self.other];
+        for (out, (normal, emergency)) in all
+            .iter_mut()
+            .zip(groups.iter().flat_map(|g| g.normal.list().into_iter().zip(g.emergency.list())))
+        {
+            *out = (normal, normal.min(emergency));
+        }
+        all
+    }
+}
+
+impl Default for FlowTimeouts {
+    fn default() -> Self {
+        Self::SHIPPED
+    }
+}
+
+impl StateTimeouts {
+    /// In the order of [`state_class`].
+    const fn list(&self) -> [PacketDuration; 4] {
+        [self.new, self.established, self.closed, self.bypassed]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_found_by_their_configuration_name() {
+        let mut t = FlowTimeouts::BUILT_IN;
+        for (name, seconds) in [
+            ("tcp.new", 60),
+            ("tcp.established", 600),
+            ("tcp.closed", 60),
+            ("tcp.emergency-new", 5),
+            ("tcp.emergency-closed", 10),
+        ] {
+            t.set(name, PacketDuration::from_secs(seconds)).unwrap();
+        }
+        assert_eq!(t, FlowTimeouts::SHIPPED);
+        for wrong in ["tcp.newest", "sctp.new", "tcp", "udp.emergency-"] {
+            assert!(t.set(wrong, PacketDuration::ZERO).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn classes_line_up_with_the_values() {
+        let all = FlowTimeouts::SHIPPED.by_class();
+        let of = |p, s| all[class(p, s)].0.as_secs();
+        assert_eq!(of(6, FlowState::Established), 600);
+        assert_eq!(of(6, FlowState::Closed), 60);
+        assert_eq!(of(17, FlowState::Closed), 0);
+        assert_eq!(of(58, FlowState::New), of(1, FlowState::New));
+        assert_eq!(of(47, FlowState::CaptureBypassed), 100);
+        assert_eq!(all[class(6, FlowState::New)].1.as_secs(), 5);
+    }
+}

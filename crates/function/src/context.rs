@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a function is given for one packet.
+
+use crate::finding::Finding;
+use crate::spec::{Slot, WorkerState};
+use crate::view::FlowView;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_flow::tcp::{Outcome, StreamEvent};
+use bartizan_packet::PacketView;
+
+/// New stream data of the packet's direction, with a window of what came before.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamNews<'a> {
+    /// The bytes: first those seen before, then the new ones.
+    pub bytes: &'a [u8],
+    /// Offset of the first byte in the stream.
+    pub offset: u64,
+    /// How many bytes at the beginning were seen before.
+    pub seen: usize,
+}
+
+/// Results that earlier functions, decoder and flow tracking left for later ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Notes {
+    /// The decision so far: the strictest of the functions that ran.
+    pub decision: Decision,
+    /// What TCP tracking said about the packet.
+    pub tcp: Option<Outcome>,
+    /// Bits for functions to leave marks to each other, as the metadata's extended block does.
+    pub marks: u64,
+}
+
+/// One packet, for one function.
+pub struct PacketContext<'a> {
+    /// Packet clock.
+    pub now: Timestamp,
+    /// The packet; absent for the work at the end of a flow.
+    pub packet: Option<&'a PacketView<'a>>,
+    /// Direction within the flow.
+    pub direction: Direction,
+    /// The flow; absent for packets without one.
+    pub flow: Option<FlowView<'a>>,
+    /// The application layer, to mark transactions as inspected. Payload functions only.
+    pub app: Option<&'a mut AppLayer>,
+    /// New stream data. Payload functions only; a packet can bring several pieces, each is one call.
+    pub stream: Option<StreamNews<'a>>,
+    /// The packet's payload went into the stream.
+    pub payload_in_stream: bool,
+    /// Events of the stream engine for this packet.
+    pub stream_events: &'a [StreamEvent],
+    /// Events of protocol detection that this packet raised. Payload functions only.
+    pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// With this packet protocol detection of its direction came to an end. Payload functions only.
+    pub detection_done: bool,
+    /// What others found.
+    pub notes: &'a Notes,
+    /// What this function keeps per worker.
+    pub worker: &'a mut WorkerState,
+    /// What this function keeps per flow.
+    pub slot: &'a mut Slot,
+    /// Where matches are reported.
+    pub findings: &'a mut Vec<Finding>,
+    /// Refusals act (prevention); else they are only reported.
+    pub prevention: bool,
+}

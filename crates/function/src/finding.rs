@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a function reports about traffic.
+
+use bartizan_base::RuleId;
+use std::sync::Arc;
+
+/// What is told of a rule in events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleInfo {
+    /// gid, sid, rev.
+    pub id: RuleId,
+    /// `msg`.
+    pub message: String,
+    /// Text of the class.
+    pub category: String,
+    /// 1 is the most severe.
+    pub severity: u32,
+    /// References, as addresses.
+    pub references: Vec<String>,
+    /// Metadata.
+    pub metadata: Vec<(String, String)>,
+    /// Whose side is the target: the packet's source or destination.
+    pub target_is_source: Option<bool>,
+    /// Text of the rule.
+    pub text: String,
+}
+
+/// What the rule did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingAction {
+    /// Reported; the packet goes on as far as this rule is concerned.
+    Allowed,
+    /// Refused: EVE's `blocked`.
+    Blocked,
+}
+
+/// A match that is to be reported as an alert.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The rule.
+    pub rule: Arc<RuleInfo>,
+    /// What it did.
+    pub action: FindingAction,
+    /// Number of the transaction that it is about.
+    pub tx: Option<u64>,
+    /// It matched on stream data.
+    pub stream: bool,
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a function is and does.
+
+use crate::context::PacketContext;
+use bartizan_base::{Decision, FunctionId, Generation};
+use core::any::Any;
+
+/// The papers' three models of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Model {
+    /// 1: looks at headers, keeps nothing. Runs before the flow's state is advanced.
+    StatelessHeaders,
+    /// 2: looks at headers and flow state.
+    StatefulHeaders,
+    /// 3: looks at payloads, streams and transactions.
+    Payload,
+}
+
+/// A header field that a function's header half matches on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderField {
+    /// Name, as in the classifier.
+    pub name: &'static str,
+    /// Width in bits (IPv6 where both versions differ).
+    pub width: u16,
+}
+
+/// The header half as data: from it host, XDP and RTL tables are interpreted or generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderHalf {
+    /// What it matches on.
+    pub fields: &'static [HeaderField],
+    /// Bytes of one table entry, at most 128.
+    pub entry_bytes: u16,
+    /// Dependent table look-ups per packet, at most 2.
+    pub lookups: u8,
+}
+
+/// A counter of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Name in metrics, without the function's.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+}
+
+/// All that is fixed about a function.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FunctionSpec {
+    /// Name in policies, paths and events.
+    pub name: &'static str,
+    /// What it does, one sentence for the reference.
+    pub summary: &'static str,
+    /// Model.
+    pub model: Model,
+    /// Functions that it runs after, where they are in the chain.
+    pub runs_after: &'static [&'static str],
+    /// Functions that it runs before.
+    pub runs_before: &'static [&'static str],
+    /// Buffers that it reads (`http.uri`, ...); empty for header functions.
+    pub buffers: &'static [&'static str],
+    /// Its header half, if part of it can run at a lower level.
+    pub header_half: Option<HeaderHalf>,
+    /// Its counters.
+    pub counters: &'static [Counter],
+}
+
+/// Why the rules of a function cannot be installed: nothing of the generation is used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{function}: {place}: {message}")]
+pub struct RulesError {
+    /// The function.
+    pub function: &'static str,
+    /// Where: `policy.yaml:12:5`, or the path of a key.
+    pub place: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// What the rules of a function are made from: its part of a policy, as JSON, with the place that it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSource<'r> {
+    /// The function's part of the policy.
+    pub rules: &'r serde_json::Value,
+    /// Where it stands, for messages.
+    pub place: &'r str,
+    /// Number of the generation that is built.
+    pub generation: Generation,
+    /// The function's bit in paths.
+    pub id: FunctionId,
+}
+
+/// A kind of function: makes an instance for the rules of a generation.
+pub trait FunctionKind: Send + Sync {
+    /// What it is.
+    fn spec(&self) -> &'static FunctionSpec;
+
+    /// Callback **rules**: parses and installs the rules of a generation.
+    ///
+    /// # Errors
+    /// Each with its position; the running generation stays.
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
+}
+
+/// What a function keeps per worker.
+pub type WorkerState = Box<dyn Any + Send>;
+
+/// What a function keeps per flow; `None` until it stores something.
+pub type Slot = Option<Box<dyn Any + Send>>;
+
+/// A function with the rules of one generation; immutable, shared by the workers.
+pub trait Function: Send + Sync {
+    /// What it is.
+    fn spec(&self) -> &'static FunctionSpec;
+
+    /// Its bit in paths.
+    fn id(&self) -> FunctionId;
+
+    /// What it keeps per worker.
+    fn worker(&self) -> WorkerState {
+        Box::new(())
+    }
+
+    /// Callback **packet**: the header half.
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        let _ = context;
+        Decision::CONTINUE
+    }
+
+    /// Callback **payload**: the payload half, called per packet after streams and transactions were advanced.
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        let _ = context;
+        Decision::CONTINUE
+    }
+
+    /// Callback **log**: hands over the counters of a worker, (name, value).
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let _ = (worker, each);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was read of a capture and how it ended.
+
+use super::Compression;
+use core::fmt;
+
+/// The two formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureFormat {
+    /// libpcap's classic format.
+    Pcap,
+    /// The block format.
+    PcapNg,
+}
+
+impl CaptureFormat {
+    /// `pcap` or `pcapng`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            CaptureFormat::Pcap => "pcap",
+            CaptureFormat::PcapNg => "pcapng",
+        }
+    }
+}
+
+/// How a capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureEnd {
+    /// Not yet.
+    Reading,
+    /// At the end of its last record.
+    Complete,
+    /// The file ends inside a record: it was cut, or is still being written.
+    BrokeOff {
+        /// Where the incomplete part starts, in (decompressed) bytes.
+        offset: u64,
+        /// What is incomplete.
+        what: &'static str,
+        /// How many bytes of it are there.
+        have: u64,
+        /// How many it needs; 0 when that is not known.
+        need: u64,
+    },
+    /// An error was returned.
+    Failed {
+        /// How far reading had come.
+        offset: u64,
+    },
+}
+
+impl CaptureEnd {
+    /// The compressed data ends early, at a record's end.
+    pub(super) const fn compressed_cut(offset: u64) -> Self {
+        CaptureEnd::BrokeOff { offset, what: "the compressed data", have: 0, need: 0 }
+    }
+}
+
+impl fmt::Display for CaptureEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CaptureEnd::Reading => f.write_str("not read to its end"),
+            CaptureEnd::Complete => f.write_str("complete"),
+            CaptureEnd::BrokeOff { offset, what, need: 0, .. } => {
+                write!(f, "the file breaks off at offset {offset}: {what} ends early")
+            }
+            CaptureEnd::BrokeOff { offset, what, have, need } => {
+                write!(
+                    f,
+                    "the file breaks off at offset {offset}: {have} of {need} bytes of {what} are there"
+                )
+            }
+            CaptureEnd::Failed { offset } => write!(f, "reading failed at offset {offset}"),
+        }
+    }
+}
+
+/// What has been read of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureStatus {
+    /// The format.
+    pub format: CaptureFormat,
+    /// What it was compressed with.
+    pub compression: Option<Compression>,
+    /// Packets delivered.
+    pub packets: u64,
+    /// Captured bytes delivered.
+    pub bytes: u64,
+    /// Delivered packets of which less was captured than was on the wire (snapshot length).
+    pub cut_packets: u64,
+    /// pcapng blocks that carry no packet and were skipped.
+    pub skipped_blocks: u64,
+    /// How it ended.
+    pub end: CaptureEnd,
+}
+
+impl CaptureStatus {
+    pub(super) const fn new(format: CaptureFormat, compression: Option<Compression>) -> Self {
+        Self {
+            format,
+            compression,
+            packets: 0,
+            bytes: 0,
+            cut_packets: 0,
+            skipped_blocks: 0,
+            end: CaptureEnd::Reading,
+        }
+    }
+
+    /// One line for the user when there is something to say: the file broke off, or packets are cut.
+    #[must_use]
+    pub fn notice(&self) -> Option<String> {
+        let broke_off = matches!(self.end, CaptureEnd::BrokeOff { .. })
+            .then(|| format!("{}; the {} packets before that were read", self.end, self.packets));
+        let cut = (self.cut_packets > 0).then(|| {
+            format!(
+                "{} of {} packets were captured only in part (snapshot length); capture with `-s 0` to inspect them whole",
+                self.cut_packets, self.packets
+            )
+        });
+        match (broke_off, cut) {
+            (None, None) => None,
+            (Some(one), None) | (None, Some(one)) => Some(one),
+            (Some(a), Some(b)) => Some(format!("{a}; {b}")),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The Internet checksum (RFC 1071) and the pseudo headers of IPv4 and IPv6.
+
+use core::net::IpAddr;
+
+/// A running Internet checksum. Parts may be added in any number; each but the last has an even length.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InternetChecksum(u64);
+
+impl InternetChecksum {
+    /// Starts at zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        InternetChecksum(0)
+    }
+
+    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero.
+    #[must_use]
+    pub fn with(self, bytes: &[u8]) -> Self {
+        // One's complement addition does not care how wide the words are as long as carries come round:
+        // 32-bit words into a 64-bit sum cannot overflow below 2^32 words.
+        let mut sum = self.0;
+        let mut chunks = bytes.chunks_exact(4);
+        for chunk in &mut chunks {
+            if let Ok(word) = <[u8; 4]>::try_from(chunk) {
+                sum += u64::from(u32::from_be_bytes(word));
+            }
+        }
+        let mut last = [0u8; 4];
+        for (slot, byte) in last.iter_mut().zip(chunks.remainder()) {
+            *slot = *byte;
+        }
+        InternetChecksum(sum + u64::from(u32::from_be_bytes(last)))
+    }
+
+    /// Adds one 16-bit number.
+    #[must_use]
+    pub const fn with_u16(self, word: u16) -> Self {
+        InternetChecksum(self.0 + word as u64)
+    }
+
+    /// The folded sum; 0xffff when what was added contains its own correct checksum.
+    #[must_use]
+    pub const fn folded(self) -> u16 {
+        let mut sum = self.0;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    /// The checksum to put into a header whose checksum field was zero.
+    #[must_use]
+    pub const fn finish(self) -> u16 {
+        !self.folded()
+    }
+
+    /// Whether what was added contains its own correct checksum.
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.folded() == 0xffff
+    }
+}
+
+/// Sum of the pseudo header of TCP, UDP and ICMPv6 (RFC 9293 3.1, RFC 8200 8.1); `len` is that of transport header
+/// and payload. `None` when the addresses are of different versions.
+#[must_use]
+pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: u8, len: u32) -> Option<InternetChecksum> {
+    let sum = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => InternetChecksum::new().with(&src.octets()).with(&dst.octets()),
+        _ => return None,
+    };
+    Some(sum.with(&len.to_be_bytes()).with_u16(u16::from(proto)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slow(bytes: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            let word = u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| u32::from(*b));
+            sum += word;
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071() {
+        let sum = InternetChecksum::new().with(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        assert_eq!(sum.folded(), 0xddf2);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_word_by_word_sum(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert_eq!(InternetChecksum::new().with(&bytes).finish(), slow(&bytes));
+        }
+
+        #[test]
+        fn parts_of_even_length_may_be_split(bytes in proptest::collection::vec(any::<u8>(), 0..100), at in 0usize..50) {
+            let at = (at * 2).min(bytes.len() & !1);
+            let (a, b) = bytes.split_at(at);
+            let whole = InternetChecksum::new().with(&bytes).folded();
+            prop_assert_eq!(InternetChecksum::new().with(a).with(b).folded(), whole);
+        }
+    }
+}

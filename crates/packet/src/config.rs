@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of the decoder: which tunnels are opened, on which ports, how deep.
+
+/// Up to four UDP ports, or any port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortList {
+    ports: [u16; 4],
+    len: u8,
+    any: bool,
+}
+
+impl PortList {
+    /// Every port.
+    pub const ANY: PortList = PortList { ports: [0; 4], len: 0, any: true };
+
+    /// The first four of `ports`; the rest is ignored (the caller warns: see [`PortList::CAPACITY`]).
+    #[must_use]
+    pub fn new(ports: &[u16]) -> Self {
+        let mut list = PortList::default();
+        for (slot, port) in list.ports.iter_mut().zip(ports) {
+            *slot = *port;
+            list.len += 1;
+        }
+        list
+    }
+
+    /// How many ports fit.
+    pub const CAPACITY: usize = 4;
+
+    /// Whether `port` is in the list.
+    #[must_use]
+    pub fn contains(&self, port: u16) -> bool {
+        self.any || self.ports.iter().take(usize::from(self.len)).any(|p| *p == port)
+    }
+}
+
+/// One tunnel protocol over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelPorts {
+    /// Whether the tunnel is opened at all.
+    pub enabled: bool,
+    /// UDP ports that carry it.
+    pub ports: PortList,
+}
+
+impl TunnelPorts {
+    /// Opened on these ports.
+    #[must_use]
+    pub fn on(ports: &[u16]) -> Self {
+        TunnelPorts { enabled: true, ports: PortList::new(ports) }
+    }
+
+    /// Whether a packet to or from these ports is looked at.
+    #[must_use]
+    pub fn either(&self, source: u16, destination: u16) -> bool {
+        self.enabled && (self.ports.contains(source) || self.ports.contains(destination))
+    }
+
+    /// Whether a packet to this port is looked at.
+    #[must_use]
+    pub fn to(&self, destination: u16) -> bool {
+        self.enabled && self.ports.contains(destination)
+    }
+}
+
+/// What VXLAN's reserved bits have to be (`decoder.vxlan.reserved-bits-check`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VxlanReservedBits {
+    /// All zero (RFC 7348), otherwise the datagram is no VXLAN.
+    #[default]
+    Strict,
+    /// Anything (group policy extension and others).
+    Permissive,
+}
+
+/// Settings of a [`crate::Decoder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecoderConfig {
+    /// Layers after which a packet is given up with `too_many_layers` (`decoder.max-layers`).
+    pub max_layers: u8,
+    /// Teredo (`decoder.teredo`).
+    pub teredo: TunnelPorts,
+    /// VXLAN (`decoder.vxlan`).
+    pub vxlan: TunnelPorts,
+    /// VXLAN's reserved bits.
+    pub vxlan_reserved: VxlanReservedBits,
+    /// GENEVE (`decoder.geneve`).
+    pub geneve: TunnelPorts,
+    /// GTP-U; off unless asked for, as Suricata has none.
+    pub gtp: TunnelPorts,
+}
+
+impl Default for DecoderConfig {
+    /// What Suricata's shipped configuration says.
+    fn default() -> Self {
+        DecoderConfig { teredo: TunnelPorts::on(&[3544]), ..Self::built_in() }
+    }
+}
+
+impl DecoderConfig {
+    /// What holds when a configuration file says nothing: as the default, but Teredo on any port.
+    #[must_use]
+    pub fn built_in() -> Self {
+        DecoderConfig {
+            max_layers: 16,
+            teredo: TunnelPorts { enabled: true, ports: PortList::ANY },
+            vxlan: TunnelPorts::on(&[4789]),
+            vxlan_reserved: VxlanReservedBits::Strict,
+            geneve: TunnelPorts::on(&[6081]),
+            gtp: TunnelPorts { enabled: false, ports: PortList::new(&[2152]) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_lists_hold_four() {
+        let list = PortList::new(&[1, 2, 3, 4, 5]);
+        assert!(list.contains(4) && !list.contains(5) && !list.contains(0));
+        assert!(PortList::ANY.contains(0));
+        assert!(!TunnelPorts { enabled: false, ports: PortList::ANY }.either(1, 2));
+        assert!(DecoderConfig::default().teredo.either(9, 3544));
+        assert!(!DecoderConfig::default().teredo.either(9, 10));
+    }
+}

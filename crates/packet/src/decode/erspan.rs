@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ERSPAN types I and II (draft-foschiano-erspan). Not done: type III.
+
+use super::{Context, Span, Step, Stop, ethernet};
+use crate::{DecodeEvent, Decoded, VlanIds};
+
+const HEADER_LEN: usize = 8;
+
+/// Type I has no header of its own.
+pub(super) fn decode_type_1(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    cx.counters.erspan += 1;
+    ethernet::decode(cx, p, span)
+}
+
+pub(super) fn decode_type_2(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    cx.counters.erspan += 1;
+    let Some([a, b, ..]) = cx.head::<HEADER_LEN>(span) else {
+        p.event(DecodeEvent::ErspanHeaderTooSmall);
+        return Err(Stop);
+    };
+    cx.layer(p)?;
+    let word = u16::from_be_bytes([*a, *b]);
+    if word >> 12 != 1 {
+        p.event(DecodeEvent::ErspanUnsupportedVersion);
+        return Err(Stop);
+    }
+    let vlan = word & 0x0fff;
+    if vlan > 0 {
+        if p.vlan.len() >= VlanIds::CAPACITY {
+            p.event(DecodeEvent::ErspanTooManyVlanLayers);
+            return Err(Stop);
+        }
+        p.vlan.push(vlan);
+    }
+    ethernet::decode(cx, p, span.skip(HEADER_LEN))
+}
+
+/// The session id of a type II header, 0 of type I.
+pub(super) fn session(cx: &Context<'_>, type_2: bool, span: Span) -> u32 {
+    match cx.head::<4>(span) {
+        Some([_, _, a, b]) if type_2 => u32::from(u16::from_be_bytes([*a, *b]) & 0x03ff),
+        _ => 0,
+    }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The first layer of a frame, and what an EtherType leads to.
+
+use super::{
+    Context, Span, Step, arp, chdlc, ether_type, ethernet, ipv4, ipv6, mpls, nsh, null, ppp, pppoe, raw, sll,
+    vlan, vntag,
+};
+use crate::{DecodeEvent, Decoded, LinkType};
+
+/// Decodes a frame of a link type; of others nothing is decoded.
+pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, link_type: LinkType) -> Step {
+    match link_type {
+        LinkType::ETHERNET => ethernet::decode(cx, p, span),
+        LinkType::LINUX_SLL => sll::decode(cx, p, span),
+        LinkType::LINUX_SLL2 => sll::decode_v2(cx, p, span),
+        LinkType::PPP | LinkType::PPP_SERIAL => ppp::decode(cx, p, span),
+        LinkType::PPP_ETHER => pppoe::decode_session(cx, p, span),
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => raw::decode(cx, p, span),
+        LinkType::NULL => null::decode(cx, p, span, null::FamilyOrder::Host),
+        LinkType::LOOP => null::decode(cx, p, span, null::FamilyOrder::Network),
+        LinkType::C_HDLC => chdlc::decode(cx, p, span),
+        _ => Ok(()),
+    }
+}
+
+/// Decodes what an EtherType names; `false` when it is not known. How decoding went is in `p`.
+pub(super) fn network(cx: &mut Context<'_>, p: &mut Decoded, kind: u16, span: Span) -> bool {
+    p.ether_type = kind;
+    // How the layer ended makes no difference to the layers before it: its events tell.
+    let _ = match kind {
+        ether_type::IPV4 => ipv4::decode(cx, p, span),
+        ether_type::IPV6 => ipv6::decode(cx, p, span),
+        ether_type::PPPOE_SESSION => pppoe::decode_session(cx, p, span),
+        ether_type::PPPOE_DISCOVERY => pppoe::decode_discovery(cx, p, span),
+        ether_type::VLAN | ether_type::PROVIDER_BRIDGE | ether_type::QINQ => vlan::decode(cx, p, span),
+        ether_type::BACKBONE_BRIDGE => vlan::decode_backbone(cx, p, span),
+        ether_type::ARP => arp::decode(cx, p, span),
+        ether_type::MPLS | ether_type::MPLS_MULTICAST => mpls::decode(cx, p, span),
+        ether_type::FABRIC_PATH => ethernet::decode_fabric_path(cx, p, span),
+        ether_type::VN_TAG => vntag::decode(cx, p, span),
+        ether_type::NSH => nsh::decode(cx, p, span),
+        _ => {
+            cx.counters.unknown_ethertype += 1;
+            p.event(DecodeEvent::EthernetUnknownEthertype);
+            return false;
+        }
+    };
+    true
+}

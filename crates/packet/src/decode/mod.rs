@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The decoder: from captured bytes to descriptors, one module for each protocol.
+//!
+//! What is an error, which event it raises and where decoding stops follows Suricata 8, so that its rules for decode
+//! events work unchanged; facts of the protocols are from the RFCs that the modules name.
+
+mod arp;
+mod chdlc;
+mod erspan;
+mod esp;
+mod ethernet;
+mod geneve;
+mod gre;
+mod gtp;
+mod icmpv4;
+mod icmpv6;
+mod ipv4;
+mod ipv4_options;
+mod ipv6;
+mod ipv6_ext;
+mod ipv6_options;
+mod link;
+mod mpls;
+mod nsh;
+mod null;
+mod ppp;
+mod pppoe;
+mod quoted;
+mod raw;
+mod sctp;
+mod sll;
+mod tcp;
+mod teredo;
+mod udp;
+mod vlan;
+mod vntag;
+mod vxlan;
+
+use crate::{
+    DecodeEvent, Decoded, DecoderConfig, DecoderCounters, LinkType, PacketFlags, PacketSource, TunnelTag,
+    VlanIds,
+};
+
+/// IP protocol numbers (IANA) that the decoder asks for.
+pub(crate) mod proto {
+    pub const HOP_BY_HOP: u8 = 0;
+    pub const ICMP: u8 = 1;
+    pub const IPIP: u8 = 4;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const IPV6: u8 = 41;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const GRE: u8 = 47;
+    pub const ESP: u8 = 50;
+    pub const AH: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const NONE: u8 = 59;
+    pub const DESTINATION: u8 = 60;
+    pub const SCTP: u8 = 132;
+    pub const MOBILITY: u8 = 135;
+    pub const HIP: u8 = 139;
+    pub const SHIM6: u8 = 140;
+}
+
+/// EtherTypes (IEEE) that the decoder asks for.
+pub(crate) mod ether_type {
+    pub const IPV4: u16 = 0x0800;
+    pub const ARP: u16 = 0x0806;
+    pub const BRIDGE: u16 = 0x6558;
+    pub const VLAN: u16 = 0x8100;
+    pub const IPV6: u16 = 0x86dd;
+    pub const MPLS: u16 = 0x8847;
+    pub const MPLS_MULTICAST: u16 = 0x8848;
+    pub const PPPOE_DISCOVERY: u16 = 0x8863;
+    pub const PPPOE_SESSION: u16 = 0x8864;
+    pub const PPP: u16 = 0x880b;
+    pub const PROVIDER_BRIDGE: u16 = 0x88a8;
+    pub const ERSPAN: u16 = 0x88be;
+    pub const BACKBONE_BRIDGE: u16 = 0x88e7;
+    pub const FABRIC_PATH: u16 = 0x8903;
+    pub const VN_TAG: u16 = 0x8926;
+    pub const NSH: u16 = 0x894f;
+    pub const QINQ: u16 = 0x9100;
+}
+
+/// Decoding of this packet ended early; the reason is among its events (or it was no such protocol after all).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop;
+
+/// Result of one layer.
+pub(crate) type Step = Result<(), Stop>;
+
+/// A range of the captured bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    at: usize,
+    end: usize,
+}
+
+impl Span {
+    pub const fn len(self) -> usize {
+        self.end.saturating_sub(self.at)
+    }
+
+    /// Without the first `n` bytes.
+    pub const fn skip(self, n: usize) -> Span {
+        let at = self.at.saturating_add(n);
+        Span { at: if at < self.end { at } else { self.end }, end: self.end }
+    }
+
+    /// The first `n` bytes at most.
+    pub const fn first(self, n: usize) -> Span {
+        let end = self.at.saturating_add(n);
+        Span { at: self.at, end: if end < self.end { end } else { self.end } }
+    }
+
+    pub const fn start(self) -> u32 {
+        self.at as u32
+    }
+
+    pub const fn end(self) -> u32 {
+        self.end as u32
+    }
+
+    /// Its length as descriptors store it (the input is clipped to 4 GiB).
+    pub const fn len_u32(self) -> u32 {
+        self.len() as u32
+    }
+}
+
+/// What all layers share while one frame is decoded.
+pub(crate) struct Context<'a> {
+    bytes: &'a [u8],
+    config: &'a DecoderConfig,
+    counters: &'a mut DecoderCounters,
+    packets: &'a mut Vec<Decoded>,
+}
+
+impl<'a> Context<'a> {
+    /// The bytes of a span.
+    fn slice(&self, span: Span) -> &'a [u8] {
+        self.bytes.get(span.at..span.end).unwrap_or(&[])
+    }
+
+    /// The first `N` bytes of a span.
+    fn head<const N: usize>(&self, span: Span) -> Option<&'a [u8; N]> {
+        self.slice(span).first_chunk::<N>()
+    }
+
+    /// Counts a layer; too many stop the packet.
+    fn layer(&self, p: &mut Decoded) -> Step {
+        p.layers = p.layers.saturating_add(1);
+        if p.layers >= self.config.max_layers {
+            p.invalid(DecodeEvent::TooManyLayers);
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    /// Decodes a tunnelled packet with `decode` into a descriptor of its own. `Ok` when it was kept.
+    ///
+    /// A packet that `decode` stops is not kept, its events are lost with it (as in Suricata); so is one that is
+    /// merely invalid when `strict` is set, for protocols that can only be guessed.
+    fn tunnel(
+        &mut self,
+        p: &mut Decoded,
+        span: Span,
+        tunnel: Tunnel,
+        decode: fn(&mut Context<'_>, &mut Decoded, Span) -> Step,
+    ) -> Step {
+        if p.layers.saturating_add(1) >= self.config.max_layers {
+            p.invalid(DecodeEvent::TooManyLayers);
+            return Err(Stop);
+        }
+        let mut inner = Decoded {
+            source: tunnel.source,
+            tunnel: tunnel.tag,
+            recursion: p.recursion.saturating_add(1),
+            layers: p.layers.saturating_add(1),
+            start: span.start(),
+            end: span.end(),
+            wire_len: p.wire_len,
+            ..Decoded::default()
+        };
+        // Packets deeper inside come after this one.
+        let place = self.packets.len();
+        if decode(self, &mut inner, span).is_err() {
+            // That nesting went too deep must not be lost with the packet that met the bound: what is inside goes
+            // uninspected.
+            if inner.events.contains(DecodeEvent::TooManyLayers) {
+                p.invalid(DecodeEvent::TooManyLayers);
+            }
+            return Err(Stop);
+        }
+        if tunnel.strict && inner.is_invalid() {
+            return Err(Stop);
+        }
+        p.flags |= PacketFlags::HAS_INNER;
+        self.packets.insert(place, inner);
+        Ok(())
+    }
+}
+
+/// How a tunnelled packet is marked.
+#[derive(Clone, Copy)]
+struct Tunnel {
+    source: PacketSource,
+    tag: TunnelTag,
+    strict: bool,
+}
+
+impl Tunnel {
+    const fn new(source: PacketSource, tag: TunnelTag) -> Self {
+        Tunnel { source, tag, strict: false }
+    }
+}
+
+/// The descriptors of one frame; used again from frame to frame, so that its vector is allocated once.
+#[derive(Clone, Debug, Default)]
+pub struct DecodeOutput {
+    packets: Vec<Decoded>,
+}
+
+impl DecodeOutput {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
+        DecodeOutput { packets: Vec::new() }
+    }
+
+    /// All packets, the outer one first, then each tunnelled one after the packet that carries it.
+    #[must_use]
+    pub fn packets(&self) -> &[Decoded] {
+        &self.packets
+    }
+
+    /// As [`DecodeOutput::packets`], to be changed (defragmentation adds events).
+    pub fn packets_mut(&mut self) -> &mut [Decoded] {
+        &mut self.packets
+    }
+
+    /// The outer packet.
+    #[must_use]
+    pub fn outer(&self) -> Option<&Decoded> {
+        self.packets.first()
+    }
+
+    /// The packets in the order in which they are inspected: innermost first, the outer one last.
+    pub fn in_inspection_order(&self) -> impl Iterator<Item = &Decoded> {
+        self.packets.iter().rev()
+    }
+}
+
+/// The decoder of one worker: settings and counters.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    config: DecoderConfig,
+    counters: DecoderCounters,
+}
+
+impl Decoder {
+    /// With these settings and counters at zero.
+    #[must_use]
+    pub fn new(config: DecoderConfig) -> Self {
+        Decoder { config, counters: DecoderCounters::default() }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &DecoderCounters {
+        &self.counters
+    }
+
+    /// The counters, to add events that later stages find (defragmentation).
+    pub fn counters_mut(&mut self) -> &mut DecoderCounters {
+        &mut self.counters
+    }
+
+    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning.
+    ///
+    /// `out` holds at least the outer packet afterwards; a link type that is not supported leaves it empty of layers.
+    pub fn decode(&mut self, link_type: LinkType, bytes: &[u8], wire_len: u32, out: &mut DecodeOutput) {
+        let link_type = LinkType::from_capture(link_type.0);
+        self.counters.frame(bytes.len());
+        let packet = Decoded { link_type, wire_len, ..Decoded::default() };
+        self.run(packet, bytes, out, |cx, p, span| link::decode(cx, p, span, link_type));
+        if out.outer().is_some_and(Decoded::is_invalid) {
+            self.counters.invalid += 1;
+        }
+    }
+
+    /// Decodes a whole IP packet that was put together from `fragment` and others: its first byte is that of an IP
+    /// header. VLAN ids, tunnel and depth are the fragment's.
+    pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
+        let (recursion, layers, vlan, tunnel) =
+            (fragment.recursion, fragment.layers, fragment.vlan, fragment.tunnel);
+        self.decode_ip(bytes, PacketSource::Defrag, IpContext { recursion, layers, vlan, tunnel }, out);
+        if let Some(packet) = out.packets.first_mut() {
+            packet.flags |= PacketFlags::REBUILT;
+        }
+    }
+
+    /// Decodes a packet that starts with an IP header and was not captured as such: put together, or made here.
+    pub fn decode_ip(
+        &mut self,
+        bytes: &[u8],
+        source: PacketSource,
+        around: IpContext,
+        out: &mut DecodeOutput,
+    ) {
+        let packet = Decoded {
+            source,
+            recursion: around.recursion,
+            layers: around.layers,
+            vlan: around.vlan,
+            tunnel: around.tunnel,
+            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            ..Decoded::default()
+        };
+        self.run(packet, bytes, out, raw::decode_version);
+    }
+
+    fn run(
+        &mut self,
+        mut packet: Decoded,
+        bytes: &[u8],
+        out: &mut DecodeOutput,
+        decode: impl FnOnce(&mut Context<'_>, &mut Decoded, Span) -> Step,
+    ) {
+        out.packets.clear();
+        // Offsets are 32 bits wide: nothing beyond is looked at.
+        let bytes = bytes.get(..u32::MAX as usize).unwrap_or(bytes);
+        let span = Span { at: 0, end: bytes.len() };
+        packet.end = span.end();
+        let mut cx =
+            Context { bytes, config: &self.config, counters: &mut self.counters, packets: &mut out.packets };
+        // Why it stopped stands in the events.
+        let _ = decode(&mut cx, &mut packet, span);
+        out.packets.insert(0, packet);
+        for packet in &out.packets {
+            for event in packet.events.as_slice() {
+                self.counters.event(*event);
+            }
+            self.counters.events_lost += u64::from(packet.events.lost());
+        }
+    }
+}
+
+/// What surrounds an IP packet that did not come from a port: see [`Decoder::decode_ip`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IpContext {
+    /// Tunnel depth.
+    pub recursion: u8,
+    /// Layers decoded before.
+    pub layers: u8,
+    /// VLAN ids.
+    pub vlan: VlanIds,
+    /// Innermost tunnel.
+    pub tunnel: TunnelTag,
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! MPLS label stacks (RFC 3032) and the guess at what follows: IP by its version nibble (RFC 4928), Ethernet behind a
+//! pseudowire control word (RFC 4448).
+
+use super::{Context, Span, Step, Stop, ethernet, ipv4, ipv6};
+use crate::{DecodeEvent, Decoded};
+
+const ENTRY_LEN: usize = 4;
+const CONTROL_WORD_LEN: usize = 4;
+
+pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    cx.counters.mpls += 1;
+    cx.layer(p)?;
+    let mut span = span;
+    let label = loop {
+        let Some(entry) = cx.head::<ENTRY_LEN>(span) else {
+            p.invalid(DecodeEvent::MplsHeaderTooSmall);
+            return Err(Stop);
+        };
+        let entry = u32::from_be_bytes(*entry);
+        span = span.skip(ENTRY_LEN);
+        if entry & 0x100 != 0 {
+            break entry >> 12;
+        }
+    };
+    let event = match label {
+        0 => return ipv4::decode(cx, p, span),
+        2 => return ipv6::decode(cx, p, span),
+        1 => Some(DecodeEvent::MplsBadLabelRouterAlert),
+        3 => Some(DecodeEvent::MplsBadLabelImplicitNull),
+        4..15 => Some(DecodeEvent::MplsBadLabelReserved),
+        _ => None,
+    };
+    if let Some(event) = event {
+        p.event(event);
+        return Ok(());
+    }
+    let Some([first, ..]) = cx.head::<CONTROL_WORD_LEN>(span) else {
+        p.invalid(DecodeEvent::MplsPktTooSmall);
+        return Err(Stop);
+    };
+    // What a guess leads to does not stop this layer.
+    let _ = match first >> 4 {
+        4 => ipv4::decode(cx, p, span),
+        6 => ipv6::decode(cx, p, span),
+        0 => ethernet::decode(cx, p, span.skip(CONTROL_WORD_LEN)),
+        _ => {
+            p.invalid(DecodeEvent::MplsUnknownPayloadType);
+            Ok(())
+        }
+    };
+    Ok(())
+}

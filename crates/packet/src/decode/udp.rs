@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP (RFC 768) and the tunnels that are recognised by its ports. Not done: UDP-Lite.
+
+use super::{Context, Span, Step, Stop, geneve, gtp, teredo, vxlan};
+use crate::{DecodeEvent, Decoded, PacketFlags, Transport, Udp};
+
+const HEADER_LEN: usize = 8;
+
+pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    cx.counters.udp += 1;
+    let udp = match header(cx, span) {
+        Ok(udp) => udp,
+        Err(event) => {
+            p.invalid(event);
+            p.clear_transport();
+            return Err(Stop);
+        }
+    };
+    // What follows the length that UDP says is padding, not payload.
+    let payload = span.first(usize::from(udp.len)).skip(HEADER_LEN);
+    p.transport = Transport::Udp(udp);
+    p.l4 = span.start();
+    p.payload = payload.start();
+    p.payload_len = payload.len_u32();
+    p.flags |= PacketFlags::WANTS_FLOW;
+    tunnels(cx, p, udp, payload);
+    Ok(())
+}
+
+fn header(cx: &Context<'_>, span: Span) -> Result<Udp, DecodeEvent> {
+    let Some([s0, s1, d0, d1, l0, l1, _, _]) = cx.head::<HEADER_LEN>(span) else {
+        return Err(DecodeEvent::UdpHlenTooSmall);
+    };
+    let len = u16::from_be_bytes([*l0, *l1]);
+    if span.len() < usize::from(len) {
+        return Err(DecodeEvent::UdpPktTooSmall);
+    }
+    if usize::from(len) < HEADER_LEN {
+        return Err(DecodeEvent::UdpLenInvalid);
+    }
+    Ok(Udp { sport: u16::from_be_bytes([*s0, *s1]), dport: u16::from_be_bytes([*d0, *d1]), len })
+}
+
+/// Tries the tunnels in turn; the first that recognises the payload as its own ends the search.
+fn tunnels(cx: &mut Context<'_>, p: &mut Decoded, udp: Udp, payload: Span) {
+    let config = cx.config;
+    if config.teredo.either(udp.sport, udp.dport) && teredo::decode(cx, p, payload).is_ok() {
+        return;
+    }
+    if config.geneve.either(udp.sport, udp.dport) && geneve::decode(cx, p, payload).is_ok() {
+        return;
+    }
+    // RFC 7348: recognised by the destination port only.
+    if config.vxlan.to(udp.dport) && vxlan::decode(cx, p, payload).is_ok() {
+        return;
+    }
+    if config.gtp.either(udp.sport, udp.dport) {
+        // The last one: whether it was GTP-U changes nothing.
+        let _ = gtp::decode(cx, p, payload);
+    }
+}

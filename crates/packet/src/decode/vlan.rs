@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! VLAN tags: IEEE 802.1Q, 802.1ad (QinQ, up to three tags) and 802.1ah (MAC in MAC).
+
+use super::{Context, Span, Step, Stop, link};
+use crate::{DecodeEvent, Decoded, VlanIds};
+
+const TAG_LEN: usize = 4;
+const BACKBONE_LEN: usize = 18;
+
+pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    match p.vlan.len() {
+        0 => cx.counters.vlan += 1,
+        1 => cx.counters.vlan_qinq += 1,
+        2 => cx.counters.vlan_qinqinq += 1,
+        _ => {}
+    }
+    if p.vlan.len() >= VlanIds::CAPACITY {
+        p.event(DecodeEvent::VlanTooManyLayers);
+        return Err(Stop);
+    }
+    let Some([a, b, c, d]) = cx.head::<TAG_LEN>(span) else {
+        p.invalid(DecodeEvent::VlanHeaderTooSmall);
+        return Err(Stop);
+    };
+    cx.layer(p)?;
+    p.vlan.push(u16::from_be_bytes([*a, *b]) & 0x0fff);
+    if !link::network(cx, p, u16::from_be_bytes([*c, *d]), span.skip(TAG_LEN)) {
+        p.invalid(DecodeEvent::VlanUnknownType);
+        return Err(Stop);
+    }
+    Ok(())
+}
+
+/// 802.1ah: four bytes of service tag, the customer's addresses, then the customer's EtherType.
+pub(super) fn decode_backbone(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
+    cx.counters.ieee8021ah += 1;
+    let Some([.., a, b]) = cx.head::<BACKBONE_LEN>(span) else {
+        p.invalid(DecodeEvent::Ieee8021ahHeaderTooSmall);
+        return Err(Stop);
+    };
+    // Counted as a layer here, which Suricata does not: without it, nesting would only be bounded by the frame.
+    cx.layer(p)?;
+    link::network(cx, p, u16::from_be_bytes([*a, *b]), span.skip(BACKBONE_LEN));
+    Ok(())
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The descriptor of a decoded packet: plain values and offsets, no borrow.
+//!
+//! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay inside what
+//! was captured: a slice by them never fails.
+
+use crate::{DecodeEvent, DecodeEvents, Ipv4, Ipv6, LinkType, Network, PacketSource, Transport};
+use bitflags::bitflags;
+use core::net::IpAddr;
+
+bitflags! {
+    /// Marks of a packet.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct PacketFlags: u16 {
+        /// A header is broken so that the packet must not reach flow state; rules see only its events.
+        const INVALID = 1 << 0;
+        /// A fragment that has to be reassembled; its transport header is not decoded.
+        const FRAGMENT = 1 << 1;
+        /// Put together from fragments.
+        const REBUILT = 1 << 2;
+        /// Belongs to a flow: addresses, ports or ICMP types are set.
+        const WANTS_FLOW = 1 << 3;
+        /// Carries a tunnelled packet: its payload is inspected as that packet, not as bytes of this one.
+        const HAS_INNER = 1 << 4;
+        /// PPP said Van Jacobson uncompressed: IP protocol 0 is TCP.
+        const VJ_UNCOMPRESSED = 1 << 5;
+    }
+}
+
+/// VLAN ids, outermost first, at most three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VlanIds {
+    ids: [u16; 3],
+    len: u8,
+}
+
+impl VlanIds {
+    /// Tags kept.
+    pub const CAPACITY: usize = 3;
+
+    /// Adds the next inner tag's id; `false` when there are three already.
+    pub fn push(&mut self, id: u16) -> bool {
+        match self.ids.get_mut(usize::from(self.len)) {
+            Some(slot) => {
+                *slot = id;
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The ids, outermost first.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u16] {
+        self.ids.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// All three places, 0 where there is no tag: what flow keys compare.
+    #[must_use]
+    pub const fn padded(&self) -> [u16; 3] {
+        self.ids
+    }
+
+    /// How many tags.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the packet is untagged.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Kind of the tunnel that a packet travelled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum TunnelKind {
+    /// None.
+    #[default]
+    None = 0,
+    /// IP in IP, any pair of versions.
+    Ip,
+    /// GRE; the id is the key, 0 without one.
+    Gre,
+    /// NVGRE; the id is the virtual subnet.
+    Nvgre,
+    /// PPTP; the id is the call.
+    Pptp,
+    /// ERSPAN; the id is the session.
+    Erspan,
+    /// Teredo.
+    Teredo,
+    /// VXLAN; the id is the VNI.
+    Vxlan,
+    /// GENEVE; the id is the VNI.
+    Geneve,
+    /// GTP-U; the id is the tunnel endpoint.
+    Gtp,
+}
+
+/// The innermost tunnel around a packet: part of tenant selection and of flow keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TunnelTag {
+    /// Which protocol.
+    pub kind: TunnelKind,
+    /// Its identifier (VNI, key, ...), 0 where the protocol has none.
+    pub id: u32,
+}
+
+impl TunnelTag {
+    /// Not tunnelled.
+    pub const NONE: TunnelTag = TunnelTag { kind: TunnelKind::None, id: 0 };
+
+    /// A tag.
+    #[must_use]
+    pub const fn new(kind: TunnelKind, id: u32) -> Self {
+        TunnelTag { kind, id }
+    }
+
+    /// Kind and id as one number, for keys.
+    #[must_use]
+    pub const fn key(self) -> u64 {
+        (self.kind as u64) << 32 | self.id as u64
+    }
+}
+
+/// What the decoder found in one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Link type of its first byte; tunnelled and reassembled packets are raw IP.
+    pub link_type: LinkType,
+    /// Where it comes from.
+    pub source: PacketSource,
+    /// Tunnel depth: 0 on the wire, one more inside each tunnel.
+    pub recursion: u8,
+    /// Layers decoded so far, those of the packets around it included.
+    pub layers: u8,
+    /// Marks.
+    pub flags: PacketFlags,
+    /// First byte of this packet (not 0 for tunnelled packets).
+    pub start: u32,
+    /// Byte after the last one of this packet.
+    pub end: u32,
+    /// Length on the wire of the outer frame, which may be more than was captured.
+    pub wire_len: u32,
+    /// VLAN ids.
+    pub vlan: VlanIds,
+    /// Where the Ethernet header stands (the last one where several follow each other).
+    pub ethernet: Option<u32>,
+    /// EtherType (or what link types have in its place) that names the network layer, 0 if none does.
+    pub ether_type: u16,
+    /// Network layer.
+    pub network: Network,
+    /// Transport layer.
+    pub transport: Transport,
+    /// Where the network header stands.
+    pub l3: u32,
+    /// Where the transport header stands, after IPv6's extension headers.
+    pub l4: u32,
+    /// Where the payload starts.
+    pub payload: u32,
+    /// How many bytes of payload.
+    pub payload_len: u32,
+    /// The innermost tunnel around this packet.
+    pub tunnel: TunnelTag,
+    /// What was wrong.
+    pub events: DecodeEvents,
+}
+
+impl Default for Decoded {
+    fn default() -> Self {
+        Decoded {
+            link_type: LinkType::RAW,
+            source: PacketSource::Wire,
+            recursion: 0,
+            layers: 0,
+            flags: PacketFlags::empty(),
+            start: 0,
+            end: 0,
+            wire_len: 0,
+            vlan: VlanIds::default(),
+            ethernet: None,
+            ether_type: 0,
+            network: Network::None,
+            transport: Transport::None,
+            l3: 0,
+            l4: 0,
+            payload: 0,
+            payload_len: 0,
+            tunnel: TunnelTag::NONE,
+            events: DecodeEvents::NONE,
+        }
+    }
+}
+
+impl Decoded {
+    /// Adds an event that leaves the packet usable.
+    pub fn event(&mut self, event: DecodeEvent) {
+        self.events.push(event);
+    }
+
+    /// Adds an event that makes the packet invalid.
+    pub fn invalid(&mut self, event: DecodeEvent) {
+        self.flags |= PacketFlags::INVALID;
+        self.events.push(event);
+    }
+
+    /// Whether a header is broken so that the packet must not reach flow state.
+    #[must_use]
+    pub const fn is_invalid(&self) -> bool {
+        self.flags.contains(PacketFlags::INVALID)
+    }
+
+    /// Whether this is a fragment to be reassembled.
+    #[must_use]
+    pub const fn is_fragment(&self) -> bool {
+        self.flags.contains(PacketFlags::FRAGMENT)
+    }
+
+    /// Whether the packet belongs to a flow.
+    #[must_use]
+    pub const fn wants_flow(&self) -> bool {
+        self.flags.contains(PacketFlags::WANTS_FLOW)
+    }
+
+    /// The IPv4 header.
+    #[must_use]
+    pub const fn ipv4(&self) -> Option<&Ipv4> {
+        match &self.network {
+            Network::Ipv4(ip) => Some(ip),
+            _ => None,
+        }
+    }
+
+    /// The IPv6 header.
+    #[must_use]
+    pub const fn ipv6(&self) -> Option<&Ipv6> {
+        match &self.network {
+            Network::Ipv6(ip) => Some(ip),
+            _ => None,
+        }
+    }
+
+    /// Source address of IP.
+    #[must_use]
+    pub const fn src(&self) -> Option<IpAddr> {
+        match &self.network {
+            Network::Ipv4(ip) => Some(IpAddr::V4(ip.src)),
+            Network::Ipv6(ip) => Some(IpAddr::V6(ip.src)),
+            _ => None,
+        }
+    }
+
+    /// Destination address of IP.
+    #[must_use]
+    pub const fn dst(&self) -> Option<IpAddr> {
+        match &self.network {
+            Network::Ipv4(ip) => Some(IpAddr::V4(ip.dst)),
+            Network::Ipv6(ip) => Some(IpAddr::V6(ip.dst)),
+            _ => None,
+        }
+    }
+
+    /// IP protocol: of IPv6 the one after the extension headers.
+    #[must_use]
+    pub const fn proto(&self) -> Option<u8> {
+        match &self.network {
+            Network::Ipv4(ip) => Some(ip.proto),
+            Network::Ipv6(ip) => Some(ip.proto),
+            _ => None,
+        }
+    }
+
+    /// Time to live or hop limit.
+    #[must_use]
+    pub const fn ttl(&self) -> Option<u8> {
+        match &self.network {
+            Network::Ipv4(ip) => Some(ip.ttl),
+            Network::Ipv6(ip) => Some(ip.hop_limit),
+            _ => None,
+        }
+    }
+
+    /// Source and destination port of TCP, UDP or SCTP.
+    #[must_use]
+    pub const fn ports(&self) -> Option<(u16, u16)> {
+        match &self.transport {
+            Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+            Transport::Udp(udp) => Some((udp.sport, udp.dport)),
+            Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+            _ => None,
+        }
+    }
+
+    /// How many bytes of this packet were captured.
+    #[must_use]
+    pub const fn captured_len(&self) -> u32 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Length of transport header and payload, in bytes.
+    #[must_use]
+    pub const fn l4_len(&self) -> u32 {
+        self.payload.saturating_add(self.payload_len).saturating_sub(self.l4)
+    }
+
+    pub(crate) fn clear_network(&mut self) {
+        self.network = Network::None;
+        self.l3 = 0;
+        self.clear_transport();
+    }
+
+    pub(crate) fn clear_transport(&mut self) {
+        self.transport = Transport::None;
+        self.l4 = 0;
+        self.payload = 0;
+        self.payload_len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_stays_small() {
+        // It is copied once per packet: keep it within five cache lines.
+        assert!(size_of::<Decoded>() <= 320, "Decoded has {} bytes", size_of::<Decoded>());
+    }
+
+    #[test]
+    fn vlan_ids_are_bounded_and_padded() {
+        let mut vlan = VlanIds::default();
+        assert!(vlan.push(7) && vlan.push(8));
+        assert_eq!(vlan.padded(), [7, 8, 0]);
+        assert!(vlan.push(9) && !vlan.push(10));
+        assert_eq!(vlan.as_slice(), [7, 8, 9]);
+    }
+
+    #[test]
+    fn tunnel_keys_keep_kinds_apart() {
+        assert_ne!(TunnelTag::new(TunnelKind::Vxlan, 5).key(), TunnelTag::new(TunnelKind::Geneve, 5).key());
+        assert_eq!(TunnelTag::NONE.key(), 0);
+    }
+}

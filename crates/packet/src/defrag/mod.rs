@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounded IP defragmentation, for IPv4 and IPv6 alike, with the overlap policies of hosts.
+//!
+//! Sources: RFC 791, RFC 8200 section 4.5, RFC 815; the policies in [`OverlapPolicy`]. All state is
+//! bounded by [`DefragConfig`]; when a bound is met, the datagram that has waited longest without a new
+//! fragment is given up, and counted. A datagram's identity includes tenant, link, VLANs and tunnel, is
+//! hashed with a secret seed, and ends with its completion: what comes later under the same id is
+//! another datagram.
+//!
+//! Not done: ICMP "time exceeded" of reassembly, forwarding of the original fragments (the caller's),
+//! the event `ipv6.frag_invalid_length` (the decoder's), cutting fragments to multiples of eight bytes
+//! (as Suricata does not either), and the unconditional refusal of overlapping IPv6 fragments by
+//! RFC 5722 (the event and the policy decide).
+
+mod counters;
+mod datagram;
+mod policy;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use counters::{DefragCounters, DefragEvent, DefragEvents, DropReason, VersionCounters};
+pub use policy::OverlapPolicy;
+
+use bartizan_base::{LinkId, PacketDuration, TenantId, Timestamp};
+use core::hash::BuildHasher;
+use core::mem::size_of;
+use core::net::IpAddr;
+use datagram::{Assembly, Datagram, announcing_byte};
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use store::{Full, NIL, Store};
+
+/// The largest datagram's data that IPv6 allows, and IPv4 with its header.
+const MAX_DATAGRAM: u32 = 65_535;
+
+/// Bounds of a [`Defragmenter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefragConfig {
+    /// Datagrams at once (`defrag.trackers`).
+    pub max_trackers: u32,
+    /// Fragments at once (`defrag.max-frags`).
+    pub max_fragments: u32,
+    /// Fragments of one datagram, so that a lookup among them stays cheap.
+    pub max_datagram_fragments: u32,
+    /// Bytes of memory for everything (`defrag.memcap`).
+    pub memory: usize,
+    /// How long after its last fragment a datagram is kept (`defrag.timeout`).
+    pub timeout: PacketDuration,
+    /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
+    pub hash_seed: u64,
+}
+
+impl Default for DefragConfig {
+    /// Suricata's shipped bounds.
+    fn default() -> Self {
+        Self {
+            max_trackers: 65_535,
+            max_fragments: 65_535,
+            max_datagram_fragments: 2_048,
+            memory: 32 << 20,
+            timeout: PacketDuration::from_secs(60),
+            hash_seed: 0,
+        }
+    }
+}
+
+/// What fragments of one datagram have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FragmentKey {
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// What it came in by, where links are kept apart.
+    pub link: Option<LinkId>,
+    /// VLAN ids from the outermost, 0 where there is none.
+    pub vlans: [u16; 3],
+    /// Whatever tells tunnels apart (VNI, TEID, hash of the outer addresses), 0 outside.
+    pub tunnel: u64,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address, of the same version.
+    pub dst: IpAddr,
+    /// Identification: 16 bits for IPv4, 32 for IPv6.
+    pub id: u32,
+    /// IPv4: the protocol. Not used for IPv6, where the fragments of a datagram may differ in it.
+    pub protocol: u8,
+    /// How many IP headers are around this one.
+    pub recursion: u8,
+}
+
+impl FragmentKey {
+    const fn is_ipv4(&self) -> bool {
+        matches!(self.dst, IpAddr::V4(_))
+    }
+}
+
+/// One fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Where its data starts in the datagram, in bytes.
+    pub offset: u16,
+    /// Whether more fragments follow.
+    pub more: bool,
+    /// The IP header: of IPv4 with its options; of IPv6 with the extension headers before the fragment
+    /// header, and without that.
+    pub header: &'a [u8],
+    /// IPv6: the next header that the fragment header names. Not used for IPv4.
+    pub next_header: u8,
+    /// The data behind the header, or behind the fragment header; link-layer padding taken off.
+    pub payload: &'a [u8],
+}
+
+/// How the receiving host is taken to behave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostSettings {
+    /// What it does with overlaps.
+    pub policy: OverlapPolicy,
+    /// How long it waits, where that is configured for it (`defrag.host-config`).
+    pub timeout: Option<PacketDuration>,
+}
+
+impl From<OverlapPolicy> for HostSettings {
+    fn from(policy: OverlapPolicy) -> Self {
+        Self { policy, timeout: None }
+    }
+}
+
+/// What became of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefragResult {
+    /// It waits for others.
+    Held,
+    /// It was the last one missing: the buffer holds the datagram, from its IP header on.
+    Complete,
+    /// It is not kept.
+    Dropped(DropReason),
+}
+
+/// What became of a fragment, and the events on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefragOutcome {
+    /// Held, complete or dropped.
+    pub result: DefragResult,
+    /// Decoder events that the fragment's packet gets.
+    pub events: DefragEvents,
+}
+
+/// Collects fragments and gives back datagrams. One per worker; no locks.
+pub struct Defragmenter {
+    config: DefragConfig,
+    hasher: FixedState,
+    table: HashTable<u32>,
+    datagrams: Vec<Datagram>,
+    free: Vec<u32>,
+    /// Datagrams from the one that has waited longest to the one touched last.
+    oldest: u32,
+    newest: u32,
+    store: Store,
+    counters: DefragCounters,
+}
+
+impl Defragmenter {
+    /// Reserves the table; everything else grows with its use.
+    #[must_use]
+    pub fn new(config: DefragConfig) -> Self {
+        let max_trackers = config.max_trackers.clamp(1, NIL - 1);
+        let config = DefragConfig { max_trackers, ..config };
+        // A small memory limit must not be spent on an empty table.
+        let affordable = config.memory / size_of::<Datagram>();
+        Self {
+            hasher: FixedState::with_seed(config.hash_seed),
+            table: HashTable::with_capacity((max_trackers as usize).min(affordable)),
+            datagrams: Vec::new(),
+            free: Vec::new(),
+            oldest: NIL,
+            newest: NIL,
+            store: Store::new(config.max_fragments),
+            counters: DefragCounters::default(),
+            config,
+        }
+    }
+
+    /// Takes a fragment. When it completes its datagram, `out` holds that: of IPv4 with total length,
+    /// fragment fields and checksum put right; of IPv6 without the fragment header, with payload length
+    /// and next header put right. Otherwise what `out` holds means nothing.
+    ///
+    /// `host` tells how the destination treats overlaps; it holds for the datagram from its first
+    /// fragment on. `now` is the packet clock.
+    pub fn insert(
+        &mut self,
+        key: &FragmentKey,
+        fragment: &Fragment<'_>,
+        host: impl Into<HostSettings>,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+    ) -> DefragOutcome {
+        let mut events = DefragEvents::NONE;
+        let result = self.take(key, fragment, host.into(), now, out, &mut events);
+        if let DefragResult::Dropped(reason) = result {
+            self.counters.drop(reason);
+            if matches!(reason, DropReason::Memory | DropReason::DatagramFragments) {
+                events.add(pick(key, DefragEvent::Ipv4FragIgnored, DefragEvent::Ipv6FragIgnored));
+            }
+            if reason == DropReason::TooLarge {
+                events.add(pick(key, DefragEvent::Ipv4FragPktTooLarge, DefragEvent::Ipv6FragPktTooLarge));
+            }
+        }
+        DefragOutcome { result, events }
+    }
+
+    fn take(
+        &mut self,
+        key: &FragmentKey,
+        fragment: &Fragment<'_>,
+        host: HostSettings,
+        now: Timestamp,
+        out: &mut Vec<u8>,
+        events: &mut DefragEvents,
+    ) -> DefragResult {
+        if fragment.offset == 0 && !fragment.more {
+            return DefragResult::Dropped(DropReason::NotAFragment);
+        }
+        let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
+        counters.fragments = counters.fragments.saturating_add(1);
+        let end = match check(key, fragment) {
+            Ok(end) => end,
+            Err(reason) => return DefragResult::Dropped(reason),
+        };
+        self.expire_some(now, 2);
+        let mut key = *key;
+        if !key.is_ipv4() {
+            key.protocol = 0;
+        }
+        let hash = self.hasher.hash_one(key);
+        let Some(index) = self.find_or_make(&key, hash, host, now) else {
+            return DefragResult::Dropped(DropReason::Memory);
+        };
+        let timeout = host.timeout.unwrap_or(self.config.timeout);
+        self.touch(index, now + timeout);
+        let kept = self.keep(index, fragment, end, now, events);
+        if let Err(reason) = kept {
+            if self.datagrams.get(index as usize).is_some_and(|datagram| datagram.fragments == 0) {
+                self.release(index);
+            }
+            return DefragResult::Dropped(reason);
+        }
+        let Some(datagram) = self.datagrams.get(index as usize) else { return DefragResult::Held };
+        let assembly = datagram.assemble(&self.store, out);
+        if assembly == Assembly::Waiting {
+            return DefragResult::Held;
+        }
+        self.release(index);
+        if assembly == Assembly::TooLarge {
+            return DefragResult::Dropped(DropReason::TooLarge);
+        }
+        let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
+        counters.reassembled = counters.reassembled.saturating_add(1);
+        DefragResult::Complete
+    }
+
+    /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no room.
+    fn keep(
+        &mut self,
+        index: u32,
+        fragment: &Fragment<'_>,
+        end: u32,
+        now: Timestamp,
+        events: &mut DefragEvents,
+    ) -> Result<(), DropReason> {
+        let held = self.datagrams.get(index as usize).map_or(0, |datagram| datagram.fragments);
+        if held >= self.config.max_datagram_fragments {
+            self.counters.max_frags_reached = self.counters.max_frags_reached.saturating_add(1);
+            return Err(DropReason::DatagramFragments);
+        }
+        let header = if fragment.offset == 0 { fragment.header } else { &[] };
+        let node = self.store_fragment(index, header, fragment.payload, now)?;
+        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return Err(DropReason::Memory) };
+        let offset = u32::from(fragment.offset);
+        let resolved = datagram.resolve(&mut self.store, offset, end);
+        if resolved.overlap {
+            events.add(pick(&datagram.key, DefragEvent::Ipv4FragOverlap, DefragEvent::Ipv6FragOverlap));
+        }
+        let Some(trim) = resolved.trim else {
+            self.store.free(node);
+            return Err(DropReason::Overlapped);
+        };
+        if let Some(node) = self.store.node_mut(node) {
+            node.more = fragment.more;
+            node.next_header = fragment.next_header;
+        }
+        datagram.link(&mut self.store, node, offset, trim);
+        Ok(())
+    }
+
+    /// Finds room for a fragment, if need be by giving up older datagrams.
+    fn store_fragment(
+        &mut self,
+        index: u32,
+        header: &[u8],
+        payload: &[u8],
+        now: Timestamp,
+    ) -> Result<u32, DropReason> {
+        loop {
+            let room = self.config.memory.saturating_sub(self.memory_used());
+            match self.store.put(header, payload, room) {
+                Ok(node) => return Ok(node),
+                Err(Full::Fragments | Full::Memory) => {
+                    self.counters.max_frags_reached = self.counters.max_frags_reached.saturating_add(1);
+                    if self.oldest == index || !self.give_up_oldest(now) {
+                        return Err(DropReason::Memory);
+                    }
+                }
+            }
+        }
+    }
+
+    fn find_or_make(
+        &mut self,
+        key: &FragmentKey,
+        hash: u64,
+        host: HostSettings,
+        now: Timestamp,
+    ) -> Option<u32> {
+        let datagrams = &self.datagrams;
+        let found = self
+            .table
+            .find(hash, |index| datagrams.get(*index as usize).is_some_and(|datagram| datagram.key == *key))
+            .copied();
+        if let Some(index) = found {
+            if self.datagrams.get(index as usize).is_some_and(|datagram| datagram.expires >= now) {
+                return Some(index);
+            }
+            self.counters.worker_timeouts = self.counters.worker_timeouts.saturating_add(1);
+            self.release(index);
+        }
+        let index = self.free_slot(now)?;
+        let datagram = Datagram::new(*key, host.policy);
+        match self.datagrams.get_mut(index as usize) {
+            Some(slot) => *slot = datagram,
+            None => self.datagrams.push(datagram),
+        }
+        let (datagrams, hasher) = (&self.datagrams, &self.hasher);
+        self.table.insert_unique(hash, index, |index| {
+            datagrams.get(*index as usize).map_or(0, |datagram| hasher.hash_one(datagram.key))
+        });
+        self.link_newest(index);
+        Some(index)
+    }
+
+    /// A free place for a datagram, made by giving up the oldest one when a bound is met.
+    fn free_slot(&mut self, now: Timestamp) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        let used = self.datagrams.len();
+        if used >= self.config.max_trackers as usize {
+            self.counters.max_trackers_reached = self.counters.max_trackers_reached.saturating_add(1);
+            self.give_up_oldest(now);
+            return self.free.pop();
+        }
+        if used == self.datagrams.capacity() {
+            let more = used.clamp(16, 1024);
+            // The list of free places never outgrows that of the datagrams.
+            let bytes = more.saturating_mul(size_of::<Datagram>().saturating_add(size_of::<u32>()));
+            if self.config.memory.saturating_sub(self.memory_used()) < bytes {
+                self.counters.max_trackers_reached = self.counters.max_trackers_reached.saturating_add(1);
+                self.give_up_oldest(now);
+                return self.free.pop();
+            }
+            self.datagrams.reserve_exact(more);
+            self.free.reserve_exact(used.saturating_add(more));
+        }
+        Some(used as u32)
+    }
+
+    /// Gives up the datagram that has waited longest. False when there is none.
+    fn give_up_oldest(&mut self, now: Timestamp) -> bool {
+        let Some(datagram) = self.datagrams.get(self.oldest as usize) else { return false };
+        let counter = if datagram.expires < now {
+            &mut self.counters.tracker_soft_reuse
+        } else {
+            &mut self.counters.tracker_hard_reuse
+        };
+        *counter = counter.saturating_add(1);
+        self.release(self.oldest);
+        true
+    }
+
+    /// Frees up to `budget` datagrams whose time is over and says how many. [`Self::insert`] does a
+    /// little of this; call it with the clock when no fragments come.
+    pub fn expire_some(&mut self, now: Timestamp, budget: usize) -> usize {
+        let mut freed = 0;
+        while freed < budget
+            && self.datagrams.get(self.oldest as usize).is_some_and(|datagram| datagram.expires < now)
+        {
+            self.release(self.oldest);
+            self.counters.manager_timeouts = self.counters.manager_timeouts.saturating_add(1);
+            freed = freed.saturating_add(1);
+        }
+        freed
+    }
+
+    /// Ends a datagram: takes it out of table and order and frees its fragments.
+    fn release(&mut self, index: u32) {
+        self.unlink(index);
+        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
+        datagram.clear(&mut self.store);
+        let hash = self.hasher.hash_one(datagram.key);
+        if let Ok(entry) = self.table.find_entry(hash, |entry| *entry == index) {
+            entry.remove();
+        }
+        self.free.push(index);
+    }
+
+    fn touch(&mut self, index: u32, expires: Timestamp) {
+        if let Some(datagram) = self.datagrams.get_mut(index as usize) {
+            datagram.expires = expires;
+        }
+        if self.newest != index {
+            self.unlink(index);
+            self.link_newest(index);
+        }
+    }
+
+    fn link_newest(&mut self, index: u32) {
+        let older = self.newest;
+        if let Some(datagram) = self.datagrams.get_mut(index as usize) {
+            (datagram.older, datagram.newer) = (older, NIL);
+        }
+        match self.datagrams.get_mut(older as usize) {
+            Some(datagram) => datagram.newer = index,
+            None => self.oldest = index,
+        }
+        self.newest = index;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Some(datagram) = self.datagrams.get(index as usize) else { return };
+        let (older, newer) = (datagram.older, datagram.newer);
+        match self.datagrams.get_mut(older as usize) {
+            Some(datagram) => datagram.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.datagrams.get_mut(newer as usize) {
+            Some(datagram) => datagram.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Datagrams that wait for fragments.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.datagrams.len().saturating_sub(self.free.len())
+    }
+
+    /// Fragments held.
+    #[must_use]
+    pub fn fragments(&self) -> u32 {
+        self.store.fragments()
+    }
+
+    /// Bytes allocated (`defrag.memuse`): never more than [`DefragConfig::memory`] and the empty table.
+    #[must_use]
+    pub fn memory_used(&self) -> usize {
+        let datagrams = self.datagrams.capacity().saturating_mul(size_of::<Datagram>());
+        let free = self.free.capacity().saturating_mul(size_of::<u32>());
+        self.table
+            .allocation_size()
+            .saturating_add(datagrams)
+            .saturating_add(free)
+            .saturating_add(self.store.memory())
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &DefragCounters {
+        &self.counters
+    }
+}
+
+const fn pick(key: &FragmentKey, ipv4: DefragEvent, ipv6: DefragEvent) -> DefragEvent {
+    if key.is_ipv4() { ipv4 } else { ipv6 }
+}
+
+/// Where the fragment ends in its datagram, or why it cannot be one.
+fn check(key: &FragmentKey, fragment: &Fragment<'_>) -> Result<u32, DropReason> {
+    let same_version = key.src.is_ipv4() == key.dst.is_ipv4();
+    let header = fragment.header;
+    let proper = match header.first().map(|byte| byte >> 4) {
+        Some(4) => key.is_ipv4() && (20..=60).contains(&header.len()),
+        Some(6) => !key.is_ipv4() && (fragment.offset != 0 || announcing_byte(header).is_some()),
+        _ => false,
+    };
+    if !same_version || !proper || header.len() > MAX_DATAGRAM as usize {
+        return Err(DropReason::BadHeader);
+    }
+    let end =
+        u32::try_from(fragment.payload.len()).unwrap_or(u32::MAX).saturating_add(u32::from(fragment.offset));
+    // The least header of IPv4 counts towards its limit, that of IPv6 does not.
+    let limit = if key.is_ipv4() { MAX_DATAGRAM - 20 } else { MAX_DATAGRAM };
+    if end > limit {
+        Err(DropReason::TooLarge)
+    } else if fragment.payload.is_empty() {
+        Err(DropReason::Empty)
+    } else {
+        Ok(end)
+    }
+}

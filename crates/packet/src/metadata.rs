@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The metadata block before a packet: 32 generic bytes and 32 extended ones, little endian.
+//!
+//! Source: UniSec's packet metadata; the layout is a contract with the XDP program and the SmartNIC's logic, so one
+//! table ([`FIELDS`]) holds the offsets that Rust, C and SystemVerilog are generated from.
+
+use bartizan_base::{Action, Path, PortIndex};
+
+/// Length of the generic part, in bytes: all that a level writes where there is no room for more.
+pub const GENERIC_LEN: usize = 32;
+/// Length of the extended part, in bytes.
+pub const EXTENDED_LEN: usize = 32;
+/// Length of both, in bytes.
+pub const LEN: usize = GENERIC_LEN + EXTENDED_LEN;
+/// Bytes of the extended part that functions fill.
+pub const FUNCTION_LEN: usize = 24;
+
+/// One field of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, in every language.
+    pub name: &'static str,
+    /// First byte, from the start of the block.
+    pub offset: usize,
+    /// Length, in bytes.
+    pub len: usize,
+}
+
+macro_rules! fields {
+    ($($name:ident: $len:literal @ $offset:literal,)+) => {
+        /// Every field, in the order of the bytes.
+        pub const FIELDS: &[Field] = &[$(Field { name: stringify!($name), offset: $offset, len: $len },)+];
+
+        mod at { $(pub const $name: core::ops::Range<usize> = $offset..$offset + $len;)+ }
+    };
+}
+
+fields! {
+    FID: 4 @ 0,
+    PATH: 4 @ 4,
+    FLOW_HASH: 4 @ 8,
+    GENERATION: 1 @ 12,
+    ACTION: 1 @ 13,
+    INGRESS: 1 @ 14,
+    EGRESS: 1 @ 15,
+    TENANT: 2 @ 16,
+    FLAGS: 2 @ 18,
+    L3: 2 @ 20,
+    L4: 2 @ 22,
+    PAYLOAD: 2 @ 24,
+    LENGTH: 2 @ 26,
+    TIMESTAMP_US: 4 @ 28,
+    TIMESTAMP_NS: 8 @ 32,
+    FUNCTIONS: 24 @ 40,
+}
+
+bitflags::bitflags! {
+    /// What has been done with the packet.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MetadataFlags: u16 {
+        /// Headers are parsed: the offsets count.
+        const PARSED = 1 << 0;
+        /// Flow class and path are known.
+        const CLASSIFIED = 1 << 1;
+        /// Header halves on the path have run.
+        const HEADER_HALVES_DONE = 1 << 2;
+        /// The extended part is there.
+        const EXTENDED = 1 << 3;
+        /// IP version 6.
+        const IPV6 = 1 << 4;
+        /// A fragment.
+        const FRAGMENT = 1 << 5;
+        /// The transport checksum was found right.
+        const CHECKSUM_OK = 1 << 6;
+        /// A header is broken.
+        const INVALID = 1 << 7;
+    }
+}
+
+/// The generic part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generic {
+    /// Flow class.
+    pub fid: u32,
+    /// Functions that the packet still visits.
+    pub path: Path,
+    /// Keyed hash of the flow.
+    pub flow_hash: u32,
+    /// Low 8 bits of the generation.
+    pub generation: u8,
+    /// What to do with the packet.
+    pub action: Action,
+    /// Port it came in by.
+    pub ingress: PortIndex,
+    /// Port it leaves by.
+    pub egress: PortIndex,
+    /// Whose it is.
+    pub tenant: u16,
+    /// What has been done.
+    pub flags: MetadataFlags,
+    /// Offset of the network header, in bytes from the start of the frame.
+    pub l3: u16,
+    /// Offset of the transport header.
+    pub l4: u16,
+    /// Offset of the payload.
+    pub payload: u16,
+    /// Length of the frame.
+    pub length: u16,
+    /// Microseconds of the port's epoch.
+    pub timestamp_us: u32,
+}
+
+/// The extended part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extended {
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    pub timestamp_ns: u64,
+    /// Left by functions for those after them.
+    pub functions: [u8; FUNCTION_LEN],
+}
+
+fn get<const N: usize>(block: &[u8], range: core::ops::Range<usize>) -> Option<[u8; N]> {
+    block.get(range)?.first_chunk::<N>().copied()
+}
+
+fn put(block: &mut [u8], range: core::ops::Range<usize>, bytes: &[u8]) {
+    if let Some(place) = block.get_mut(range)
+        && place.len() == bytes.len()
+    {
+        place.copy_from_slice(bytes);
+    }
+}
+
+impl Generic {
+    /// Reads the part from the start of a block; `None` when it is too short or holds an unknown action.
+    #[must_use]
+    pub fn read(block: &[u8]) -> Option<Self> {
+        Some(Generic {
+            fid: u32::from_le_bytes(get(block, at::FID)?),
+            path: Path(u32::from_le_bytes(get(block, at::PATH)?)),
+            flow_hash: u32::from_le_bytes(get(block, at::FLOW_HASH)?),
+            generation: u8::from_le_bytes(get(block, at::GENERATION)?),
+            action: match u8::from_le_bytes(get(block, at::ACTION)?) {
+                0 => Action::ToCpu,
+                1 => Action::ToPort,
+                2 => Action::Drop,
+                _ => return None,
+            },
+            ingress: PortIndex(u8::from_le_bytes(get(block, at::INGRESS)?)),
+            egress: PortIndex(u8::from_le_bytes(get(block, at::EGRESS)?)),
+            tenant: u16::from_le_bytes(get(block, at::TENANT)?),
+            flags: MetadataFlags::from_bits_retain(u16::from_le_bytes(get(block, at::FLAGS)?)),
+            l3: u16::from_le_bytes(get(block, at::L3)?),
+            l4: u16::from_le_bytes(get(block, at::L4)?),
+            payload: u16::from_le_bytes(get(block, at::PAYLOAD)?),
+            length: u16::from_le_bytes(get(block, at::LENGTH)?),
+            timestamp_us: u32::from_le_bytes(get(block, at::TIMESTAMP_US)?),
+        })
+    }
+
+    /// Writes the part.
+    pub fn write(&self, block: &mut [u8; GENERIC_LEN]) {
+        put(block, at::FID, &self.fid.to_le_bytes());
+        put(block, at::PATH, &self.path.0.to_le_bytes());
+        put(block, at::FLOW_HASH, &self.flow_hash.to_le_bytes());
+        put(block, at::GENERATION, &[self.generation]);
+        put(block, at::ACTION, &[self.action as u8]);
+        put(block, at::INGRESS, &[self.ingress.0]);
+        put(block, at::EGRESS, &[self.egress.0]);
+        put(block, at::TENANT, &self.tenant.to_le_bytes());
+        put(block, at::FLAGS, &self.flags.bits().to_le_bytes());
+        put(block, at::L3, &self.l3.to_le_bytes());
+        put(block, at::L4, &self.l4.to_le_bytes());
+        put(block, at::PAYLOAD, &self.payload.to_le_bytes());
+        put(block, at::LENGTH, &self.length.to_le_bytes());
+        put(block, at::TIMESTAMP_US, &self.timestamp_us.to_le_bytes());
+    }
+}
+
+impl Extended {
+    /// Reads the part from a whole block; `None` when it is too short.
+    #[must_use]
+    pub fn read(block: &[u8]) -> Option<Self> {
+        Some(Extended {
+            timestamp_ns: u64::from_le_bytes(get(block, at::TIMESTAMP_NS)?),
+            functions: get(block, at::FUNCTIONS)?,
+        })
+    }
+
+    /// Writes the part into a whole block.
+    pub fn write(&self, block: &mut [u8; LEN]) {
+        put(block, at::TIMESTAMP_NS, &self.timestamp_ns.to_le_bytes());
+        put(block, at::FUNCTIONS, &self.functions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_fill_the_block_without_gap_or_overlap() {
+        let mut end = 0;
+        for field in FIELDS {
+            assert_eq!(field.offset, end, "{}", field.name);
+            end += field.len;
+        }
+        assert_eq!(end, LEN);
+        let generic: usize = FIELDS.iter().filter(|f| f.offset < GENERIC_LEN).map(|f| f.len).sum();
+        assert_eq!(generic, GENERIC_LEN);
+    }
+
+    #[test]
+    fn the_layout_is_the_contract() {
+        let generic = Generic {
+            fid: 0x0403_0201,
+            path: Path(0x0807_0605),
+            flow_hash: 0x0c0b_0a09,
+            generation: 0x0d,
+            action: Action::Drop,
+            ingress: PortIndex(0x0f),
+            egress: PortIndex(0x10),
+            tenant: 0x1211,
+            flags: MetadataFlags::from_bits_retain(0x1413),
+            l3: 0x1615,
+            l4: 0x1817,
+            payload: 0x1a19,
+            length: 0x1c1b,
+            timestamp_us: 0x201f_1e1d,
+        };
+        let mut block = [0; GENERIC_LEN];
+        generic.write(&mut block);
+        let mut expected: Vec<u8> = (1..=32).collect();
+        expected[13] = 2;
+        assert_eq!(block.as_slice(), expected);
+        let mut whole = [0; LEN];
+        Extended { timestamp_ns: 0x0807_0605_0403_0201, functions: [9; FUNCTION_LEN] }.write(&mut whole);
+        assert_eq!(&whole[..32], [0; 32]);
+        assert_eq!(&whole[32..40], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(&whole[40..], [9; 24]);
+    }
+
+    #[test]
+    fn what_is_too_short_or_unknown_is_refused() {
+        assert_eq!(Generic::read(&[0; 31]), None);
+        assert_eq!(Extended::read(&[0; 63]), None);
+        let mut block = [0; 32];
+        block[13] = 3;
+        assert_eq!(Generic::read(&block), None);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_gives_what_was_written(mut bytes in proptest::array::uniform32(any::<u8>()), action in 0u8..3) {
+            bytes[13] = action;
+            let mut again = [0; GENERIC_LEN];
+            Generic::read(&bytes).unwrap().write(&mut again);
+            prop_assert_eq!(bytes, again);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The transport layer of a decoded packet, as plain values.
+
+use bitflags::bitflags;
+use core::net::IpAddr;
+
+bitflags! {
+    /// TCP flags (RFC 9293, 3.1).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct TcpFlags: u8 {
+        /// No more data from sender.
+        const FIN = 0x01;
+        /// Synchronise sequence numbers.
+        const SYN = 0x02;
+        /// Reset the connection.
+        const RST = 0x04;
+        /// Push.
+        const PSH = 0x08;
+        /// The acknowledgement number counts.
+        const ACK = 0x10;
+        /// The urgent pointer counts.
+        const URG = 0x20;
+        /// Explicit congestion notification echo.
+        const ECE = 0x40;
+        /// Congestion window reduced.
+        const CWR = 0x80;
+    }
+}
+
+/// TCP options that were well-formed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Maximum segment size.
+    pub mss: Option<u16>,
+    /// Window scale; one above 14 counts as 0 and is an event.
+    pub wscale: Option<u8>,
+    /// Selective acknowledgement is permitted.
+    pub sack_ok: bool,
+    /// Number of selective acknowledgement blocks.
+    pub sack_blocks: u8,
+    /// Where the blocks start, from the first byte of the TCP header; 0 without blocks.
+    pub sack_offset: u8,
+    /// Fast Open, with the length of its cookie in bytes (0 asks for one).
+    pub fast_open: Option<u8>,
+    /// Timestamp value and echo reply.
+    pub timestamps: Option<(u32, u32)>,
+    /// MD5 signature (RFC 2385) is there; it is not checked.
+    pub md5: bool,
+    /// Authentication option (RFC 5925) is there; it is not checked.
+    pub ao: bool,
+}
+
+/// TCP header fields (RFC 9293).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgement number.
+    pub ack: u32,
+    /// Window, not scaled.
+    pub window: u16,
+    /// Urgent pointer.
+    pub urgent: u16,
+    /// Flags.
+    pub flags: TcpFlags,
+    /// The four reserved bits.
+    pub reserved: u8,
+    /// Header length with options, in bytes (20 to 60).
+    pub header_len: u8,
+    /// Options.
+    pub options: TcpOptions,
+}
+
+/// UDP header fields (RFC 768).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Udp {
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Length of header and payload as the header says, in bytes.
+    pub len: u16,
+}
+
+/// SCTP common header fields (RFC 9260).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sctp {
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Verification tag.
+    pub tag: u32,
+}
+
+/// The packet that an ICMP error quotes: what the error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotedPacket {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// IP protocol (IPv6: next header of the fixed header).
+    pub proto: u8,
+    /// Source and destination port, where enough of TCP, UDP or SCTP is quoted.
+    pub ports: Option<(u16, u16)>,
+    /// TCP sequence number, where enough is quoted.
+    pub tcp_seq: Option<u32>,
+    /// Where the quoted IP header stands.
+    pub offset: u32,
+}
+
+/// ICMP (RFC 792) or ICMPv6 (RFC 4443) header fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Icmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// Identifier, of messages that have one.
+    pub id: Option<u16>,
+    /// Sequence number, of messages that have one.
+    pub seq: Option<u16>,
+    /// MTU of "packet too big" (ICMPv6) and "fragmentation needed" (ICMP).
+    pub mtu: Option<u32>,
+    /// The packet that an error is about.
+    pub quoted: Option<QuotedPacket>,
+}
+
+/// GRE header fields (RFC 2784, 2890, 2637).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gre {
+    /// 0, or 1 for PPTP.
+    pub version: u8,
+    /// EtherType of what is inside.
+    pub protocol: u16,
+    /// Key, if there is one.
+    pub key: Option<u32>,
+}
+
+/// ESP header fields (RFC 4303).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Esp {
+    /// Security parameters index.
+    pub spi: u32,
+    /// Sequence number.
+    pub seq: u32,
+}
+
+/// Authentication header over IPv4 (RFC 4302); what is inside is not decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ah {
+    /// Security parameters index.
+    pub spi: u32,
+    /// Sequence number.
+    pub seq: u32,
+    /// What is inside.
+    pub next_header: u8,
+}
+
+/// The transport layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// None that was understood (fragments, broken headers, other protocols).
+    #[default]
+    None,
+    /// TCP.
+    Tcp(Tcp),
+    /// UDP.
+    Udp(Udp),
+    /// SCTP.
+    Sctp(Sctp),
+    /// ICMP over IPv4.
+    Icmp(Icmp),
+    /// ICMPv6.
+    Icmpv6(Icmp),
+    /// GRE.
+    Gre(Gre),
+    /// ESP.
+    Esp(Esp),
+    /// Authentication header over IPv4.
+    Ah(Ah),
+}
+
+impl Transport {
+    /// The TCP header.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Transport::Tcp(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
+    /// The UDP header.
+    #[must_use]
+    pub const fn udp(&self) -> Option<&Udp> {
+        match self {
+            Transport::Udp(udp) => Some(udp),
+            _ => None,
+        }
+    }
+
+    /// The ICMP or ICMPv6 header.
+    #[must_use]
+    pub const fn icmp(&self) -> Option<&Icmp> {
+        match self {
+            Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some(icmp),
+            _ => None,
+        }
+    }
+}
+
+/// ICMP type that answers (or asked for) a type, if there is one: both belong to one flow.
+#[must_use]
+pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
+    Some(match kind {
+        8 => 0,
+        0 => 8,
+        13 => 14,
+        14 => 13,
+        15 => 16,
+        16 => 15,
+        10 => 9,
+        9 => 10,
+        17 => 18,
+        18 => 17,
+        _ => return None,
+    })
+}
+
+/// ICMPv6 type that answers (or asked for) a type, if there is one: both belong to one flow.
+#[must_use]
+pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
+    Some(match kind {
+        128 => 129,
+        129 => 128,
+        130 => 131,
+        131 => 130,
+        133 => 134,
+        134 => 133,
+        135 => 136,
+        136 => 135,
+        139 => 140,
+        140 => 139,
+        144 => 145,
+        145 => 144,
+        146 => 147,
+        147 => 146,
+        148 => 149,
+        149 => 148,
+        151 => 152,
+        152 => 151,
+        157 => 158,
+        158 => 157,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counterparts_are_mutual() {
+        for kind in 0..=255u8 {
+            for counterpart in [icmpv4_counterpart, icmpv6_counterpart] {
+                if let Some(other) = counterpart(kind) {
+                    assert_eq!(counterpart(other), Some(kind));
+                    assert_ne!(other, kind);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A descriptor together with its bytes: slices of headers and payload, and checksums on demand.
+
+use crate::{Decoded, InternetChecksum, Network, Transport, pseudo_header};
+
+/// A decoded packet and the bytes it was decoded from.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketView<'a> {
+    bytes: &'a [u8],
+    decoded: &'a Decoded,
+}
+
+impl<'a> PacketView<'a> {
+    /// Joins both; `bytes` are those that were given to the decoder, the whole frame also for tunnelled packets.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], decoded: &'a Decoded) -> Self {
+        PacketView { bytes, decoded }
+    }
+
+    /// The descriptor.
+    #[must_use]
+    pub const fn decoded(&self) -> &'a Decoded {
+        self.decoded
+    }
+
+    /// The whole frame.
+    #[must_use]
+    pub const fn frame(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// This packet's own bytes: of a tunnelled packet from its first header on.
+    #[must_use]
+    pub fn packet(&self) -> &'a [u8] {
+        self.range(self.decoded.start, self.decoded.captured_len())
+    }
+
+    /// The Ethernet header.
+    #[must_use]
+    pub fn ethernet(&self) -> Option<&'a [u8; 14]> {
+        self.from(self.decoded.ethernet?).first_chunk()
+    }
+
+    /// Source and destination address of the Ethernet header.
+    #[must_use]
+    pub fn mac_addresses(&self) -> Option<([u8; 6], [u8; 6])> {
+        let header = self.ethernet()?;
+        let (destination, rest) = header.split_first_chunk::<6>()?;
+        Some((*rest.first_chunk::<6>()?, *destination))
+    }
+
+    /// EtherType of the Ethernet header itself (a VLAN tag's where there is one).
+    #[must_use]
+    pub fn ethernet_type(&self) -> Option<u16> {
+        self.ethernet()?.last_chunk::<2>().map(|kind| u16::from_be_bytes(*kind))
+    }
+
+    /// The IP header: IPv4's with options, IPv6's fixed header (see [`PacketView::ip_extensions`]).
+    #[must_use]
+    pub fn ip_header(&self) -> Option<&'a [u8]> {
+        let len = match &self.decoded.network {
+            Network::Ipv4(ip) => u32::from(ip.header_len),
+            Network::Ipv6(_) => 40,
+            _ => return None,
+        };
+        Some(self.range(self.decoded.l3, len))
+    }
+
+    /// IPv6's extension headers, empty without any; `None` when this is no IPv6.
+    #[must_use]
+    pub fn ip_extensions(&self) -> Option<&'a [u8]> {
+        let ip = self.decoded.ipv6()?;
+        Some(self.range(self.decoded.l3.saturating_add(40), u32::from(ip.ext_len)))
+    }
+
+    /// The data of an IP fragment.
+    #[must_use]
+    pub fn fragment_data(&self) -> Option<&'a [u8]> {
+        if !self.decoded.is_fragment() {
+            return None;
+        }
+        match &self.decoded.network {
+            Network::Ipv4(ip) => {
+                let len = u32::from(ip.total_len).saturating_sub(u32::from(ip.header_len));
+                Some(self.range(self.decoded.l4, len))
+            }
+            Network::Ipv6(ip) => ip.fragment.map(|fragment| self.range(fragment.data, fragment.data_len)),
+            _ => None,
+        }
+    }
+
+    /// The transport header with its options, as far as it was decoded.
+    #[must_use]
+    pub fn l4_header(&self) -> Option<&'a [u8]> {
+        let len = match self.decoded.transport {
+            Transport::None => return None,
+            // The payload of most messages starts inside the eight bytes that are the header by name.
+            Transport::Icmpv6(_) => 8,
+            _ => self.decoded.payload.saturating_sub(self.decoded.l4),
+        };
+        Some(self.range(self.decoded.l4, len))
+    }
+
+    /// The payload: behind TCP, UDP, SCTP, ICMP or ESP.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.range(self.decoded.payload, self.decoded.payload_len)
+    }
+
+    /// The TCP options, one by one; nothing when this is no TCP.
+    #[must_use]
+    pub fn tcp_options(&self) -> TcpOptionIter<'a> {
+        let options = match (&self.decoded.transport, self.l4_header()) {
+            (Transport::Tcp(_), Some(header)) => header.get(20..).unwrap_or(&[]),
+            _ => &[],
+        };
+        TcpOptionIter { rest: options }
+    }
+
+    /// Selective acknowledgement blocks: left and right edge.
+    pub fn sack_blocks(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        let blocks = match &self.decoded.transport {
+            Transport::Tcp(tcp) if tcp.options.sack_blocks > 0 => self.range(
+                self.decoded.l4.saturating_add(u32::from(tcp.options.sack_offset)),
+                u32::from(tcp.options.sack_blocks) * 8,
+            ),
+            _ => &[],
+        };
+        blocks.chunks_exact(8).filter_map(|block| {
+            let (left, right) = block.split_first_chunk::<4>()?;
+            Some((u32::from_be_bytes(*left), u32::from_be_bytes(*right.first_chunk::<4>()?)))
+        })
+    }
+
+    /// Whether the IPv4 header's checksum is right; `None` when this is no IPv4.
+    #[must_use]
+    pub fn ip_checksum_ok(&self) -> Option<bool> {
+        self.decoded.ipv4()?;
+        Some(InternetChecksum::new().with(self.ip_header()?).is_valid())
+    }
+
+    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols. A UDP datagram over
+    /// IPv4 without a checksum is right (RFC 768).
+    #[must_use]
+    pub fn l4_checksum_ok(&self) -> Option<bool> {
+        let segment = self.range(self.decoded.l4, self.decoded.l4_len());
+        let proto = match &self.decoded.transport {
+            Transport::Tcp(_) => 6,
+            Transport::Udp(_) => 17,
+            Transport::Icmpv6(_) => 58,
+            // No pseudo header.
+            Transport::Icmp(_) => return Some(self.icmp_sum().is_valid()),
+            _ => return None,
+        };
+        let segment = if proto == 58 { self.icmp_segment() } else { segment };
+        if proto == 17 && segment.get(6..8) == Some(&[0, 0]) {
+            return Some(self.decoded.ipv4().is_some());
+        }
+        let len = u32::try_from(segment.len()).ok()?;
+        let sum = pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?;
+        Some(sum.with(segment).is_valid())
+    }
+
+    /// ICMP's header and body: its payload starts at different places, but its checksum covers all to the end.
+    fn icmp_segment(&self) -> &'a [u8] {
+        let end = match &self.decoded.network {
+            Network::Ipv4(ip) => self.decoded.l3.saturating_add(u32::from(ip.total_len)),
+            Network::Ipv6(ip) => self.decoded.l3.saturating_add(40).saturating_add(u32::from(ip.payload_len)),
+            _ => self.decoded.l4,
+        };
+        self.range(self.decoded.l4, end.saturating_sub(self.decoded.l4))
+    }
+
+    fn icmp_sum(&self) -> InternetChecksum {
+        InternetChecksum::new().with(self.icmp_segment())
+    }
+
+    fn from(&self, start: u32) -> &'a [u8] {
+        self.bytes.get(start as usize..).unwrap_or(&[])
+    }
+
+    fn range(&self, start: u32, len: u32) -> &'a [u8] {
+        let rest = self.from(start);
+        rest.get(..len as usize).unwrap_or(rest)
+    }
+}
+
+/// One TCP option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpOption<'a> {
+    /// Kind; 1 is "no operation".
+    pub kind: u8,
+    /// What follows kind and length.
+    pub value: &'a [u8],
+}
+
+/// The TCP options of a packet; ends at the end of the list or where it is broken.
+#[derive(Clone, Debug)]
+pub struct TcpOptionIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for TcpOptionIter<'a> {
+    type Item = TcpOption<'a>;
+
+    fn next(&mut self) -> Option<TcpOption<'a>> {
+        let (kind, tail) = self.rest.split_first()?;
+        match kind {
+            0 => {
+                self.rest = &[];
+                None
+            }
+            1 => {
+                self.rest = tail;
+                Some(TcpOption { kind: 1, value: &[] })
+            }
+            _ => {
+                let len = usize::from(*tail.first().unwrap_or(&0));
+                match (self.rest.get(2..len), self.rest.get(len..)) {
+                    (Some(value), Some(after)) => {
+                        self.rest = after;
+                        Some(TcpOption { kind: *kind, value })
+                    }
+                    _ => {
+                        self.rest = &[];
+                        None
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One regular expression of PCRE2, on bytes, with limits.
+//!
+//! Traffic chooses what an expression runs on, so every match has a bound: [`Limits`]. A match that reaches it is not a match, and
+//! the caller is told. Machine code (JIT) is compiled at the first match unless said otherwise, so that a program with thousands of
+//! expressions starts at once; a thread that must not pause then calls [`crate::Scratch::prepare_regex`].
+//!
+//! Source: pcre2api(3), pcre2pattern(3). Not done: UTF and Unicode properties (`(*UTF)` is refused: haystacks are bytes), partial
+//! matches, callouts, substitution.
+
+use std::sync::OnceLock;
+
+use pcre2_sys as sys;
+
+use crate::ffi_pcre2::{self, Code, Outcome, UNSET};
+use crate::scratch::Scratch;
+
+bitflags::bitflags! {
+    /// How an expression is read and what it means.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub struct RegexFlags: u32 {
+        /// `i`: ASCII letters match in either case.
+        const CASELESS = 1;
+        /// `m`: `^` and `$` also match at line ends.
+        const MULTILINE = 1 << 1;
+        /// `s`: `.` also matches a line end.
+        const DOTALL = 1 << 2;
+        /// `x`: white space and `#` comments in the expression mean nothing.
+        const EXTENDED = 1 << 3;
+        /// `A`: matches only where the search starts.
+        const ANCHORED = 1 << 4;
+        /// `E`: `$` matches at the very end only, not before a last line end.
+        const DOLLAR_ENDONLY = 1 << 5;
+        /// `G`: quantifiers take as little as they can, and `?` turns that round.
+        const UNGREEDY = 1 << 6;
+        /// Plain parentheses do not capture; named groups do.
+        const NO_AUTO_CAPTURE = 1 << 7;
+    }
+}
+
+impl RegexFlags {
+    /// The flag for a letter of the `pcre` keyword after its second slash; `None` for a letter that is none (letters that choose a
+    /// buffer, `R`, `O`) and so not the business of the expression.
+    #[must_use]
+    pub const fn from_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b'i' => Self::CASELESS,
+            b'm' => Self::MULTILINE,
+            b's' => Self::DOTALL,
+            b'x' => Self::EXTENDED,
+            b'A' => Self::ANCHORED,
+            b'E' => Self::DOLLAR_ENDONLY,
+            b'G' => Self::UNGREEDY,
+            _ => return None,
+        })
+    }
+
+    fn to_pcre2(self) -> u32 {
+        let table = [
+            (Self::CASELESS, sys::PCRE2_CASELESS),
+            (Self::MULTILINE, sys::PCRE2_MULTILINE),
+            (Self::DOTALL, sys::PCRE2_DOTALL),
+            (Self::EXTENDED, sys::PCRE2_EXTENDED),
+            (Self::ANCHORED, sys::PCRE2_ANCHORED),
+            (Self::DOLLAR_ENDONLY, sys::PCRE2_DOLLAR_ENDONLY),
+            (Self::UNGREEDY, sys::PCRE2_UNGREEDY),
+            (Self::NO_AUTO_CAPTURE, sys::PCRE2_NO_AUTO_CAPTURE),
+        ];
+        let set = table.iter().filter(|(flag, _)| self.contains(*flag)).fold(0, |sum, (_, bit)| sum | bit);
+        set | sys::PCRE2_NEVER_UTF | sys::PCRE2_NEVER_UCP
+    }
+}
+
+bitflags::bitflags! {
+    /// What one match attempt assumes about its haystack.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MatchOptions: u32 {
+        /// The haystack does not start at the beginning of a line: `^` does not match there.
+        const NOT_BOL = 1;
+        /// The haystack does not end at the end of a line: `$` does not match there.
+        const NOT_EOL = 1 << 1;
+        /// An empty match is none.
+        const NOT_EMPTY = 1 << 2;
+        /// An empty match where the search starts is none.
+        const NOT_EMPTY_AT_START = 1 << 3;
+        /// Match only where the search starts. Such a match is interpreted: machine code does not know this option.
+        const ANCHORED = 1 << 4;
+    }
+}
+
+impl MatchOptions {
+    #[inline]
+    fn to_pcre2(self) -> u32 {
+        if self.is_empty() {
+            return 0;
+        }
+        let table = [
+            (Self::NOT_BOL, sys::PCRE2_NOTBOL),
+            (Self::NOT_EOL, sys::PCRE2_NOTEOL),
+            (Self::NOT_EMPTY, sys::PCRE2_NOTEMPTY),
+            (Self::NOT_EMPTY_AT_START, sys::PCRE2_NOTEMPTY_ATSTART),
+            (Self::ANCHORED, sys::PCRE2_ANCHORED),
+        ];
+        table.iter().filter(|(flag, _)| self.contains(*flag)).fold(0, |sum, (_, bit)| sum | bit)
+    }
+}
+
+/// What one match may cost. The first two default to what Suricata ships (`pcre.match-limit`, `pcre.match-limit-recursion`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Calls of the matcher's inner function (for machine code: backtracking points, counted more rarely).
+    pub matches: u32,
+    /// Depth of backtracking; machine code, which has a stack of fixed size instead, does not look at it.
+    pub depth: u32,
+    /// Heap of the interpreter in KiB; also bounds what a scratch keeps.
+    pub heap_kib: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { matches: 3500, depth: 1500, heap_kib: 16 * 1024 }
+    }
+}
+
+/// When an expression becomes machine code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum JitMode {
+    /// At its first match or when a scratch is prepared for it.
+    #[default]
+    Lazy,
+    /// When it is compiled.
+    Eager,
+    /// Never.
+    Off,
+}
+
+/// A match attempt that ended without an answer. The caller treats it as no match and counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum LimitExceeded {
+    /// [`Limits::matches`].
+    #[error("the match limit was reached")]
+    Matches,
+    /// [`Limits::depth`].
+    #[error("the limit of backtracking depth was reached")]
+    Depth,
+    /// [`Limits::heap_kib`].
+    #[error("the heap limit was reached")]
+    Heap,
+    /// The stack of machine code (512 KiB).
+    #[error("the stack of machine code was used up")]
+    Stack,
+    /// No memory for the scratch.
+    #[error("no memory for the scratch space of a regular expression")]
+    Memory,
+    /// An error that PCRE2 does not give for valid input; its code.
+    #[error("PCRE2 gave the error {0}")]
+    Internal(i32),
+}
+
+impl LimitExceeded {
+    fn from_code(code: i32) -> Self {
+        match code {
+            sys::PCRE2_ERROR_MATCHLIMIT => Self::Matches,
+            sys::PCRE2_ERROR_DEPTHLIMIT => Self::Depth,
+            sys::PCRE2_ERROR_HEAPLIMIT => Self::Heap,
+            sys::PCRE2_ERROR_JIT_STACKLIMIT => Self::Stack,
+            sys::PCRE2_ERROR_NOMEMORY => Self::Memory,
+            other => Self::Internal(other),
+        }
+    }
+}
+
+/// An expression that PCRE2 refuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("regular expression refused at byte {offset}: {message}")]
+pub struct RegexError {
+    /// PCRE2's words.
+    pub message: String,
+    /// The byte of the expression at which it gave up.
+    pub offset: usize,
+}
+
+/// A compiled expression. Shared between threads.
+#[derive(Debug)]
+pub struct Regex {
+    code: Code,
+    /// Set once, before the first match of any thread: whether there is machine code.
+    jit: OnceLock<bool>,
+    pattern: Box<[u8]>,
+    flags: RegexFlags,
+    limits: Limits,
+    groups: u32,
+}
+
+impl Regex {
+    /// Compiles `pattern`.
+    ///
+    /// # Errors
+    /// PCRE2's complaint, with the byte of the pattern.
+    pub fn new(pattern: &[u8], flags: RegexFlags, limits: Limits, jit: JitMode) -> Result<Self, RegexError> {
+        let code = Code::compile(pattern, flags.to_pcre2())
+            .map_err(|error| RegexError { message: error.message, offset: error.offset })?;
+        let groups = code.capture_count();
+        let regex = Self { code, jit: OnceLock::new(), pattern: pattern.into(), flags, limits, groups };
+        match jit {
+            JitMode::Lazy => {}
+            JitMode::Eager => {
+                regex.ready();
+            }
+            JitMode::Off => {
+                let _ = regex.jit.set(false);
+            }
+        }
+        Ok(regex)
+    }
+
+    /// Compiles machine code unless that was done or is not wanted. Every match calls this first, so that no thread
+    /// matches while another one compiles.
+    #[inline]
+    fn ready(&self) -> bool {
+        *self.jit.get_or_init(|| self.code.jit_compile())
+    }
+
+    /// Searches `haystack` for the first match that starts at `start` or later. What lies before `start` is seen by look-behind and
+    /// `^`; to make it unseen pass a shorter haystack.
+    ///
+    /// # Errors
+    /// The limit that was reached before there was an answer.
+    #[inline]
+    pub fn find_at<'s>(
+        &self,
+        scratch: &'s mut Scratch,
+        haystack: &[u8],
+        start: usize,
+        options: MatchOptions,
+    ) -> Result<Option<Match<'s>>, LimitExceeded> {
+        self.ready();
+        let state = scratch.match_state(self.groups + 1).ok_or(LimitExceeded::Memory)?;
+        let limits = (self.limits.matches, self.limits.depth, self.limits.heap_kib);
+        match state.find(&self.code, haystack, start, options.to_pcre2(), limits) {
+            Outcome::Matched(pairs) => Ok(Some(Match { offsets: state.offsets(pairs) })),
+            Outcome::NoMatch => Ok(None),
+            Outcome::Failed(code) => Err(LimitExceeded::from_code(code)),
+        }
+    }
+
+    /// Whether the expression matches anywhere in `haystack`.
+    ///
+    /// # Errors
+    /// As [`Self::find_at`].
+    #[inline]
+    pub fn is_match(&self, scratch: &mut Scratch, haystack: &[u8]) -> Result<bool, LimitExceeded> {
+        Ok(self.find_at(scratch, haystack, 0, MatchOptions::empty())?.is_some())
+    }
+
+    pub(crate) fn prepare(&self, scratch: &mut Scratch) -> Result<(), LimitExceeded> {
+        self.ready();
+        scratch.match_state(self.groups + 1).map(|_| ()).ok_or(LimitExceeded::Memory)
+    }
+
+    /// Whether matches run as machine code; `None` while that is not decided (lazy, no match yet).
+    #[must_use]
+    pub fn jitted(&self) -> Option<bool> {
+        self.jit.get().copied()
+    }
+
+    /// The text of the expression.
+    #[must_use]
+    pub fn pattern(&self) -> &[u8] {
+        &self.pattern
+    }
+
+    /// Its flags.
+    #[must_use]
+    pub fn flags(&self) -> RegexFlags {
+        self.flags
+    }
+
+    /// Number of capture groups, without the whole match.
+    #[must_use]
+    pub fn group_count(&self) -> u32 {
+        self.groups
+    }
+
+    /// Names of capture groups and their numbers, sorted by name.
+    #[must_use]
+    pub fn group_names(&self) -> Vec<(String, u32)> {
+        self.code.names()
+    }
+
+    /// Bytes of memory held, machine code included.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        size_of::<Self>() + self.pattern.len() + self.code.memory_usage()
+    }
+}
+
+/// Where an expression matched. Lives in the scratch until the next match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match<'s> {
+    /// Start and end of the whole, of group 1, ...
+    offsets: &'s [usize],
+}
+
+impl Match<'_> {
+    /// Offset of the first byte of the match.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> usize {
+        self.offsets.first().copied().unwrap_or_default()
+    }
+
+    /// Offset after the last byte of the match.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.offsets.get(1).copied().unwrap_or_default()
+    }
+
+    /// Start and end of a group (0 is the whole match); `None` if it took no part in the match. Start is never over end.
+    #[inline]
+    #[must_use]
+    pub fn group(&self, number: usize) -> Option<(usize, usize)> {
+        match self.offsets.chunks_exact(2).nth(number)? {
+            [start, end] if *start != UNSET && start <= end => Some((*start, *end)),
+            _ => None,
+        }
+    }
+
+    /// Groups that have offsets, the whole match included; later groups took no part.
+    #[must_use]
+    pub fn group_len(&self) -> usize {
+        self.offsets.len() / 2
+    }
+}
+
+/// The version of PCRE2 in use, for example `10.42 2022-12-11`.
+#[must_use]
+pub fn pcre2_version() -> String {
+    ffi_pcre2::version()
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What scans write to: one [`Scratch`] per thread, for all sets and expressions of any generation.
+//!
+//! Its size follows from what is compiled, never from traffic. The parts are made at first need; a thread that must not allocate while
+//! packets pass prepares it when a generation is installed.
+
+use crate::ffi_hs::{Database, HsError, HsScratch};
+use crate::ffi_pcre2::MatchState;
+use crate::regex::{LimitExceeded, Regex};
+use crate::regex_set::RegexSet;
+use crate::set::{PatternSet, ScanError};
+
+/// Groups that a fresh match state has room for, the whole match included.
+const PAIRS: u32 = 16;
+
+/// The memory that one thread scans with.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub(crate) hyperscan: Option<HsScratch>,
+    pub(crate) seen: Seen,
+    pub(crate) pcre2: Option<MatchState>,
+    grown: u64,
+}
+
+/// Marks the slots that one scan has reported, so that [`crate::Matches::First`] reports each once. A mark is the scan's number, so
+/// that nothing has to be wiped between scans.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    marks: Vec<u32>,
+    scan: u32,
+}
+
+impl Seen {
+    /// Begins a scan over `slots` slots; true if memory had to grow.
+    pub(crate) fn begin(&mut self, slots: usize) -> bool {
+        self.scan = self.scan.wrapping_add(1);
+        if self.scan == 0 {
+            self.marks.fill(0);
+            self.scan = 1;
+        }
+        let grow = self.marks.len() < slots;
+        if grow {
+            self.marks.resize(slots, 0);
+        }
+        grow
+    }
+
+    /// True the first time that `slot` is marked in this scan.
+    #[inline]
+    pub(crate) fn first(&mut self, slot: u32) -> bool {
+        match self.marks.get_mut(slot as usize) {
+            Some(mark) if *mark != self.scan => {
+                *mark = self.scan;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Scratch {
+    /// An empty scratch; allocates nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes room for scans of `set`, so that none of them allocates.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn prepare_patterns(&mut self, set: &PatternSet) -> Result<(), ScanError> {
+        set.prepare(self)
+    }
+
+    /// Makes room for scans of `set`, machine code of its PCRE2 expressions included.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn prepare_regexes(&mut self, set: &RegexSet) -> Result<(), ScanError> {
+        set.prepare(self)
+    }
+
+    /// Makes room for matches of `regex`, and compiles its machine code if that was left for its first match.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn prepare_regex(&mut self, regex: &Regex) -> Result<(), LimitExceeded> {
+        regex.prepare(self)
+    }
+
+    /// How often a part had to be made or to grow, preparation included: a thread sees by it that a scan allocated.
+    #[must_use]
+    pub fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// Bytes of memory held. The heap that PCRE2's interpreter keeps (bounded by [`crate::Limits::heap_kib`]) is not in it.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        size_of::<Self>()
+            + self.seen.marks.capacity() * size_of::<u32>()
+            + self.hyperscan.as_ref().map_or(0, HsScratch::memory_usage)
+            + self.pcre2.as_ref().map_or(0, MatchState::memory_usage)
+    }
+
+    pub(crate) fn count_growth(&mut self) {
+        self.grown += 1;
+    }
+
+    /// Sees to it that the libhs part fits `database`.
+    #[inline]
+    pub(crate) fn fit_database(&mut self, database: &Database) -> Result<(), HsError> {
+        match &self.hyperscan {
+            Some(scratch) if scratch.fits(database) => Ok(()),
+            _ => {
+                self.grown += 1;
+                // The old one is freed first: both at once could be megabytes.
+                self.hyperscan = None;
+                self.hyperscan = Some(HsScratch::for_database(database)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// The PCRE2 part with room for `pairs` groups. `None` without memory.
+    #[inline]
+    pub(crate) fn match_state(&mut self, pairs: u32) -> Option<&mut MatchState> {
+        if self.pcre2.as_ref().is_none_or(|state| state.pairs() < pairs) {
+            self.grown += 1;
+            self.pcre2 = MatchState::new(pairs.max(PAIRS));
+        }
+        self.pcre2.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_last_one_scan_even_when_the_number_wraps() {
+        let mut seen = Seen::default();
+        assert!(seen.begin(2));
+        assert!(seen.first(1) && !seen.first(1) && !seen.first(2));
+        assert!(!seen.begin(2));
+        assert!(seen.first(1));
+        seen.scan = u32::MAX;
+        seen.marks.fill(1);
+        assert!(!seen.begin(2));
+        assert!(seen.first(0) && seen.first(1), "marks of 2^32 scans ago do not count");
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The unit of work: frames that a port handed out together.
+//!
+//! A batch either holds frames that lie in a port's ring (nothing was copied) or frames in its own memory. It is made once per worker
+//! and used again and again; nothing is allocated per packet. Ring slots go back to the kernel when the batch is
+//! cleared, filled again or dropped: until then the bytes may be read and rewritten in place.
+
+use crate::port::SendRefusal;
+use crate::ring::Lease;
+use bartizan_base::Timestamp;
+use std::ops::Range;
+
+/// What a port knows about a frame besides its bytes; a set of flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameFlags(u8);
+
+impl FrameFlags {
+    /// The sender left the transport checksum to hardware that does not exist (a local sender): it is wrong in the
+    /// bytes, and no fault.
+    pub const CHECKSUM_PENDING: FrameFlags = FrameFlags(1);
+    /// Device or kernel has verified the transport checksum.
+    pub const CHECKSUM_VALID: FrameFlags = FrameFlags(2);
+    /// Only the first bytes are here (`wire_length` tells how many there were).
+    pub const TRUNCATED: FrameFlags = FrameFlags(4);
+    /// The kernel had taken the outer VLAN tag out; it stands in the frame again.
+    pub const VLAN_RESTORED: FrameFlags = FrameFlags(8);
+
+    /// Whether all flags of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: FrameFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: FrameFlags) -> Self {
+        FrameFlags(self.0 | other.0)
+    }
+
+    /// These flags without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: FrameFlags) -> Self {
+        FrameFlags(self.0 & !other.0)
+    }
+}
+
+/// What a port says about a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameInfo {
+    /// When it arrived, on the port's clock.
+    pub timestamp: Timestamp,
+    /// Its length on the wire in bytes, outer VLAN tag included, frame check sequence not.
+    pub wire_length: u32,
+    /// More about it.
+    pub flags: FrameFlags,
+}
+
+impl FrameInfo {
+    /// Why such a frame must not be sent as it is, whatever the port.
+    ///
+    /// # Errors
+    /// [`SendRefusal::Incomplete`] when only its first bytes are here.
+    pub const fn refusal(&self) -> Result<(), SendRefusal> {
+        if self.flags.contains(FrameFlags::TRUNCATED) { Err(SendRefusal::Incomplete) } else { Ok(()) }
+    }
+}
+
+/// What is to become of a frame, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disposition {
+    /// Stays here (the state in which a frame arrives).
+    #[default]
+    Hold,
+    /// Is to be sent by the next [`crate::Port::transmit`].
+    Forward,
+    /// Was handed to the egress port.
+    Sent,
+    /// The egress port did not take it.
+    Refused(SendRefusal),
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Leased(u32),
+    Owned { start: usize, end: usize },
+}
+
+struct Slot {
+    place: Place,
+    info: FrameInfo,
+    disposition: Disposition,
+}
+
+/// Frames of one port, to be processed together.
+pub struct Batch {
+    slots: Vec<Slot>,
+    capacity: usize,
+    lease: Lease,
+    owned: Vec<u8>,
+}
+
+impl Batch {
+    /// A batch of up to `capacity` frames (at least one).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        Self {
+            slots: Vec::with_capacity(capacity),
+            capacity,
+            lease: Lease::with_capacity(capacity),
+            owned: Vec::new(),
+        }
+    }
+
+    /// Frames in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether it holds no frame.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Frames it can hold.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether another frame fits.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.slots.len() < self.capacity
+    }
+
+    /// Lets all frames go and gives ring slots back. Ports do it before they fill a batch; do it earlier when the
+    /// frames are no longer needed.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.lease.clear();
+        self.owned.clear();
+    }
+
+    /// What the port said about frame `index`.
+    #[must_use]
+    pub fn info(&self, index: usize) -> Option<&FrameInfo> {
+        self.slots.get(index).map(|s| &s.info)
+    }
+
+    /// Bytes of frame `index`.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> Option<&[u8]> {
+        self.bytes_of(self.slots.get(index)?.place)
+    }
+
+    fn bytes_of(&self, place: Place) -> Option<&[u8]> {
+        match place {
+            Place::Leased(span) => self.lease.bytes(span),
+            Place::Owned { start, end } => self.owned.get(start..end),
+        }
+    }
+
+    /// Bytes of frame `index`, to be rewritten in place.
+    pub fn bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        match self.slots.get(index)?.place {
+            Place::Leased(span) => self.lease.bytes_mut(span),
+            Place::Owned { start, end } => self.owned.get_mut(start..end),
+        }
+    }
+
+    /// Shortens frame `index` to `length` bytes; a greater length changes nothing.
+    pub fn truncate(&mut self, index: usize, length: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            match &mut slot.place {
+                Place::Leased(span) => self.lease.truncate(*span, length),
+                Place::Owned { start, end } => *end = (*end).min(start.saturating_add(length)),
+            }
+        }
+    }
+
+    /// Puts other bytes in the place of frame `index` (of any length; copied into the batch's own memory).
+    pub fn replace(&mut self, index: usize, bytes: &[u8]) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            let start = self.owned.len();
+            self.owned.extend_from_slice(bytes);
+            slot.place = Place::Owned { start, end: self.owned.len() };
+            // What stands here now is all there is.
+            slot.info.flags = slot.info.flags.without(FrameFlags::TRUNCATED);
+        }
+    }
+
+    /// What is to become of frame `index`, or became of it.
+    #[must_use]
+    pub fn disposition(&self, index: usize) -> Option<Disposition> {
+        self.slots.get(index).map(|s| s.disposition)
+    }
+
+    /// Says what is to become of frame `index`.
+    pub fn set_disposition(&mut self, index: usize, disposition: Disposition) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.disposition = disposition;
+        }
+    }
+
+    /// Marks every frame to be sent.
+    pub fn forward_all(&mut self) {
+        for slot in &mut self.slots {
+            slot.disposition = Disposition::Forward;
+        }
+    }
+
+    /// Copies a frame into the batch; false when it is full. For ports without a ring.
+    pub fn push_copy(&mut self, bytes: &[u8], info: FrameInfo) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let start = self.owned.len();
+        self.owned.extend_from_slice(bytes);
+        let place = Place::Owned { start, end: self.owned.len() };
+        self.slots.push(Slot { place, info, disposition: Disposition::Hold });
+        true
+    }
+
+    /// Has `fill` write a frame of up to `room` bytes into the batch's own memory, then puts `tag` behind the MAC
+    /// addresses. The frame's length, or `None` when `fill` had nothing or more than there was room for.
+    pub(crate) fn push_with(
+        &mut self,
+        room: usize,
+        tag: Option<[u8; 4]>,
+        info: FrameInfo,
+        fill: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        const ADDRESSES: usize = 12;
+        let start = self.owned.len();
+        let data = start.checked_add(4)?;
+        self.owned.resize(data.checked_add(room)?, 0);
+        let got = fill(self.owned.get_mut(data..)?).filter(|got| *got <= room);
+        let Some(end) = got.and_then(|got| data.checked_add(got)) else {
+            self.owned.truncate(start);
+            return None;
+        };
+        self.owned.truncate(end);
+        let mut from = data;
+        if let Some(tag) = tag.filter(|_| end - data >= ADDRESSES) {
+            self.owned.copy_within(data..data + ADDRESSES, start);
+            if let Some(gap) = self.owned.get_mut(start + ADDRESSES..start + ADDRESSES + 4) {
+                gap.copy_from_slice(&tag);
+            }
+            from = start;
+        }
+        self.slots.push(Slot {
+            place: Place::Owned { start: from, end },
+            info,
+            disposition: Disposition::Hold,
+        });
+        Some(end - from)
+    }
+
+    pub(crate) fn push_leased(&mut self, span: u32, info: FrameInfo) {
+        self.slots.push(Slot { place: Place::Leased(span), info, disposition: Disposition::Hold });
+    }
+
+    pub(crate) fn lease_mut(&mut self) -> &mut Lease {
+        &mut self.lease
+    }
+
+    /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. How many were sent.
+    /// Frames of which only a part is here should be refused: see [`FrameInfo::refusal`].
+    pub fn send_each(&mut self, mut send: impl FnMut(&FrameInfo, &[u8]) -> Result<(), SendRefusal>) -> usize {
+        let mut sent = 0;
+        for index in 0..self.slots.len() {
+            let Some(slot) = self.slots.get(index).filter(|s| s.disposition == Disposition::Forward) else {
+                continue;
+            };
+            let outcome = match self.bytes_of(slot.place).map(|bytes| send(&slot.info, bytes)) {
+                Some(Ok(())) => {
+                    sent += 1;
+                    Disposition::Sent
+                }
+                Some(Err(refusal)) => Disposition::Refused(refusal),
+                None => Disposition::Refused(SendRefusal::TooShort),
+            };
+            self.set_disposition(index, outcome);
+        }
+        sent
+    }
+
+    /// Frames marked to be sent: number and bytes.
+    pub(crate) fn marked(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.disposition == Disposition::Forward)
+            .filter_map(|(index, slot)| Some((index, self.bytes_of(slot.place)?)))
+    }
+
+    /// Numbers of all frames.
+    #[must_use]
+    pub fn indices(&self) -> Range<usize> {
+        0..self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_frames_can_be_rewritten_replaced_and_cut() {
+        let mut batch = Batch::with_capacity(2);
+        assert!(batch.push_copy(&[1, 2, 3], FrameInfo::default()));
+        assert!(batch.push_copy(&[4, 5], FrameInfo::default()));
+        assert!(!batch.push_copy(&[6], FrameInfo::default()), "capacity is kept");
+        batch.bytes_mut(0).unwrap()[0] = 9;
+        batch.replace(1, &[7, 7, 7, 7]);
+        batch.truncate(0, 2);
+        assert_eq!(batch.bytes(0), Some(&[9, 2][..]));
+        assert_eq!(batch.bytes(1), Some(&[7, 7, 7, 7][..]));
+        assert_eq!(batch.bytes(2), None);
+        batch.clear();
+        assert!(batch.is_empty() && batch.bytes(0).is_none());
+    }
+
+    #[test]
+    fn only_marked_frames_are_sent_and_outcomes_noted() {
+        let mut batch = Batch::with_capacity(3);
+        for byte in 0..3u8 {
+            batch.push_copy(&[byte], FrameInfo::default());
+        }
+        batch.set_disposition(0, Disposition::Forward);
+        batch.set_disposition(2, Disposition::Forward);
+        let mut seen = Vec::new();
+        let sent = batch.send_each(|_, frame| {
+            seen.extend_from_slice(frame);
+            if frame == [2] { Err(SendRefusal::RingFull) } else { Ok(()) }
+        });
+        assert_eq!((sent, seen), (1, vec![0, 2]));
+        assert_eq!(batch.disposition(0), Some(Disposition::Sent));
+        assert_eq!(batch.disposition(1), Some(Disposition::Hold));
+        assert_eq!(batch.disposition(2), Some(Disposition::Refused(SendRefusal::RingFull)));
+    }
+
+    #[test]
+    fn a_fetched_frame_gets_its_tag_back() {
+        let mut batch = Batch::with_capacity(4);
+        let wire: Vec<u8> = (0..60).collect();
+        let fill = |buffer: &mut [u8]| {
+            buffer[..60].copy_from_slice(&wire);
+            Some(60)
+        };
+        assert_eq!(batch.push_with(60, Some([0x81, 0, 0, 5]), FrameInfo::default(), fill), Some(64));
+        assert_eq!(batch.push_with(60, None, FrameInfo::default(), fill), Some(60));
+        assert_eq!(
+            batch.push_with(59, None, FrameInfo::default(), |_| Some(60)),
+            None,
+            "more than there was room for"
+        );
+        assert_eq!(batch.push_with(60, None, FrameInfo::default(), |_| None), None);
+        let tagged = batch.bytes(0).unwrap();
+        assert_eq!(tagged[..12], wire[..12]);
+        assert_eq!(tagged[12..16], [0x81, 0, 0, 5]);
+        assert_eq!(tagged[16..], wire[12..]);
+        assert_eq!(batch.bytes(1), Some(&wire[..]));
+        assert_eq!(batch.len(), 2);
+    }
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inline: an AF_PACKET port that receives and sends, with TPACKET_V2 rings, where a frame is visible at once.
+//!
+//! Source: packet(7), Linux `packet_mmap.rst`. Frames are sent through a transmit ring (copied once, one `send` call a flush) or
+//! by `sendmmsg` straight from the receive ring (no copy in user space, one call a batch). A VLAN tag that the
+//! kernel took out stands in the frame again, so what is forwarded is what arrived.
+//!
+//! Not done: `PACKET_VNET_HDR`; segments larger than the MTU (GSO) cannot be forwarded, switch the offloads off.
+
+use crate::batch::{Batch, Disposition, FrameInfo};
+use crate::error::{OpenError, PortError};
+use crate::interface::Interface;
+use crate::offload::Warning;
+use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, SendRefusal};
+use crate::ring::tx::TxRing;
+use crate::ring::v2::RxV2;
+use crate::ring::{Geometry, Mapping};
+use crate::socket::{Fanout, Socket, SocketOptions};
+use crate::sys::{self, Messages};
+use bartizan_base::Timestamp;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// How frames reach the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransmitPath {
+    /// Through a transmit ring: one copy in user space, one `send` call a flush.
+    #[default]
+    Ring,
+    /// By `sendmmsg` while the batch is there: no copy in user space, one call a batch.
+    Calls,
+}
+
+/// How an inline port is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineOptions {
+    /// Slots of the receive ring, at least.
+    pub frames: usize,
+    /// Slots of the transmit ring, at least; where there is one also the frames that can wait.
+    pub transmit_frames: usize,
+    /// How frames reach the device.
+    pub transmit: TransmitPath,
+    /// Hand frames to the driver without the queueing discipline (no shaping, no taps on the way out).
+    pub qdisc_bypass: bool,
+    /// See frames that are not addressed to this host (off only where the host is the router).
+    pub promiscuous: bool,
+    /// Share the interface with other ports.
+    pub fanout: Option<Fanout>,
+    /// Have the device stamp the frames, where it can.
+    pub hardware_timestamps: bool,
+    /// Switch offloads off and on again when the port is dropped.
+    pub fix_offloads: bool,
+    /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the socket, with a system call each.
+    pub slot_room: Option<usize>,
+}
+
+impl Default for InlineOptions {
+    fn default() -> Self {
+        Self {
+            frames: 4096,
+            transmit_frames: 1024,
+            transmit: TransmitPath::Ring,
+            qdisc_bypass: true,
+            promiscuous: true,
+            fanout: None,
+            hardware_timestamps: false,
+            fix_offloads: false,
+            slot_room: None,
+        }
+    }
+}
+
+/// Ethernet header.
+const HEADER: usize = 14;
+/// One VLAN tag.
+const TAG: usize = 4;
+/// Largest MTU that is carried: a frame with header and one tag has at most [`MAX_FRAME`] bytes.
+pub const MAX_MTU: u32 = (MAX_FRAME - HEADER - TAG) as u32;
+/// Flushes that make no progress because the device refuses a frame, after which the frame is given up.
+const PATIENCE: u32 = 4;
+
+/// An inline port.
+pub struct InlinePort {
+    socket: Socket,
+    rx: RxV2,
+    sender: Sender,
+}
+
+impl InlinePort {
+    /// Opens one on interface `name`.
+    ///
+    /// # Errors
+    /// What is wrong with interface, rights, options or memory, with what to do.
+    pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
+        check_options(name, options)?;
+        let interface = Interface::look_up(name)?;
+        if interface.link_layer != LinkLayer::Ethernet {
+            return Err(OpenError::LinkType { name: name.to_owned(), hardware: libc::ARPHRD_NONE });
+        }
+        if interface.mtu > MAX_MTU {
+            return Err(OpenError::MtuTooLarge { name: name.to_owned(), mtu: interface.mtu, max: MAX_MTU });
+        }
+        if interface.is_bridge_port() {
+            return Err(OpenError::BridgePort { name: name.to_owned() });
+        }
+        let shared = SocketOptions {
+            promiscuous: options.promiscuous,
+            outgoing: false,
+            fanout: options.fanout,
+            hardware_timestamps: options.hardware_timestamps,
+            fix_offloads: options.fix_offloads,
+        };
+        let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V2 as u32, &shared)?;
+        socket.large_buffers(16 << 20);
+        // Frames larger than a slot (the MTU was raised, offloads are on) are also queued whole.
+        socket.set(libc::PACKET_COPY_THRESH, &1i32, "asking for copies of large frames")?;
+        if options.qdisc_bypass {
+            socket.set(libc::PACKET_QDISC_BYPASS, &1i32, "bypassing the queueing discipline")?;
+        }
+        let (mut rx, sender) = rings(&socket, options)?;
+        rx.skip_outgoing = socket.skip_outgoing;
+        socket.start(&shared)?;
+        Ok(Self { socket, rx, sender })
+    }
+
+    /// What the operator should know about this port.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.socket.warnings
+    }
+}
+
+fn check_options(name: &str, options: &InlineOptions) -> Result<(), OpenError> {
+    for (option, value) in [("frames", options.frames), ("transmit_frames", options.transmit_frames)] {
+        if !(16..=1 << 20).contains(&value) {
+            let problem = format!("{value}; from 16 to {}", 1 << 20);
+            return Err(OpenError::Option { name: name.to_owned(), option, problem });
+        }
+    }
+    if options.slot_room.is_some_and(|room| !(64..=MAX_FRAME).contains(&room)) {
+        let problem = format!("{:?}; from 64 to {MAX_FRAME} bytes", options.slot_room);
+        return Err(OpenError::Option { name: name.to_owned(), option: "slot_room", problem });
+    }
+    Ok(())
+}
+
+/// Makes both rings in one mapping: receive first, as the kernel lays them.
+fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), OpenError> {
+    let name = &socket.interface.name;
+    // A second tag can stand in the frame besides the one that the kernel takes out.
+    let full = socket.interface.mtu as usize + HEADER + 2 * TAG;
+    let room = options.slot_room.unwrap_or(full);
+    let rx = Geometry::new(room, options.frames);
+    let tx = Geometry::new(full, options.transmit_frames);
+    let memory =
+        |bytes: usize, source| OpenError::RingMemory { name: name.clone(), mebibytes: bytes >> 20, source };
+    let request = |geometry: &Geometry| {
+        geometry.request().ok_or_else(|| memory(geometry.bytes(), io::Error::from_raw_os_error(libc::E2BIG)))
+    };
+    socket.set_ring(libc::PACKET_RX_RING, &request(&rx)?, rx.bytes())?;
+    let mut bytes = rx.bytes();
+    if options.transmit == TransmitPath::Ring {
+        bytes += tx.bytes();
+        socket.set_ring(libc::PACKET_TX_RING, &request(&tx)?, bytes)?;
+    }
+    let mapping = Mapping::new(socket.borrow(), bytes).map_err(|e| memory(bytes, e))?;
+    let path = match options.transmit {
+        TransmitPath::Ring => Path::Ring(TxRing::new(Arc::clone(&mapping), rx.bytes(), tx)),
+        TransmitPath::Calls => Path::Calls(Messages::with_capacity(options.transmit_frames)),
+    };
+    let limit = socket.interface.mtu as usize + HEADER;
+    Ok((RxV2::new(mapping, rx, MAX_FRAME), Sender { path, limit, stalls: 0 }))
+}
+
+enum Path {
+    Ring(TxRing),
+    Calls(Messages),
+}
+
+struct Sender {
+    path: Path,
+    /// Largest untagged frame.
+    limit: usize,
+    /// Flushes in a row in which the device refused the first waiting frame.
+    stalls: u32,
+}
+
+/// What a failed `send` call says about the frame.
+fn refusal_of(error: &io::Error) -> SendRefusal {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => SendRefusal::TooLarge,
+        Some(libc::EINVAL) => SendRefusal::TooShort,
+        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => SendRefusal::DeviceDown,
+        Some(libc::EAGAIN | libc::ENOMEM) => SendRefusal::NoMemory,
+        _ => SendRefusal::DeviceRefused,
+    }
+}
+
+impl Sender {
+    /// Whether the device can carry the frame: the kernel allows four bytes more when an 802.1Q tag is in it.
+    fn check(&self, info: &FrameInfo, frame: &[u8]) -> Result<(), SendRefusal> {
+        info.refusal()?;
+        let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
+        if frame.len() < HEADER {
+            Err(SendRefusal::TooShort)
+        } else if frame.len() > self.limit + if tagged { TAG } else { 0 } {
+            Err(SendRefusal::TooLarge)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn send_batch(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch, stats: &mut PortStats) -> usize {
+        if matches!(self.path, Path::Ring(_)) {
+            return batch.send_each(|info, frame| self.queue(fd, info, frame, stats));
+        }
+        for index in batch.indices() {
+            if batch.disposition(index) == Some(Disposition::Forward)
+                && let (Some(info), Some(frame)) = (batch.info(index), batch.bytes(index))
+                && let Err(refusal) = self.check(info, frame)
+            {
+                stats.send_failures.add(refusal, 1);
+                batch.set_disposition(index, Disposition::Refused(refusal));
+            }
+        }
+        let Path::Calls(messages) = &mut self.path else { return 0 };
+        let mut failed: Option<Vec<(usize, SendRefusal)>> = None;
+        stats.send_calls += messages.send(fd, batch.marked().map(|(_, frame)| frame), |position, error| {
+            // Allocates only when the device refuses frames.
+            failed.get_or_insert_default().push((position, refusal_of(&error)));
+        });
+        let mut refused = failed.unwrap_or_default().into_iter().peekable();
+        let (mut position, mut sent) = (0, 0);
+        for index in batch.indices() {
+            if batch.disposition(index) != Some(Disposition::Forward) {
+                continue;
+            }
+            let outcome = match refused.next_if(|(at, _)| *at == position) {
+                Some((_, refusal)) => {
+                    stats.send_failures.add(refusal, 1);
+                    Disposition::Refused(refusal)
+                }
+                None => {
+                    sent += 1;
+                    stats.sent_bytes += batch.bytes(index).map_or(0, |b| b.len() as u64);
+                    Disposition::Sent
+                }
+            };
+            batch.set_disposition(index, outcome);
+            position += 1;
+        }
+        stats.sent += sent as u64;
+        sent
+    }
+
+    /// Takes one frame: into the ring, or out at once.
+    fn queue(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        info: &FrameInfo,
+        frame: &[u8],
+        stats: &mut PortStats,
+    ) -> Result<(), SendRefusal> {
+        let result = self.check(info, frame).and_then(|()| self.queue_checked(fd, frame, stats));
+        if let Err(refusal) = result {
+            stats.send_failures.add(refusal, 1);
+        }
+        result
+    }
+
+    fn queue_checked(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        frame: &[u8],
+        stats: &mut PortStats,
+    ) -> Result<(), SendRefusal> {
+        match &mut self.path {
+            Path::Ring(ring) => match ring.push(frame) {
+                Err(SendRefusal::RingFull) => {
+                    self.flush(fd, stats);
+                    match &mut self.path {
+                        Path::Ring(ring) => ring.push(frame),
+                        Path::Calls(_) => Err(SendRefusal::RingFull),
+                    }
+                }
+                other => other,
+            },
+            Path::Calls(messages) => {
+                let mut result = Ok(());
+                stats.send_calls +=
+                    messages.send(fd, std::iter::once(frame), |_, e| result = Err(refusal_of(&e)));
+                if result.is_ok() {
+                    stats.sent += 1;
+                    stats.sent_bytes += frame.len() as u64;
+                }
+                result
+            }
+        }
+    }
+
+    /// Sends what waits in the ring. One call, more only where the kernel stopped at a frame. True when the
+    /// interface may be gone.
+    fn flush(&mut self, fd: BorrowedFd<'_>, stats: &mut PortStats) -> bool {
+        let Path::Ring(ring) = &mut self.path else { return false };
+        let mut stale = true;
+        while ring.queued() > 0 {
+            stats.send_calls += 1;
+            let result = sys::send_ring(fd);
+            let (frames, bytes) = ring.reap();
+            stats.sent += frames;
+            stats.sent_bytes += bytes;
+            if frames > 0 {
+                self.stalls = 0;
+            }
+            let Err(error) = result else { return false };
+            if ring.head_is_malformed() {
+                // The MTU became smaller after the port was opened.
+                ring.drop_head();
+                stats.send_failures.add(SendRefusal::TooLarge, 1);
+                continue;
+            }
+            match refusal_of(&error) {
+                // May be left over from a time when the interface was down: told once, then forgotten.
+                SendRefusal::DeviceDown if stale && error.raw_os_error() == Some(libc::ENETDOWN) => {
+                    stale = false
+                }
+                SendRefusal::DeviceDown => {
+                    stats.send_failures.add(SendRefusal::DeviceDown, ring.drop_all());
+                    return true;
+                }
+                // Memory comes back when the device has sent: the next flush goes on.
+                SendRefusal::NoMemory => return false,
+                _ if error.kind() == io::ErrorKind::Interrupted => {}
+                refusal => {
+                    self.stalls += 1;
+                    if self.stalls >= PATIENCE {
+                        self.stalls = 0;
+                        ring.drop_head();
+                        stats.send_failures.add(refusal, 1);
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Port for InlinePort {
+    fn name(&self) -> &str {
+        &self.socket.interface.name
+    }
+
+    fn mtu(&self) -> u32 {
+        self.socket.interface.mtu
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.socket.interface.mac
+    }
+
+    fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        let filled = self.rx.fill(self.socket.fd.as_fd(), batch);
+        self.socket.count(&filled)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> usize {
+        self.sender.send_batch(self.socket.fd.as_fd(), batch, &mut self.socket.stats)
+    }
+
+    fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
+        self.sender.queue(self.socket.fd.as_fd(), &FrameInfo::default(), frame, &mut self.socket.stats)
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        if self.sender.flush(self.socket.fd.as_fd(), &mut self.socket.stats) {
+            return self.socket.still_there();
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> usize {
+        match &self.sender.path {
+            Path::Ring(ring) => ring.queued(),
+            Path::Calls(_) => 0,
+        }
+    }
+
+    fn ready(&self) -> bool {
+        self.rx.ready()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd.as_fd())
+    }
+
+    fn woken(&mut self, failed: bool) -> Result<(), PortError> {
+        self.socket.woken(failed)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.socket.refresh_stats();
+        self.socket.stats
+    }
+
+    fn now(&mut self) -> Timestamp {
+        self.socket.now()
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Offloads that make an interface show something else than what was on the wire.
+//!
+//! Source: Linux `include/uapi/linux/ethtool.h`. With GRO or LRO several packets arrive as one, which no egress can
+//! send; with TSO, GSO or transmit checksums a local sender (a virtual machine, the other end of a veth pair) sends 64 KiB "packets" without
+//! a valid checksum. An inline port needs all of them off, on both ends of a veth pair.
+//!
+//! Not done: the other end of a veth pair lies in another namespace and cannot be asked; frames with a missing
+//! checksum are counted at run time instead (`PortStats::checksum_pending`).
+
+use crate::sys;
+use std::fmt;
+use std::os::fd::AsFd;
+
+/// One offload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Transmit checksums left to the device.
+    TxChecksum,
+    /// TCP segmentation left to the device.
+    Tso,
+    /// Segmentation left to the last moment.
+    Gso,
+    /// Received packets merged by the kernel.
+    Gro,
+    /// Received packets merged by the device.
+    Lro,
+}
+
+/// Bit of LRO in the ethtool flags.
+const FLAG_LRO: u32 = 1 << 15;
+
+impl Offload {
+    /// All, in the order in which they must be switched on again (segmentation needs checksums).
+    pub const ALL: [Offload; 5] =
+        [Offload::TxChecksum, Offload::Tso, Offload::Gso, Offload::Gro, Offload::Lro];
+
+    /// Name in `ethtool -K`.
+    #[must_use]
+    pub const fn ethtool_name(self) -> &'static str {
+        match self {
+            Offload::TxChecksum => "tx",
+            Offload::Tso => "tso",
+            Offload::Gso => "gso",
+            Offload::Gro => "gro",
+            Offload::Lro => "lro",
+        }
+    }
+
+    /// The request that reads it; the one that sets it is the next number.
+    const fn request(self) -> u32 {
+        match self {
+            Offload::TxChecksum => 0x16,
+            Offload::Tso => 0x1e,
+            Offload::Gso => 0x23,
+            Offload::Gro => 0x2b,
+            Offload::Lro => 0x25,
+        }
+    }
+
+    /// Whether it is on; `false` also when the device does not know it.
+    fn is_on(self, interface: &str) -> std::io::Result<bool> {
+        let socket = sys::request_socket()?;
+        let value = sys::ethtool_value(socket.as_fd(), interface, self.request(), 0).unwrap_or(0);
+        Ok(if self == Offload::Lro { value & FLAG_LRO != 0 } else { value != 0 })
+    }
+
+    fn set(self, interface: &str, on: bool) -> std::io::Result<()> {
+        let socket = sys::request_socket()?;
+        let fd = socket.as_fd();
+        let value = if self == Offload::Lro {
+            let flags = sys::ethtool_value(fd, interface, self.request(), 0)?;
+            if on { flags | FLAG_LRO } else { flags & !FLAG_LRO }
+        } else {
+            u32::from(on)
+        };
+        sys::ethtool_value(fd, interface, self.request() + 1, value).map(|_| ())
+    }
+}
+
+/// Which of the offloads are on.
+#[must_use]
+pub fn offloads_on(interface: &str) -> Vec<Offload> {
+    Offload::ALL.into_iter().filter(|o| o.is_on(interface).unwrap_or(false)).collect()
+}
+
+/// The command that switches offloads off.
+#[must_use]
+pub fn ethtool_command(interface: &str, offloads: &[Offload]) -> String {
+    let mut command = format!("ethtool -K {interface}");
+    for offload in offloads {
+        command.push_str(&format!(" {} off", offload.ethtool_name()));
+    }
+    command
+}
+
+/// Offloads switched off, to be switched on again when this is dropped.
+#[derive(Debug)]
+pub struct OffloadGuard {
+    interface: String,
+    switched: Vec<Offload>,
+}
+
+impl OffloadGuard {
+    /// Switches off what is on. Returns the guard and what could not be switched off.
+    #[must_use]
+    pub fn switch_off(interface: &str) -> (Self, Vec<Offload>) {
+        let on = offloads_on(interface);
+        // Backwards: segmentation before the checksums that it needs, so that each is restored by itself.
+        for offload in on.iter().rev() {
+            // Judged by what is still on afterwards.
+            let _ = offload.set(interface, false);
+        }
+        let left = offloads_on(interface);
+        let switched = on.into_iter().filter(|o| !left.contains(o)).collect();
+        (Self { interface: interface.to_owned(), switched }, left)
+    }
+
+    /// What was switched off.
+    #[must_use]
+    pub fn switched(&self) -> &[Offload] {
+        &self.switched
+    }
+}
+
+impl Drop for OffloadGuard {
+    fn drop(&mut self) {
+        for offload in &self.switched {
+            // The interface may be gone by now; then there is nothing to restore.
+            let _ = offload.set(&self.interface, true);
+        }
+    }
+}
+
+/// Something about an open port that the operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// Offloads are on.
+    Offloads {
+        /// The interface.
+        interface: String,
+        /// Which.
+        on: Vec<Offload>,
+    },
+    /// Hardware timestamps were asked for and the device has none.
+    NoHardwareTimestamps {
+        /// The interface.
+        interface: String,
+    },
+    /// Frames larger than what is carried can arrive.
+    LargeMtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU.
+        mtu: u32,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Offloads { interface, on } => {
+                let names: Vec<&str> = on.iter().map(|o| o.ethtool_name()).collect();
+                write!(
+                    f,
+                    "interface `{interface}` has offloads on ({}), so packets may arrive merged or without a checksum; run `{}` (on a veth pair also for the other end)",
+                    names.join(", "),
+                    ethtool_command(interface, on),
+                )
+            }
+            Warning::NoHardwareTimestamps { interface } => write!(
+                f,
+                "interface `{interface}` has no hardware timestamps (`ethtool -T {interface}`): the kernel's are used"
+            ),
+            Warning::LargeMtu { interface, mtu } => write!(
+                f,
+                "interface `{interface}` has MTU {mtu}: frames over 65,535 bytes are cut; `ip link set dev {interface} mtu 65517` avoids that"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warning_holds_the_exact_command() {
+        let warning = Warning::Offloads { interface: "eth0".into(), on: vec![Offload::Tso, Offload::Gro] };
+        assert!(warning.to_string().contains("`ethtool -K eth0 tso off gro off`"), "{warning}");
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two ports between which packets pass: what comes in at one leaves at the other.
+
+use crate::error::{OpenError, PortError};
+use crate::inline::{InlineOptions, InlinePort};
+use crate::offload::Warning;
+use crate::port::Port;
+use crate::wait::{Waker, Woke, wait_any};
+use std::time::Duration;
+
+/// A side of an inline pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The first port.
+    A,
+    /// The second port.
+    B,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Side; 2] = [Side::A, Side::B];
+
+    /// The opposite side.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+}
+
+/// Two ports that forward to each other: one link.
+pub struct InlinePair {
+    a: Box<dyn Port>,
+    b: Box<dyn Port>,
+}
+
+impl InlinePair {
+    /// Pairs two ports.
+    ///
+    /// # Errors
+    /// Their MTUs differ, unless `mtu_may_differ` (packets too large for the egress are then refused and counted).
+    pub fn new(a: Box<dyn Port>, b: Box<dyn Port>, mtu_may_differ: bool) -> Result<Self, OpenError> {
+        if a.mtu() != b.mtu() && !mtu_may_differ {
+            return Err(OpenError::MtuMismatch {
+                a: a.name().to_owned(),
+                mtu_a: a.mtu(),
+                b: b.name().to_owned(),
+                mtu_b: b.mtu(),
+            });
+        }
+        Ok(Self { a, b })
+    }
+
+    /// Opens two interfaces and pairs them. Returns also what the operator should know.
+    ///
+    /// # Errors
+    /// What [`InlinePort::open`] reports, one interface named twice, MTUs that differ.
+    pub fn open(
+        a: &str,
+        b: &str,
+        options: &InlineOptions,
+        mtu_may_differ: bool,
+    ) -> Result<(Self, Vec<Warning>), OpenError> {
+        if a == b {
+            return Err(OpenError::SameInterface { name: a.to_owned() });
+        }
+        let (a, b) = (InlinePort::open(a, options)?, InlinePort::open(b, options)?);
+        let warnings = a.warnings().iter().chain(b.warnings()).cloned().collect();
+        Ok((Self::new(Box::new(a), Box::new(b), mtu_may_differ)?, warnings))
+    }
+
+    /// (the port where packets come in, the port where they leave), for packets that come in at `side`.
+    pub fn direction(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port) {
+        match side {
+            Side::A => (&mut *self.a, &mut *self.b),
+            Side::B => (&mut *self.b, &mut *self.a),
+        }
+    }
+
+    /// The port of a side.
+    pub fn port(&mut self, side: Side) -> &mut dyn Port {
+        self.direction(side).0
+    }
+
+    /// Sleeps until a side has packets: see [`wait_any`].
+    ///
+    /// # Errors
+    /// See [`wait_any`].
+    pub fn wait(
+        &mut self,
+        waker: Option<&Waker>,
+        spin: Duration,
+        timeout: Duration,
+    ) -> Result<Woke, PortError> {
+        wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Passive capture: an AF_PACKET port with a TPACKET_V3 ring, block by block. It cannot send.
+//!
+//! Source: packet(7), Linux `packet_mmap.rst`. A block is handed over when it is full or after the retire time, so
+//! a packet may be that old when it is seen: cheap for a tap, wrong inline (see [`crate::InlinePort`]).
+
+use crate::batch::Batch;
+use crate::error::{OpenError, PortError};
+use crate::interface::Interface;
+use crate::offload::Warning;
+use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, SendRefusal};
+use crate::ring::Mapping;
+use crate::ring::v3::RxV3;
+use crate::socket::{Fanout, Socket, SocketOptions};
+use crate::sys;
+use bartizan_base::Timestamp;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// How a passive port is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct PassiveOptions {
+    /// Bytes of a block: a multiple of the page, at least 128 KiB (a frame must fit into it).
+    pub block_size: usize,
+    /// Number of blocks, at least 2.
+    pub blocks: usize,
+    /// How long the kernel waits at most before it hands a block over that is not full (whole milliseconds, at least 1).
+    pub retire: Duration,
+    /// See frames that are not addressed to this host.
+    pub promiscuous: bool,
+    /// See also what this host sends (on the loopback interface every frame would then appear twice, so there it is
+    /// always off).
+    pub outgoing: bool,
+    /// Share the interface with other ports.
+    pub fanout: Option<Fanout>,
+    /// Have the device stamp the frames, where it can.
+    pub hardware_timestamps: bool,
+    /// Switch offloads off and on again when the port is dropped.
+    pub fix_offloads: bool,
+}
+
+impl Default for PassiveOptions {
+    fn default() -> Self {
+        Self {
+            block_size: 1 << 20,
+            blocks: 32,
+            retire: Duration::from_millis(10),
+            promiscuous: true,
+            outgoing: true,
+            fanout: None,
+            hardware_timestamps: false,
+            fix_offloads: false,
+        }
+    }
+}
+
+/// A passive port.
+pub struct PassivePort {
+    socket: Socket,
+    rx: RxV3,
+}
+
+impl PassivePort {
+    /// Opens one on interface `name`.
+    ///
+    /// # Errors
+    /// What is wrong with interface, rights, options or memory, with what to do.
+    pub fn open(name: &str, options: &PassiveOptions) -> Result<Self, OpenError> {
+        let request = request(name, options)?;
+        let interface = Interface::look_up(name)?;
+        let shared = SocketOptions {
+            promiscuous: options.promiscuous,
+            outgoing: options.outgoing && !interface.loopback,
+            fanout: options.fanout,
+            hardware_timestamps: options.hardware_timestamps,
+            fix_offloads: options.fix_offloads,
+        };
+        let mut socket = Socket::open(interface, libc::tpacket_versions::TPACKET_V3 as u32, &shared)?;
+        if socket.interface.mtu as usize + 18 > MAX_FRAME {
+            socket.warnings.push(Warning::LargeMtu { interface: name.to_owned(), mtu: socket.interface.mtu });
+        }
+        let bytes = options.block_size * options.blocks;
+        socket.set_ring(libc::PACKET_RX_RING, &request, bytes)?;
+        let mapping = Mapping::new(socket.borrow(), bytes).map_err(|source| OpenError::RingMemory {
+            name: name.to_owned(),
+            mebibytes: bytes >> 20,
+            source,
+        })?;
+        let mut rx = RxV3::new(mapping, options.block_size, options.blocks);
+        rx.skip_outgoing = socket.skip_outgoing;
+        socket.start(&shared)?;
+        Ok(Self { socket, rx })
+    }
+
+    /// What the operator should know about this port.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.socket.warnings
+    }
+}
+
+fn request(name: &str, options: &PassiveOptions) -> Result<libc::tpacket_req3, OpenError> {
+    const FRAME: u32 = 2048;
+    let refuse = |option, problem| OpenError::Option { name: name.to_owned(), option, problem };
+    let page = sys::page_size();
+    if !options.block_size.is_multiple_of(page) || !(128 << 10..=64 << 20).contains(&options.block_size) {
+        let problem =
+            format!("{} bytes; it must be a multiple of {page} from 128 KiB to 64 MiB", options.block_size);
+        return Err(refuse("block_size", problem));
+    }
+    if options.blocks < 2 || options.blocks.saturating_mul(options.block_size) > 4 << 30 {
+        return Err(refuse(
+            "blocks",
+            format!("{}; at least 2, and at most 4 GiB altogether", options.blocks),
+        ));
+    }
+    let retire = u32::try_from(options.retire.as_millis()).ok().filter(|ms| (1..=10_000).contains(ms));
+    let Some(retire) = retire else {
+        return Err(refuse("retire", format!("{:?}; from 1 ms to 10 s", options.retire)));
+    };
+    let block_size = options.block_size as u32;
+    let blocks = options.blocks as u32;
+    Ok(libc::tpacket_req3 {
+        tp_block_size: block_size,
+        tp_block_nr: blocks,
+        tp_frame_size: FRAME,
+        tp_frame_nr: (block_size / FRAME).saturating_mul(blocks),
+        tp_retire_blk_tov: retire,
+        tp_sizeof_priv: 0,
+        tp_feature_req_word: 0,
+    })
+}
+
+impl Port for PassivePort {
+    fn name(&self) -> &str {
+        &self.socket.interface.name
+    }
+
+    fn mtu(&self) -> u32 {
+        self.socket.interface.mtu
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.socket.interface.mac
+    }
+
+    fn link_layer(&self) -> LinkLayer {
+        self.socket.interface.link_layer
+    }
+
+    fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        let filled = self.rx.fill(batch);
+        self.socket.count(&filled)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> usize {
+        let failures = &mut self.socket.stats.send_failures;
+        batch.send_each(|_, _| {
+            failures.add(SendRefusal::ReceiveOnly, 1);
+            Err(SendRefusal::ReceiveOnly)
+        })
+    }
+
+    fn transmit_frame(&mut self, _frame: &[u8]) -> Result<(), SendRefusal> {
+        self.socket.stats.send_failures.add(SendRefusal::ReceiveOnly, 1);
+        Err(SendRefusal::ReceiveOnly)
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn ready(&self) -> bool {
+        self.rx.ready()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd.as_fd())
+    }
+
+    fn woken(&mut self, failed: bool) -> Result<(), PortError> {
+        self.socket.woken(failed)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.socket.refresh_stats();
+        self.socket.stats
+    }
+
+    fn now(&mut self) -> Timestamp {
+        self.socket.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_work_are_refused_before_anything_is_opened() {
+        for (options, option) in [
+            (PassiveOptions { block_size: 100_000, ..Default::default() }, "block_size"),
+            (PassiveOptions { block_size: 4096, ..Default::default() }, "block_size"),
+            (PassiveOptions { blocks: 1, ..Default::default() }, "blocks"),
+            (PassiveOptions { retire: Duration::from_micros(10), ..Default::default() }, "retire"),
+        ] {
+            match PassivePort::open("lo", &options).map(|_| ()) {
+                Err(OpenError::Option { option: named, .. }) => assert_eq!(named, option),
+                other => panic!("{option}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every source and sink of packets can do.
+
+use crate::batch::Batch;
+use crate::error::PortError;
+use bartizan_base::{Reason, Timestamp};
+use std::os::fd::BorrowedFd;
+
+/// Largest frame that is carried, in bytes, VLAN tags included.
+pub const MAX_FRAME: usize = 65_535;
+
+/// Why a frame was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendRefusal {
+    /// Larger than the port's MTU allows.
+    TooLarge,
+    /// Not even a link-layer header.
+    TooShort,
+    /// No free slot in the transmit ring or queue.
+    RingFull,
+    /// The interface is down.
+    DeviceDown,
+    /// The device's queue did not take it (its peer's queue is full or its peer is down).
+    DeviceRefused,
+    /// The kernel had no memory for it.
+    NoMemory,
+    /// Only its first bytes are here ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
+    Incomplete,
+    /// The port cannot send.
+    ReceiveOnly,
+}
+
+impl SendRefusal {
+    /// All, in the order of the counters.
+    pub const ALL: [SendRefusal; 8] = [
+        SendRefusal::TooLarge,
+        SendRefusal::TooShort,
+        SendRefusal::RingFull,
+        SendRefusal::DeviceDown,
+        SendRefusal::DeviceRefused,
+        SendRefusal::NoMemory,
+        SendRefusal::Incomplete,
+        SendRefusal::ReceiveOnly,
+    ];
+
+    /// Name as it stands in counters.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendRefusal::TooLarge => "too_large",
+            SendRefusal::TooShort => "too_short",
+            SendRefusal::RingFull => "ring_full",
+            SendRefusal::DeviceDown => "device_down",
+            SendRefusal::DeviceRefused => "device_refused",
+            SendRefusal::NoMemory => "no_memory",
+            SendRefusal::Incomplete => "incomplete",
+            SendRefusal::ReceiveOnly => "receive_only",
+        }
+    }
+
+    /// The packet's reason: its size, or that the egress port had no room for it.
+    #[must_use]
+    pub const fn reason(self) -> Reason {
+        match self {
+            SendRefusal::TooLarge | SendRefusal::TooShort | SendRefusal::Incomplete => Reason::EgressMtu,
+            SendRefusal::RingFull
+            | SendRefusal::DeviceDown
+            | SendRefusal::DeviceRefused
+            | SendRefusal::NoMemory
+            | SendRefusal::ReceiveOnly => Reason::EgressRing,
+        }
+    }
+}
+
+/// Frames that were not sent, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendFailures {
+    counts: [u64; SendRefusal::ALL.len()],
+}
+
+impl SendFailures {
+    /// Counts `frames` refused for one reason.
+    pub fn add(&mut self, refusal: SendRefusal, frames: u64) {
+        if let Some(count) = self.counts.get_mut(refusal as usize) {
+            *count = count.saturating_add(frames);
+        }
+    }
+
+    /// Frames refused for one reason.
+    #[must_use]
+    pub fn get(&self, refusal: SendRefusal) -> u64 {
+        self.counts.get(refusal as usize).copied().unwrap_or(0)
+    }
+
+    /// Frames refused altogether.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// (name, frames) of every reason.
+    pub fn iter(&self) -> impl Iterator<Item = (SendRefusal, u64)> + '_ {
+        SendRefusal::ALL.into_iter().map(|refusal| (refusal, self.get(refusal)))
+    }
+}
+
+/// What a port has done since it was opened. All numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Frames handed out.
+    pub received: u64,
+    /// Bytes of these frames.
+    pub received_bytes: u64,
+    /// Frames that arrived while the receive ring was full: lost (the kernel's counter).
+    pub ring_dropped: u64,
+    /// Frames that the kernel put into the ring (the kernel's counter): `received` + `skipped` + those still in the ring.
+    pub ring_received: u64,
+    /// Frames larger than a ring slot: they were cut (and, with `copied`, fetched whole).
+    pub oversized: u64,
+    /// Oversized frames fetched whole with a system call each.
+    pub copied: u64,
+    /// Frames not handed out because this host sent them or their ring header made no sense.
+    pub skipped: u64,
+    /// Frames whose checksum the sender left to hardware that does not exist (switch its offloads off).
+    pub checksum_pending: u64,
+    /// Frames handed to the device.
+    pub sent: u64,
+    /// Bytes of these frames.
+    pub sent_bytes: u64,
+    /// Frames not sent, by reason. `sent` + this + those that wait for a flush = frames given to the port.
+    pub send_failures: SendFailures,
+    /// System calls made to send.
+    pub send_calls: u64,
+    /// System calls made to sleep.
+    pub sleeps: u64,
+    /// How often the interface went down.
+    pub went_down: u64,
+}
+
+/// What the first byte of a frame belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// Ethernet II / 802.3.
+    Ethernet,
+    /// No link layer: IPv4 or IPv6, told by the version (TUN devices).
+    RawIp,
+}
+
+/// A source and sink of packets, used by one worker.
+///
+/// The order of a turn is: [`receive`](Port::receive), look at the frames, mark those to be sent,
+/// [`transmit`](Port::transmit) on the egress port, [`flush`](Port::flush) there, and again. When `receive` had
+/// nothing, sleep with [`crate::wait::wait_any`].
+pub trait Port: Send {
+    /// Name of the port as the operator knows it (of the interface, where there is one).
+    fn name(&self) -> &str;
+
+    /// Largest network-layer packet in bytes (without the link-layer header).
+    fn mtu(&self) -> u32;
+
+    /// Link-layer address; zeros where there is none.
+    fn mac(&self) -> [u8; 6];
+
+    /// What its frames begin with.
+    fn link_layer(&self) -> LinkLayer {
+        LinkLayer::Ethernet
+    }
+
+    /// Gives back what `batch` holds, then fills it with what is there **now**, up to its capacity: never waits. Returns the
+    /// number of frames.
+    ///
+    /// # Errors
+    /// [`PortError::BatchHeld`] when another batch still holds frames of this port, [`PortError::Gone`] when the
+    /// interface does not exist any more.
+    fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError>;
+
+    /// Takes all frames of `batch` marked [`crate::Disposition::Forward`] and notes for each whether it was taken. Returns how
+    /// many were. They may wait for [`flush`](Port::flush).
+    fn transmit(&mut self, batch: &mut Batch) -> usize;
+
+    /// Takes one frame that is in no batch (made by the normaliser).
+    ///
+    /// # Errors
+    /// The reason why it is not taken, which is counted too.
+    fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal>;
+
+    /// Sends what waits, with one system call where the kernel takes all of it. What the device refuses is
+    /// counted; what it cannot take *yet* waits for the next flush.
+    ///
+    /// # Errors
+    /// [`PortError::Gone`] when the interface does not exist any more.
+    fn flush(&mut self) -> Result<(), PortError>;
+
+    /// Frames that wait for a flush.
+    fn pending(&self) -> usize {
+        0
+    }
+
+    /// Whether `receive` would return a frame. No system call.
+    fn ready(&self) -> bool;
+
+    /// What to sleep on; `None` when the port is always ready or is woken otherwise.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Called when a sleep ended: whether the kernel reported an error for the descriptor.
+    ///
+    /// # Errors
+    /// [`PortError::Gone`] when the interface does not exist any more.
+    fn woken(&mut self, failed: bool) -> Result<(), PortError> {
+        let _ = failed;
+        Ok(())
+    }
+
+    /// Counters up to now. Asks the kernel: not for every packet.
+    fn stats(&mut self) -> PortStats;
+
+    /// The port's clock, which goes on without packets and never goes back.
+    fn now(&mut self) -> Timestamp;
+
+    /// Whether no packet will ever come again (end of a capture).
+    fn ended(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Receive ring of TPACKET_V2: a frame is visible as soon as it has arrived.
+//!
+//! Source: Linux `packet_mmap.rst`, `struct tpacket2_hdr`. See [`super`] for why handing out frames is sound.
+
+use super::{Geometry, Header, Mapping, Place, vlan_tag};
+use crate::batch::{Batch, FrameFlags};
+use crate::sys;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Header and address before a frame, without the gap.
+const BEFORE: usize = libc::TPACKET2_HDRLEN;
+/// Where the link-layer address of a slot begins.
+const ADDRESS: usize = BEFORE - size_of::<libc::sockaddr_ll>();
+/// Frames of one batch that may come through the socket's queue because they exceed their slot.
+const MAX_COPIES: usize = 16;
+
+/// What one look at the ring yielded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filled {
+    /// Frames put into the batch.
+    pub(crate) frames: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Frames that were larger than a slot: cut, or fetched whole through the socket.
+    pub(crate) oversized: u64,
+    /// Of those, fetched whole.
+    pub(crate) copied: u64,
+    /// Frames with a checksum that the sender left to hardware.
+    pub(crate) checksum_pending: u64,
+    /// Frames skipped: sent by this host, or with a header that makes no sense.
+    pub(crate) skipped: u64,
+    /// False when another batch still holds frames of this ring.
+    pub(crate) lease_free: bool,
+}
+
+impl Filled {
+    pub(super) fn count(&mut self, length: usize, flags: FrameFlags) {
+        self.frames += 1;
+        self.bytes += length as u64;
+        self.checksum_pending += u64::from(flags.contains(FrameFlags::CHECKSUM_PENDING));
+    }
+}
+
+/// Reader of a V2 ring.
+pub(crate) struct RxV2 {
+    mapping: Arc<Mapping>,
+    geometry: Geometry,
+    next: Place,
+    /// Leave out frames that this host sent (for kernels without `PACKET_IGNORE_OUTGOING`).
+    pub(crate) skip_outgoing: bool,
+    /// Largest frame that is fetched whole through the socket when it exceeds its slot.
+    pub(crate) max_frame: usize,
+}
+
+impl RxV2 {
+    /// Reads the ring at the start of `mapping`.
+    pub(crate) fn new(mapping: Arc<Mapping>, geometry: Geometry, max_frame: usize) -> Self {
+        Self { mapping, geometry, next: Place::default(), skip_outgoing: false, max_frame }
+    }
+
+    /// Whether a frame waits.
+    pub(crate) fn ready(&self) -> bool {
+        self.mapping.status(self.next.offset(&self.geometry)) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
+    pub(crate) fn fill(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch) -> Filled {
+        batch.clear();
+        let mut filled = Filled::default();
+        if !self.ready() {
+            filled.lease_free = true;
+            return filled;
+        }
+        if !batch.lease_mut().begin(&self.mapping) {
+            return filled;
+        }
+        filled.lease_free = true;
+        let mut copies = 0;
+        // At most one round: slots taken keep the status "user" until the batch gives them back.
+        for _ in 0..self.geometry.frames() {
+            if !batch.has_room() {
+                break;
+            }
+            let start = self.next.offset(&self.geometry);
+            let status = self.mapping.status(start);
+            if status & libc::TP_STATUS_USER == 0 {
+                break;
+            }
+            let copy = status & libc::TP_STATUS_COPY != 0;
+            if copy && copies == MAX_COPIES {
+                break;
+            }
+            self.next = self.next.next(&self.geometry);
+            let following = self.next.offset(&self.geometry);
+            self.mapping.prefetch(following);
+            self.mapping.prefetch(following + 64);
+            batch.lease_mut().release_later(start);
+            copies += usize::from(copy);
+            self.take(fd, batch, start, status, &mut filled);
+        }
+        filled
+    }
+
+    fn take(&self, fd: BorrowedFd<'_>, batch: &mut Batch, start: usize, status: u32, filled: &mut Filled) {
+        let header = self.header(start, status);
+        // SAFETY: the status word gave the slot to user space, it was not leased since (`next` has just passed it).
+        let found = unsafe { header.locate(&self.mapping, start, self.geometry.frame_size) };
+        let outgoing = self.skip_outgoing && self.packet_type(start) == libc::PACKET_OUTGOING;
+        let Some(mut found) = found.filter(|_| !outgoing) else {
+            filled.skipped += 1;
+            if status & libc::TP_STATUS_COPY != 0 {
+                // The queue and the ring must stay in step.
+                let _ = sys::receive_copy(fd, &mut []);
+            }
+            return;
+        };
+        if found.info.flags.contains(FrameFlags::TRUNCATED) {
+            filled.oversized += 1;
+            if status & libc::TP_STATUS_COPY != 0 {
+                let tag = (status & libc::TP_STATUS_VLAN_VALID != 0)
+                    .then(|| vlan_tag(status, header.vlan_tci, header.vlan_tpid));
+                let whole = (header.length as usize).min(self.max_frame);
+                found.info.flags = found.info.flags.without(FrameFlags::TRUNCATED);
+                let got =
+                    batch.push_with(whole, tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
+                if let Some(length) = got {
+                    filled.copied += 1;
+                    filled.count(length, found.info.flags);
+                    return;
+                }
+                found.info.flags = found.info.flags.with(FrameFlags::TRUNCATED);
+            }
+        }
+        // SAFETY: inside of this slot, behind header and address (`locate` checked it); one span a slot.
+        let span = unsafe { batch.lease_mut().push(found.offset, found.length) };
+        if let Some(span) = span {
+            batch.push_leased(span, found.info);
+            filled.count(found.length, found.info.flags);
+        }
+    }
+
+    fn header(&self, start: usize, status: u32) -> Header {
+        let m = &self.mapping;
+        Header {
+            status,
+            length: m.load(start + offset_of!(libc::tpacket2_hdr, tp_len)),
+            captured: m.load(start + offset_of!(libc::tpacket2_hdr, tp_snaplen)),
+            mac: m.half(start + offset_of!(libc::tpacket2_hdr, tp_mac)),
+            seconds: m.load(start + offset_of!(libc::tpacket2_hdr, tp_sec)),
+            nanos: m.load(start + offset_of!(libc::tpacket2_hdr, tp_nsec)),
+            vlan_tci: m.half(start + offset_of!(libc::tpacket2_hdr, tp_vlan_tci)),
+            vlan_tpid: m.half(start + offset_of!(libc::tpacket2_hdr, tp_vlan_tpid)),
+            before: BEFORE,
+        }
+    }
+
+    fn packet_type(&self, start: usize) -> u8 {
+        let pair = self.mapping.half(start + ADDRESS + offset_of!(libc::sockaddr_ll, sll_pkttype));
+        let [first, _] = pair.to_ne_bytes();
+        first
+    }
+}

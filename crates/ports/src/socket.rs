@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the AF_PACKET ports share: opening the socket, kernel counters, the clock, interfaces that go away.
+//!
+//! Source: packet(7).
+
+use crate::error::{OpenError, PortError};
+use crate::interface::Interface;
+use crate::offload::{OffloadGuard, Warning, offloads_on};
+use crate::port::PortStats;
+use crate::sys::{self, set_option};
+use bartizan_base::Timestamp;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How the sockets of a fanout group share the frames of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanoutMode {
+    /// By the kernel's flow hash: both directions of a flow meet one socket.
+    Hash,
+    /// In turn.
+    LoadBalance,
+    /// By the processor on which a frame arrived.
+    Cpu,
+    /// The first socket, and the next when it is full.
+    Rollover,
+    /// By chance.
+    Random,
+    /// By the device's receive queue.
+    Queue,
+}
+
+impl FanoutMode {
+    const fn number(self) -> u32 {
+        match self {
+            FanoutMode::Hash => libc::PACKET_FANOUT_HASH,
+            FanoutMode::LoadBalance => libc::PACKET_FANOUT_LB,
+            FanoutMode::Cpu => libc::PACKET_FANOUT_CPU,
+            FanoutMode::Rollover => libc::PACKET_FANOUT_ROLLOVER,
+            FanoutMode::Random => libc::PACKET_FANOUT_RND,
+            FanoutMode::Queue => libc::PACKET_FANOUT_QM,
+        }
+    }
+}
+
+/// Membership of a fanout group: several ports on one interface, each getting a part of its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fanout {
+    /// Number of the group, the same for all its ports.
+    pub group: u16,
+    /// How frames are shared.
+    pub mode: FanoutMode,
+    /// Have the kernel put IP fragments together before it hashes (alters what is seen; off for an IDS).
+    pub defragment: bool,
+}
+
+/// Options that both kinds of AF_PACKET port have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketOptions {
+    pub(crate) promiscuous: bool,
+    pub(crate) outgoing: bool,
+    pub(crate) fanout: Option<Fanout>,
+    pub(crate) hardware_timestamps: bool,
+    pub(crate) fix_offloads: bool,
+}
+
+/// An open packet socket and what belongs to it.
+pub(crate) struct Socket {
+    pub(crate) interface: Interface,
+    pub(crate) fd: OwnedFd,
+    pub(crate) stats: PortStats,
+    pub(crate) warnings: Vec<Warning>,
+    /// The kernel cannot leave out what this host sends: the reader has to.
+    pub(crate) skip_outgoing: bool,
+    version: i32,
+    last: u64,
+    _offloads: Option<OffloadGuard>,
+}
+
+impl Socket {
+    /// Opens a socket on `interface` that does not receive yet: rings first, then [`Socket::start`].
+    pub(crate) fn open(
+        interface: Interface,
+        version: u32,
+        options: &SocketOptions,
+    ) -> Result<Self, OpenError> {
+        let name = interface.name.clone();
+        let fd = sys::packet_socket().map_err(|e| OpenError::system(&name, "opening a packet socket", e))?;
+        let mut warnings = Vec::new();
+        let (guard, on) = if options.fix_offloads {
+            let (guard, left) = OffloadGuard::switch_off(&name);
+            (Some(guard), left)
+        } else {
+            (None, offloads_on(&name))
+        };
+        if !on.is_empty() && !interface.loopback {
+            warnings.push(Warning::Offloads { interface: name.clone(), on });
+        }
+        let version = i32::try_from(version).unwrap_or(0);
+        let mut socket = Self {
+            interface,
+            fd,
+            stats: PortStats::default(),
+            warnings,
+            skip_outgoing: false,
+            version,
+            last: 0,
+            _offloads: guard,
+        };
+        socket.set(libc::PACKET_VERSION, &version, "choosing the ring version (TPACKET)")?;
+        if !options.outgoing {
+            socket.skip_outgoing =
+                set_option(socket.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).is_err();
+        }
+        if options.hardware_timestamps {
+            socket.hardware_timestamps();
+        }
+        Ok(socket)
+    }
+
+    fn hardware_timestamps(&mut self) {
+        let fd = self.fd.as_fd();
+        let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE as i32;
+        let done = sys::enable_hardware_timestamps(fd, &self.interface.name)
+            .and_then(|()| set_option(fd, libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &raw));
+        if done.is_err() {
+            self.warnings.push(Warning::NoHardwareTimestamps { interface: self.interface.name.clone() });
+        }
+    }
+
+    /// Sets an option of the packet layer.
+    pub(crate) fn set<T: sys::Plain>(
+        &self,
+        option: i32,
+        value: &T,
+        what: &'static str,
+    ) -> Result<(), OpenError> {
+        set_option(self.fd.as_fd(), libc::SOL_PACKET, option, value)
+            .map_err(|e| OpenError::system(&self.interface.name, what, e))
+    }
+
+    /// Sets a ring, with the error that names its size.
+    pub(crate) fn set_ring<T: sys::Plain>(
+        &self,
+        option: i32,
+        value: &T,
+        bytes: usize,
+    ) -> Result<(), OpenError> {
+        set_option(self.fd.as_fd(), libc::SOL_PACKET, option, value).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOMEM | libc::ENOBUFS) => {
+                OpenError::RingMemory { name: self.interface.name.clone(), mebibytes: bytes >> 20, source: e }
+            }
+            _ => OpenError::system(&self.interface.name, "setting up the ring", e),
+        })
+    }
+
+    /// Makes the socket's send and receive buffers large; more than the administrator's limit where the process may.
+    pub(crate) fn large_buffers(&self, bytes: i32) {
+        let fd = self.fd.as_fd();
+        for (force, plain) in
+            [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
+        {
+            if set_option(fd, libc::SOL_SOCKET, force, &bytes).is_err() {
+                // Without the right, the limit's size is the best that can be had.
+                let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+            }
+        }
+    }
+
+    /// Begins to receive.
+    pub(crate) fn start(&mut self, options: &SocketOptions) -> Result<(), OpenError> {
+        let name = self.interface.name.clone();
+        sys::bind(self.fd.as_fd(), self.interface.index)
+            .map_err(|e| OpenError::system(&name, "binding to the interface", e))?;
+        if options.promiscuous {
+            let request = libc::packet_mreq {
+                mr_ifindex: i32::try_from(self.interface.index).unwrap_or(0),
+                mr_type: libc::PACKET_MR_PROMISC as u16,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            self.set(libc::PACKET_ADD_MEMBERSHIP, &request, "switching promiscuous mode on")?;
+        }
+        if let Some(fanout) = options.fanout {
+            let mut mode = fanout.mode.number();
+            if fanout.defragment {
+                mode |= libc::PACKET_FANOUT_FLAG_DEFRAG;
+            }
+            let argument = (mode << 16) | u32::from(fanout.group);
+            self.set(
+                libc::PACKET_FANOUT,
+                &(argument as i32),
+                "joining the fanout group (all its ports need the same mode and options)",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Counters up to now.
+    pub(crate) fn refresh_stats(&mut self) {
+        let fd = self.fd.as_fd();
+        // The kernel's counters start again at each reading; `tp_packets` contains the dropped ones.
+        let read = if self.version == libc::tpacket_versions::TPACKET_V3 as i32 {
+            sys::get_option::<libc::tpacket_stats_v3>(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)
+                .map(|s| (s.tp_packets, s.tp_drops))
+        } else {
+            sys::get_option::<libc::tpacket_stats>(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)
+                .map(|s| (s.tp_packets, s.tp_drops))
+        };
+        if let Ok((packets, drops)) = read {
+            self.stats.ring_received += u64::from(packets.saturating_sub(drops));
+            self.stats.ring_dropped += u64::from(drops);
+        }
+    }
+
+    /// Notes what a look at the ring yielded.
+    pub(crate) fn count(&mut self, filled: &crate::ring::v2::Filled) -> Result<usize, PortError> {
+        if !filled.lease_free {
+            return Err(PortError::BatchHeld { name: self.interface.name.clone() });
+        }
+        let stats = &mut self.stats;
+        stats.received += filled.frames;
+        stats.received_bytes += filled.bytes;
+        stats.oversized += filled.oversized;
+        stats.copied += filled.copied;
+        stats.skipped += filled.skipped;
+        stats.checksum_pending += filled.checksum_pending;
+        Ok(filled.frames as usize)
+    }
+
+    /// Whether the interface still exists.
+    pub(crate) fn still_there(&self) -> Result<(), PortError> {
+        if sys::interface_exists(self.interface.index) {
+            return Ok(());
+        }
+        Err(PortError::Gone { name: self.interface.name.clone() })
+    }
+
+    /// A sleep ended: looks at the socket's error, if there is one.
+    pub(crate) fn woken(&mut self, failed: bool) -> Result<(), PortError> {
+        self.stats.sleeps += 1;
+        if !failed {
+            return Ok(());
+        }
+        let error = sys::get_option::<i32>(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(0);
+        self.still_there()?;
+        match error {
+            0 => Ok(()),
+            libc::ENETDOWN => {
+                self.stats.went_down += 1;
+                Ok(())
+            }
+            other => Err(PortError::System {
+                name: self.interface.name.clone(),
+                what: "waiting for packets",
+                source: io::Error::from_raw_os_error(other),
+            }),
+        }
+    }
+
+    /// The kernel's packet clock, never going back.
+    pub(crate) fn now(&mut self) -> Timestamp {
+        self.last = self.last.max(sys::packet_clock_nanos());
+        Timestamp::from_nanos(self.last)
+    }
+
+    pub(crate) fn borrow(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

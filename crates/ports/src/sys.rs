@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//! System calls of the live ports behind safe functions.
+//!
+//! Source: packet(7), netdevice(7), poll(2), eventfd(2), Linux `include/uapi/linux/ethtool.h`.
+//! This is one of the crate's two modules with `unsafe` (the other is `ring`): the standard library has no
+//! packet sockets, interface requests or `poll`, so each is called through `libc` here, once, and
+//! every function below is safe to call with any arguments.
+//!
+//! Not done: no netlink (interface requests by `ioctl` tell all that is asked).
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Marks option values that are plain bytes: any bit pattern is a value, no padding is read.
+///
+/// # Safety
+/// Only for `repr(C)` types without references, niches or invariants.
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: integers have no invalid bit pattern.
+unsafe impl Plain for i32 {}
+// SAFETY: C structures of unsigned integers, filled by the kernel.
+unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_stats_v3 {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req3 {}
+// SAFETY: integers and a byte array.
+unsafe impl Plain for libc::packet_mreq {}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A packet socket that receives nothing yet: the protocol is given with [`bind`], so that no frame of
+/// another interface slips in before.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor.
+    let fd = check(unsafe {
+        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
+    })?;
+    // SAFETY: `fd` was just made and nobody else holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Any datagram socket, for interface requests that need no rights.
+pub(crate) fn request_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: `fd` was just made and nobody else holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `setsockopt`.
+pub(crate) fn set_option<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `value`, which lives through the call; the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
+    })?;
+    Ok(())
+}
+
+/// `getsockopt`.
+pub(crate) fn get_option<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    // SAFETY: `Plain` types have no invalid bit pattern, so zeros are a value.
+    let mut value: T = unsafe { zeroed() };
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `value`; the kernel writes at most `length` bytes.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &raw mut length)
+    })?;
+    Ok(value)
+}
+
+/// Binds a packet socket to one interface and all protocols: from here on it receives.
+pub(crate) fn bind(fd: BorrowedFd<'_>, interface_index: u32) -> io::Result<()> {
+    // SAFETY: integers and bytes only; zeros are a value.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = interface_index as i32;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `address`, which lives through the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })?;
+    Ok(())
+}
+
+/// Index of an interface in this process's network namespace.
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    // SAFETY: `name` is NUL-terminated and lives through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 { Err(io::Error::last_os_error()) } else { Ok(index) }
+}
+
+/// Whether an interface with this index exists in this process's network namespace (it may have been renamed).
+pub(crate) fn interface_exists(index: u32) -> bool {
+    let mut buffer = [0 as libc::c_char; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the size that the call demands.
+    !unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) }.is_null()
+}
+
+/// Names of all interfaces of this network namespace (`/sys/class/net` may show another namespace's).
+pub(crate) fn interface_names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: no arguments; the result is null or an array that ends with index 0.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return names;
+    }
+    let mut entry = list;
+    // SAFETY: the array ends with an entry whose index is 0 and whose name is null; `entry` never passes it.
+    while unsafe { (*entry).if_index != 0 && !(*entry).if_name.is_null() } {
+        // SAFETY: `if_name` is a NUL-terminated string that lives until the list is freed.
+        names.push(unsafe { CStr::from_ptr((*entry).if_name) }.to_string_lossy().into_owned());
+        // SAFETY: not at the last entry, so the next one exists.
+        entry = unsafe { entry.add(1) };
+    }
+    // SAFETY: `list` came from `if_nameindex` and is freed once.
+    unsafe { libc::if_freenameindex(list) };
+    names
+}
+
+fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: a C structure of integers, bytes and a pointer that may be null.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok(request)
+}
+
+fn interface_ioctl(fd: BorrowedFd<'_>, request: libc::Ioctl, argument: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: `argument` is an `ifreq` as every request used in this module takes; where it points
+    // to more data (`ifru_data`) the caller's structure lives through the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) })?;
+    Ok(())
+}
+
+/// MTU of an interface in bytes.
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: the kernel filled this member; any bit pattern is an integer.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+}
+
+/// Flags (`IFF_*`) of an interface.
+pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<i32> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the kernel filled this member; any bit pattern is an integer.
+    Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+}
+
+/// Hardware type (`ARPHRD_*`) and address of an interface.
+pub(crate) fn interface_hardware(fd: BorrowedFd<'_>, name: &str) -> io::Result<(u16, [u8; 6])> {
+    let mut request = interface_request(name)?;
+    interface_ioctl(fd, libc::SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: the kernel filled this member; integers and bytes.
+    let hardware = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0u8; 6];
+    for (to, from) in mac.iter_mut().zip(hardware.sa_data) {
+        *to = from as u8;
+    }
+    Ok((hardware.sa_family, mac))
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
+
+/// One ethtool request that carries a number: returns what the kernel wrote back.
+pub(crate) fn ethtool_value(fd: BorrowedFd<'_>, name: &str, command: u32, data: u32) -> io::Result<u32> {
+    let mut request = interface_request(name)?;
+    let mut value = EthtoolValue { command, data };
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
+    interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
+    Ok(value.data)
+}
+
+/// Asks the device to stamp every received frame (`hwtstamp_config`: flags, tx off, filter all).
+pub(crate) fn enable_hardware_timestamps(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    const HWTSTAMP_FILTER_ALL: i32 = 1;
+    let mut request = interface_request(name)?;
+    let mut config = [0i32, 0, HWTSTAMP_FILTER_ALL];
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut config).cast();
+    interface_ioctl(fd, SIOCSHWTSTAMP, &mut request)
+}
+
+/// Sends what stands in the socket's transmit ring; bytes handed to the device.
+pub(crate) fn send_ring(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // SAFETY: a null buffer of length 0: the data is in the ring.
+    let sent = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            std::ptr::null(),
+            0,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            std::ptr::null(),
+            0,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Reads one frame from the socket's queue (not the ring): its bytes.
+pub(crate) fn receive_copy(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length describe `buffer`; the kernel writes at most that much.
+    let got =
+        unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Room for one `sendmmsg` call, kept so that sending allocates nothing.
+pub(crate) struct Messages {
+    vectors: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the pointers inside mean nothing between calls: `send` fills them from its arguments and
+// nothing reads them after it has returned.
+unsafe impl Send for Messages {}
+
+impl Messages {
+    /// Room for `capacity` frames a call.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { vectors: Vec::with_capacity(capacity), headers: Vec::with_capacity(capacity) }
+    }
+
+    /// Sends the frames in order with as few calls as possible. `failed(position, error)` is called for each frame
+    /// that the kernel refused (the ones after it are still sent). Returns calls made.
+    pub(crate) fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        frames: impl Iterator<Item = &'a [u8]>,
+        mut failed: impl FnMut(usize, io::Error),
+    ) -> u64 {
+        self.vectors.clear();
+        self.headers.clear();
+        self.vectors
+            .extend(frames.map(|f| libc::iovec { iov_base: f.as_ptr().cast_mut().cast(), iov_len: f.len() }));
+        for vector in &mut self.vectors {
+            // SAFETY: integers and pointers that may be null.
+            let mut header: libc::mmsghdr = unsafe { zeroed() };
+            header.msg_hdr.msg_iov = std::ptr::from_mut(vector);
+            header.msg_hdr.msg_iovlen = 1;
+            self.headers.push(header);
+        }
+        let mut calls = 0;
+        let mut done = 0usize;
+        let mut stale = true;
+        while let Some(rest) = self.headers.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            calls += 1;
+            // SAFETY: `rest` holds headers whose vectors (not moved since) point to frames borrowed for
+            // this call; the kernel reads the frames and writes only the headers' `msg_len`.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    fd.as_raw_fd(),
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            if sent > 0 {
+                done += sent as usize;
+            } else {
+                let error = io::Error::last_os_error();
+                if error.raw_os_error() == Some(libc::ENETDOWN) && stale {
+                    // May be left over from a time when the interface was down: told once, then forgotten.
+                    stale = false;
+                } else if error.kind() != io::ErrorKind::Interrupted {
+                    failed(done, error);
+                    done += 1;
+                }
+            }
+        }
+        calls
+    }
+}
+
+/// What a descriptor is watched for and what was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    /// The descriptor.
+    pub(crate) fd: RawFd,
+    /// Something to read.
+    pub(crate) readable: bool,
+    /// The kernel has an error for it.
+    pub(crate) failed: bool,
+}
+
+/// Most descriptors that [`poll`] watches at once.
+pub(crate) const MAX_WATCHES: usize = 16;
+
+/// Sleeps until a descriptor has something to read or `timeout` is over. Watches beyond [`MAX_WATCHES`] are
+/// not looked at. A signal ends the sleep early without an error.
+pub(crate) fn poll(watches: &mut [Watch], timeout: Duration) -> io::Result<()> {
+    let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_WATCHES];
+    let mut count = 0;
+    for (to, from) in fds.iter_mut().zip(watches.iter()) {
+        *to = libc::pollfd { fd: from.fd, events: libc::POLLIN, revents: 0 };
+        count += 1;
+    }
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
+    };
+    // SAFETY: `fds` holds at least `count` entries; the time-out lives through the call; no signal mask.
+    let result = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, std::ptr::null()) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+    }
+    for (from, to) in fds.iter().zip(watches.iter_mut()) {
+        to.readable = from.revents & libc::POLLIN != 0;
+        to.failed = from.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+    }
+    Ok(())
+}
+
+/// A counter descriptor that another thread can make readable.
+pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: `fd` was just made and nobody else holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes an event descriptor readable.
+pub(crate) fn event_set(fd: BorrowedFd<'_>) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: pointer and length describe `one`. A full counter is as good as set, so the result is of no use.
+    let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Makes an event descriptor unreadable again.
+pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
+    let mut buffer = [0u8; 8];
+    // SAFETY: pointer and length describe `buffer`. "Nothing to read" is the wanted state.
+    let _ = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+}
+
+/// The clock that the kernel stamps frames with, in nanoseconds since the epoch (no system call where the vDSO has it).
+pub(crate) fn packet_clock_nanos() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    (now.tv_sec.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.max(0) as u64)
+}
+
+/// Size of a memory page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no pointers.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sleeping until a port has packets or somebody calls.
+//!
+//! A worker looks a few tens of microseconds before it sleeps, where a core is free for it: waking a
+//! thread costs more than most gaps between packets last.
+
+use crate::error::PortError;
+use crate::port::Port;
+use crate::sys::{self, MAX_WATCHES, Watch};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Wakes a worker from another thread, for example because a new generation is ready.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    event: Arc<OwnedFd>,
+}
+
+impl Waker {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { event: Arc::new(sys::event_descriptor()?) })
+    }
+
+    /// Ends the sleep of who waits with this waker, or the next one if nobody sleeps now.
+    pub fn wake(&self) {
+        sys::event_set(self.event.as_fd());
+    }
+}
+
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woke {
+    /// A port has packets.
+    Packets,
+    /// The waker was used.
+    Called,
+    /// The time is over (or a signal came).
+    Timeout,
+}
+
+/// How many looks at the rings go by between two looks at the clock.
+const LOOKS: u32 = 32;
+/// How long frames that the kernel could not take may wait for the next try.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Looks at the ports for `spin`, then sleeps until one of them has packets, the waker is used or `timeout` is over. All batches of
+/// these ports must have been given back: the kernel takes a ring that holds unreturned frames for readable.
+///
+/// # Errors
+/// What [`Port::woken`] and [`Port::flush`] report, and a failing `poll`.
+pub fn wait_any(
+    ports: &mut [&mut dyn Port],
+    waker: Option<&Waker>,
+    spin: Duration,
+    timeout: Duration,
+) -> Result<Woke, PortError> {
+    if look(ports, spin) {
+        return Ok(Woke::Packets);
+    }
+    let mut timeout = timeout;
+    for port in ports.iter_mut().filter(|port| port.pending() > 0) {
+        port.flush()?;
+        if port.pending() > 0 {
+            timeout = timeout.min(RETRY);
+        }
+    }
+    let mut watches = [Watch { fd: -1, readable: false, failed: false }; MAX_WATCHES];
+    let skip = usize::from(waker.is_some());
+    if let (Some(waker), Some(place)) = (waker, watches.first_mut()) {
+        place.fd = waker.event.as_raw_fd();
+    }
+    for (port, place) in ports.iter().zip(watches.iter_mut().skip(skip)) {
+        place.fd = port.descriptor().map_or(-1, |fd| fd.as_raw_fd());
+    }
+    let count = (ports.len() + skip).min(MAX_WATCHES);
+    let used = watches.get_mut(..count).unwrap_or_default();
+    sys::poll(used, timeout).map_err(|source| PortError::System {
+        name: ports.first().map_or_else(String::new, |p| p.name().to_owned()),
+        what: "waiting for packets",
+        source,
+    })?;
+    let mut packets = false;
+    for (port, watch) in ports.iter_mut().zip(used.iter().skip(skip)) {
+        port.woken(watch.failed)?;
+        packets |= watch.readable;
+    }
+    if let Some(waker) = waker.filter(|_| used.first().is_some_and(|w| w.readable)) {
+        sys::event_clear(waker.event.as_fd());
+        return Ok(Woke::Called);
+    }
+    Ok(if packets { Woke::Packets } else { Woke::Timeout })
+}
+
+/// Looks at the ports until one is ready or `spin` is over.
+fn look(ports: &[&mut dyn Port], spin: Duration) -> bool {
+    let ready = || ports.iter().any(|port| port.ready());
+    if ready() {
+        return true;
+    }
+    if spin.is_zero() {
+        return false;
+    }
+    let begin = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if ready() {
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        if begin.elapsed() >= spin {
+            return false;
+        }
+    }
+}

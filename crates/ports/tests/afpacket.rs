@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; says so and returns otherwise).
+
+mod common;
+
+use bartizan_ports::{
+    Batch, FrameFlags, FrameInfo, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,
+    PassivePort, Port, PortError, SendRefusal, Side, TransmitPath, Waker, Woke, offloads_on, wait_any,
+};
+use common::{frame, in_namespace, ip, tagged_frame, veth};
+use std::time::{Duration, Instant};
+
+const PATHS: [TransmitPath; 2] = [TransmitPath::Ring, TransmitPath::Calls];
+
+fn options(transmit: TransmitPath) -> InlineOptions {
+    InlineOptions { frames: 256, transmit_frames: 256, transmit, ..Default::default() }
+}
+
+/// Takes what arrives at a port until `count` frames came or two seconds went by.
+fn collect(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
+    let mut batch = Batch::with_capacity(64);
+    let mut frames = Vec::new();
+    let end = Instant::now() + Duration::from_secs(2);
+    while frames.len() < count && Instant::now() < end {
+        port.receive(&mut batch).unwrap();
+        frames.extend(batch.indices().map(|i| batch.bytes(i).unwrap().to_vec()));
+        if batch.is_empty() {
+            wait_any(&mut [&mut *port], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
+        }
+    }
+    frames
+}
+
+/// Sends all frames, as many a batch as fit.
+fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
+    let mut batch = Batch::with_capacity(32);
+    for chunk in frames.chunks(32) {
+        batch.clear();
+        for frame in chunk {
+            assert!(batch.push_copy(frame, Default::default()));
+        }
+        batch.forward_all();
+        assert_eq!(port.transmit(&mut batch), chunk.len());
+        port.flush().unwrap();
+    }
+}
+
+/// Client a0, middle a1 and b1, server b0.
+fn bench(mtu: u32, transmit: TransmitPath) -> (InlinePort, InlinePair, InlinePort) {
+    veth("a0", "a1", mtu);
+    veth("b0", "b1", mtu);
+    let options = options(transmit);
+    let client = InlinePort::open("a0", &options).unwrap();
+    let (pair, _) = InlinePair::open("a1", "b1", &options, false).unwrap();
+    let server = InlinePort::open("b0", &options).unwrap();
+    (client, pair, server)
+}
+
+/// Forwards what is there from one side until `count` frames passed or two seconds went by.
+fn forward(pair: &mut InlinePair, side: Side, count: usize) {
+    let mut batch = Batch::with_capacity(50);
+    let (mut passed, end) = (0, Instant::now() + Duration::from_secs(2));
+    while passed < count && Instant::now() < end {
+        let (ingress, egress) = pair.direction(side);
+        passed += ingress.receive(&mut batch).unwrap();
+        batch.forward_all();
+        egress.transmit(&mut batch);
+        egress.flush().unwrap();
+        batch.clear();
+    }
+}
+
+fn both_ways(mtu: u32, transmit: TransmitPath, frames: Vec<Vec<u8>>) {
+    in_namespace(move || {
+        let (mut client, mut pair, mut server) = bench(mtu, transmit);
+        for side in Side::BOTH {
+            let (from, to) = match side {
+                Side::A => (&mut client, &mut server),
+                Side::B => (&mut server, &mut client),
+            };
+            send(from, &frames);
+            forward(&mut pair, side, frames.len());
+            let arrived = collect(to, frames.len());
+            assert_eq!(arrived.len(), frames.len());
+            assert!(arrived == frames, "frames leave as they came, in order");
+        }
+        for side in Side::BOTH {
+            let stats = pair.port(side).stats();
+            assert_eq!(stats.received, frames.len() as u64);
+            assert_eq!(stats.ring_received, stats.received);
+            assert_eq!((stats.sent, stats.send_failures.total()), (frames.len() as u64, 0));
+            assert_eq!(stats.sent_bytes, frames.iter().map(|f| f.len() as u64).sum::<u64>());
+            assert_eq!((stats.ring_dropped, stats.oversized, stats.skipped), (0, 0, 0));
+        }
+    });
+}
+
+#[test]
+fn frames_pass_unchanged_both_ways() {
+    for path in PATHS {
+        both_ways(1500, path, (0..200).map(|n| frame(n, 60 + n as usize * 7)).collect());
+    }
+}
+
+#[test]
+fn vlan_tags_pass_unchanged() {
+    let tags: [&[(u16, u16)]; 4] =
+        [&[(0x8100, 0x2064)], &[(0x8100, 5), (0x8100, 6)], &[(0x88a8, 0xe00a), (0x8100, 7)], &[(0x8100, 0)]];
+    for path in PATHS {
+        both_ways(1500, path, (0..120).map(|n| tagged_frame(n, 200, tags[n as usize % 4])).collect());
+    }
+    // As long as the MTU allows: 1500 bytes behind Ethernet header and one tag.
+    both_ways(1500, TransmitPath::Ring, vec![tagged_frame(1, 1518, &[(0x8100, 9)])]);
+}
+
+#[test]
+fn jumbo_frames_pass_unchanged() {
+    for path in PATHS {
+        both_ways(9000, path, (0..100).map(|n| frame(n, 9014 - n as usize)).collect());
+    }
+}
+
+#[test]
+fn the_largest_frames_pass_unchanged() {
+    for path in PATHS {
+        both_ways(65_517, path, (0..20).map(|n| frame(n, 65_531 - n as usize * 1000)).collect());
+    }
+    both_ways(65_517, TransmitPath::Ring, vec![tagged_frame(1, 65_535, &[(0x8100, 9)])]);
+}
+
+#[test]
+fn every_frame_is_received_or_counted_as_dropped() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let mut inline = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let small = PassiveOptions { block_size: 128 << 10, blocks: 2, ..Default::default() };
+        let mut passive = PassivePort::open("a1", &small).unwrap();
+        let frames: Vec<Vec<u8>> = (0..1000).map(|n| frame(n, 1000)).collect();
+        send(&mut sender, &frames);
+        let first = collect(&mut inline, 1000);
+        let seen = collect(&mut passive, 1000);
+        let stats = inline.stats();
+        assert_eq!(first.len(), 256, "as many as the ring has slots");
+        assert_eq!((stats.ring_dropped, stats.received), (1000 - 256, 256));
+        assert!(first == frames[..256]);
+        let stats = passive.stats();
+        assert_eq!(stats.received + stats.ring_dropped, 1000);
+        assert_eq!(stats.received, seen.len() as u64);
+        assert!(stats.received > 100 && stats.ring_dropped > 100, "{stats:?}");
+        // The ring works on after it was full, many rounds.
+        for round in 0..20 {
+            let frames: Vec<Vec<u8>> = (0..100).map(|n| frame(round * 100 + n, 400)).collect();
+            send(&mut sender, &frames);
+            assert!(collect(&mut inline, 100) == frames);
+            assert!(collect(&mut passive, 100) == frames);
+        }
+        assert_eq!(inline.stats().received, 2256);
+        assert_eq!(sender.stats().sent, 3000);
+    });
+}
+
+#[test]
+fn passive_capture_restores_tags_and_reports_sizes() {
+    in_namespace(|| {
+        veth("a0", "a1", 9000);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let mut tap = PassivePort::open("a1", &PassiveOptions::default()).unwrap();
+        let frames = vec![
+            tagged_frame(1, 9018, &[(0x8100, 0x6003)]),
+            tagged_frame(2, 100, &[(0x88a8, 1), (0x8100, 2)]),
+            frame(3, 9014),
+        ];
+        let before = tap.now();
+        send(&mut sender, &frames);
+        let mut batch = Batch::with_capacity(2);
+        let mut seen = Vec::new();
+        let end = Instant::now() + Duration::from_secs(2);
+        while seen.len() < 3 && Instant::now() < end {
+            tap.receive(&mut batch).unwrap();
+            for i in batch.indices() {
+                let info = batch.info(i).unwrap();
+                let tagged = info.flags.contains(FrameFlags::VLAN_RESTORED);
+                assert!(info.timestamp >= before && info.timestamp <= tap.now());
+                seen.push((batch.bytes(i).unwrap().to_vec(), info.wire_length as usize, tagged));
+            }
+        }
+        let expected: Vec<_> = frames
+            .into_iter()
+            .enumerate()
+            .map(|(i, f)| {
+                let length = f.len();
+                (f, length, i < 2)
+            })
+            .collect();
+        assert!(seen == expected);
+        let mut held = Batch::with_capacity(2);
+        held.push_copy(&frame(1, 60), Default::default());
+        held.forward_all();
+        assert_eq!(tap.transmit(&mut held), 0, "a tap cannot send");
+        assert_eq!(tap.stats().send_failures.get(SendRefusal::ReceiveOnly), 1);
+    });
+}
+
+#[test]
+fn what_this_host_sends_is_seen_only_when_asked_for() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        // With the queueing discipline in the way sent frames reach the taps.
+        let slow = InlineOptions { qdisc_bypass: false, ..options(TransmitPath::Ring) };
+        let mut sender = InlinePort::open("a0", &slow).unwrap();
+        let mut all = PassivePort::open("a0", &PassiveOptions::default()).unwrap();
+        let mut incoming =
+            PassivePort::open("a0", &PassiveOptions { outgoing: false, ..Default::default() }).unwrap();
+        send(&mut sender, &[frame(1, 60), frame(2, 60)]);
+        assert_eq!(collect(&mut all, 2).len(), 2);
+        assert_eq!(incoming.stats().ring_received, 0);
+        assert_eq!(sender.stats().ring_received, 0);
+    });
+}
+
+#[test]
+fn frames_larger_than_a_slot_are_fetched_whole() {
+    in_namespace(|| {
+        veth("a0", "a1", 9000);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let small = InlineOptions { slot_room: Some(1514), ..options(TransmitPath::Ring) };
+        let mut receiver = InlinePort::open("a1", &small).unwrap();
+        let frames: Vec<Vec<u8>> = (0..60)
+            .map(|n| match n % 3 {
+                0 => frame(n, 9000),
+                1 => frame(n, 100),
+                _ => tagged_frame(n, 8000, &[(0x8100, 77)]),
+            })
+            .collect();
+        send(&mut sender, &frames);
+        assert!(collect(&mut receiver, 60) == frames);
+        let stats = receiver.stats();
+        assert_eq!((stats.oversized, stats.copied), (40, 40));
+    });
+}
+
+#[test]
+fn frames_that_cannot_leave_are_refused_with_the_reason() {
+    for path in PATHS {
+        in_namespace(move || {
+            veth("a0", "a1", 1500);
+            let mut sender = InlinePort::open("a0", &options(path)).unwrap();
+            let mut receiver = InlinePort::open("a1", &options(path)).unwrap();
+            assert_eq!(sender.transmit_frame(&[0; 13]), Err(SendRefusal::TooShort));
+            assert_eq!(sender.transmit_frame(&frame(1, 1515)), Err(SendRefusal::TooLarge));
+            let mut cut = Batch::with_capacity(1);
+            cut.push_copy(&frame(1, 60), FrameInfo { flags: FrameFlags::TRUNCATED, ..Default::default() });
+            cut.forward_all();
+            assert_eq!(sender.transmit(&mut cut), 0);
+            // The MTU becomes smaller under the open port: the kernel refuses the second frame, not those around it.
+            ip("link set dev a0 mtu 1000");
+            ip("link set dev a1 mtu 1000");
+            let frames = [frame(1, 900), frame(2, 1400), frame(3, 901), frame(4, 902)];
+            let mut batch = Batch::with_capacity(8);
+            for frame in &frames {
+                batch.push_copy(frame, Default::default());
+            }
+            batch.forward_all();
+            sender.transmit(&mut batch);
+            sender.flush().unwrap();
+            assert_eq!(collect(&mut receiver, 3), [frame(1, 900), frame(3, 901), frame(4, 902)]);
+            // Down: nothing waits for better times.
+            ip("link set dev a0 down");
+            batch.forward_all();
+            sender.transmit(&mut batch);
+            sender.flush().unwrap();
+            assert_eq!(sender.pending(), 0);
+            ip("link set dev a0 up");
+            send(&mut sender, &[frame(5, 70)]);
+            let last = collect(&mut receiver, 1);
+            assert_eq!(last, [frame(5, 70)]);
+            let stats = sender.stats();
+            let failures = stats.send_failures;
+            assert_eq!(failures.get(SendRefusal::Incomplete), 1);
+            assert_eq!(failures.get(SendRefusal::TooShort), 1);
+            assert_eq!(failures.get(SendRefusal::TooLarge), 2);
+            assert_eq!(failures.get(SendRefusal::DeviceDown), 4);
+            assert_eq!(stats.sent + failures.total(), 3 + 4 + 4 + 1, "{stats:?}");
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_is_down_does_not_block_the_ring() {
+    for path in PATHS {
+        in_namespace(move || {
+            veth("a0", "a1", 1500);
+            let mut sender = InlinePort::open("a0", &options(path)).unwrap();
+            ip("link set dev a1 down");
+            let frames: Vec<Vec<u8>> = (0..40).map(|n| frame(n, 100)).collect();
+            let mut batch = Batch::with_capacity(64);
+            for frame in &frames {
+                batch.push_copy(frame, Default::default());
+            }
+            batch.forward_all();
+            sender.transmit(&mut batch);
+            sender.flush().unwrap();
+            assert_eq!(sender.pending(), 0);
+            let stats = sender.stats();
+            assert_eq!(stats.sent + stats.send_failures.total(), 40, "{stats:?}");
+            assert!(stats.send_failures.total() > 0);
+        });
+    }
+}
+
+#[test]
+fn fanout_gives_each_frame_to_one_port() {
+    in_namespace(|| {
+        use bartizan_ports::{Fanout, FanoutMode};
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let fanout = Fanout { group: 7, mode: FanoutMode::LoadBalance, defragment: false };
+        let shared = PassiveOptions { fanout: Some(fanout), ..Default::default() };
+        let mut first = PassivePort::open("a1", &shared).unwrap();
+        let mut second = PassivePort::open("a1", &shared).unwrap();
+        let other = Fanout { mode: FanoutMode::Hash, ..fanout };
+        assert!(PassivePort::open("a1", &PassiveOptions { fanout: Some(other), ..shared }).is_err());
+        let frames: Vec<Vec<u8>> = (0..100).map(|n| frame(n, 100)).collect();
+        send(&mut sender, &frames);
+        let (a, b) = (collect(&mut first, 50), collect(&mut second, 50));
+        assert_eq!((a.len(), b.len()), (50, 50));
+        let mut all = [a, b].concat();
+        all.sort();
+        let mut expected = frames;
+        expected.sort();
+        assert!(all == expected);
+    });
+}
+
+#[test]
+fn a_ring_has_one_batch_at_a_time() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let mut receiver = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        send(&mut sender, &[frame(1, 60), frame(2, 60), frame(3, 60)]);
+        let (mut one, mut two) = (Batch::with_capacity(2), Batch::with_capacity(2));
+        assert_eq!(receiver.receive(&mut one).unwrap(), 2);
+        assert!(matches!(receiver.receive(&mut two), Err(PortError::BatchHeld { .. })));
+        one.bytes_mut(0).unwrap()[20] = 99;
+        assert_eq!(one.bytes(0).unwrap()[20], 99, "rewritten in the ring");
+        drop(one);
+        assert_eq!(receiver.receive(&mut two).unwrap(), 1);
+        drop(receiver);
+        assert_eq!(two.bytes(0), Some(&frame(3, 60)[..]), "a batch outlives its port");
+    });
+}
+
+#[test]
+fn sleeping_ends_with_packets_calls_and_time() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let mut receiver = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let waker = Waker::new().unwrap();
+        let spin = Duration::from_micros(20);
+        let short = Duration::from_millis(5);
+        let wait = |receiver: &mut InlinePort| wait_any(&mut [receiver], Some(&waker), spin, short).unwrap();
+        assert_eq!(wait(&mut receiver), Woke::Timeout);
+        waker.wake();
+        assert_eq!(wait(&mut receiver), Woke::Called);
+        assert_eq!(wait(&mut receiver), Woke::Timeout, "a call counts once");
+        send(&mut sender, &[frame(1, 60)]);
+        assert_eq!(wait(&mut receiver), Woke::Packets);
+        assert_eq!(collect(&mut receiver, 1).len(), 1);
+        // Really asleep, without a waker, beside another port.
+        let sleeps = receiver.stats().sleeps;
+        veth("c0", "c1", 1500);
+        let mut other = InlinePort::open("c0", &options(TransmitPath::Ring)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                send(&mut sender, &[frame(2, 60)]);
+            });
+            let both = &mut [&mut other as &mut dyn Port, &mut receiver];
+            let long = Duration::from_secs(20);
+            let begin = Instant::now();
+            assert_eq!(wait_any(both, None, Duration::ZERO, long).unwrap(), Woke::Packets);
+            assert!(begin.elapsed() < long / 2, "woken by the packet, not by the time");
+        });
+        assert_eq!(receiver.stats().sleeps, sleeps + 1);
+        let (before, after) = (receiver.now(), receiver.now());
+        assert!(after >= before);
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_or_away_is_told_apart() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        veth("b0", "b1", 1500);
+        let mut port = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let wait =
+            |port: &mut InlinePort| wait_any(&mut [port], None, Duration::ZERO, Duration::from_millis(50));
+        ip("link set dev a1 down");
+        wait(&mut port).unwrap();
+        assert_eq!(port.stats().went_down, 1);
+        ip("link set dev a1 up");
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        send(&mut sender, &[frame(1, 60)]);
+        assert_eq!(collect(&mut port, 1).len(), 1, "it works again when the interface is up");
+        ip("link del a1");
+        assert!(matches!(wait(&mut port), Err(PortError::Gone { .. })));
+    });
+}
+
+#[test]
+fn a_port_that_cannot_work_is_refused_with_the_remedy() {
+    in_namespace(|| {
+        veth("lan0", "lan1", 1500);
+        veth("wan0", "wan1", 9000);
+        ip("link add idle0 type veth peer name idle1");
+        veth("big0", "big1", 65_535);
+        let defaults = InlineOptions { frames: 64, transmit_frames: 64, ..Default::default() };
+        let open = |name: &str| InlinePort::open(name, &defaults).map(|_| ()).unwrap_err().to_string();
+        assert!(open("lna1").contains("did you mean `lan"), "{}", open("lna1"));
+        assert!(open("idle0").contains("`ip link set dev idle0 up`"), "{}", open("idle0"));
+        assert!(open("big0").contains("mtu 65517"), "{}", open("big0"));
+        let pair = InlinePair::open("lan1", "wan1", &defaults, false).map(|_| ()).unwrap_err();
+        assert!(matches!(pair, OpenError::MtuMismatch { .. }));
+        assert!(pair.to_string().contains("ip link set dev wan1 mtu 1500"), "{pair}");
+        assert!(InlinePair::open("lan1", "wan1", &defaults, true).is_ok());
+        assert!(matches!(
+            InlinePair::open("lan1", "lan1", &defaults, false).map(|_| ()),
+            Err(OpenError::SameInterface { .. })
+        ));
+        let huge = InlineOptions { frames: 1 << 20, ..defaults };
+        match InlinePort::open("wan1", &InlineOptions { frames: 5, ..huge }).map(|_| ()) {
+            Err(OpenError::Option { option: "frames", .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn offloads_are_reported_and_can_be_switched_off_for_the_ports_life() {
+    in_namespace(|| {
+        veth("a0", "a1", 1500);
+        let before = offloads_on("a1");
+        assert!(before.contains(&Offload::Tso), "veth has segmentation offload on: {before:?}");
+        let warned = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let text: Vec<String> = warned.warnings().iter().map(ToString::to_string).collect();
+        assert!(text[0].contains("ethtool -K a1 tx off tso off"), "{text:?}");
+        drop(warned);
+        let fixing = InlineOptions { fix_offloads: true, ..options(TransmitPath::Ring) };
+        let port = InlinePort::open("a1", &fixing).unwrap();
+        assert!(port.warnings().is_empty(), "{:?}", port.warnings());
+        assert!(offloads_on("a1").is_empty());
+        drop(port);
+        assert_eq!(offloads_on("a1"), before, "as it was");
+    });
+}
+
+#[test]
+fn loopback_shows_each_packet_once() {
+    in_namespace(|| {
+        ip("link set dev lo up");
+        let mut tap = PassivePort::open("lo", &PassiveOptions::default()).unwrap();
+        assert!(tap.warnings().iter().any(|w| w.to_string().contains("65517")), "the MTU of lo is 65536");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        for length in [10usize, 1400, 60_000] {
+            socket.send_to(&vec![7; length], to).unwrap();
+        }
+        let seen: Vec<usize> = collect(&mut tap, 3).iter().map(Vec::len).collect();
+        assert_eq!(seen, [10 + 42, 1400 + 42, 60_000 + 42]);
+        assert_eq!(tap.stats().ring_received, 3);
+    });
+}
+
+#[test]
+fn a_missing_checksum_is_flagged_and_counted() {
+    in_namespace(|| {
+        // The other end's kernel leaves UDP checksums to a device that does not exist.
+        veth("a0", "a1", 1500);
+        ip("addr add 10.9.9.1/24 dev a0");
+        ip("neigh add 10.9.9.2 lladdr 02:00:00:00:00:09 dev a0");
+        let mut receiver = InlinePort::open("a1", &options(TransmitPath::Ring)).unwrap();
+        let socket = std::net::UdpSocket::bind("10.9.9.1:0").unwrap();
+        socket.send_to(b"hello", "10.9.9.2:9").unwrap();
+        let end = Instant::now() + Duration::from_secs(2);
+        let mut batch = Batch::with_capacity(8);
+        while receiver.receive(&mut batch).unwrap() == 0 && Instant::now() < end {}
+        assert!(batch.info(0).unwrap().flags.contains(FrameFlags::CHECKSUM_PENDING));
+        assert_eq!(receiver.stats().checksum_pending, 1);
+    });
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network namespace of its own for a test, and frames to send through it.
+//!
+//! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its
+//! sockets, however the test ends. So nothing can be left behind.
+#![allow(dead_code)]
+
+use std::fs;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Longest time that one test may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[allow(unsafe_code)]
+fn enter_new_namespace() -> Result<(), String> {
+    // SAFETY: no pointers; changes the network namespace of the calling thread only.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error().to_string())
+    }
+}
+
+#[allow(unsafe_code)]
+fn is_root() -> bool {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
+pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    if !is_root() {
+        eprintln!("needs root: not run (network namespaces and packet sockets)");
+        return;
+    }
+    if !["/sbin/ip", "/usr/sbin/ip", "/bin/ip"].iter().any(|path| fs::metadata(path).is_ok()) {
+        eprintln!("needs `ip`: not run (apt-get install iproute2)");
+        return;
+    }
+    let (done, wait) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        if let Err(error) = enter_new_namespace() {
+            eprintln!("needs network namespaces: not run ({error})");
+        } else {
+            // No router solicitations among the frames that are counted.
+            for which in ["all", "default"] {
+                let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+            }
+            test();
+        }
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(LIMIT) {
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {LIMIT:?}"),
+    }
+}
+
+/// `ip ARGUMENTS`, which must succeed.
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("ip can be run");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A veth pair with an MTU, up, offloads as the kernel sets them.
+pub fn veth(a: &str, b: &str, mtu: u32) {
+    ip(&format!("link add {a} mtu {mtu} type veth peer name {b} mtu {mtu}"));
+    for end in [a, b] {
+        ip(&format!("link set dev {end} arp off up"));
+    }
+}
+
+/// A frame of `length` bytes: MAC addresses, an experimental EtherType, a number, a pattern.
+pub fn frame(number: u32, length: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.extend_from_slice(&number.to_be_bytes());
+    frame.extend((frame.len()..length).map(|at| (at as u32 ^ number) as u8));
+    frame
+}
+
+/// A frame of `length` bytes with VLAN tags (protocol, tag control) before its EtherType.
+pub fn tagged_frame(number: u32, length: usize, tags: &[(u16, u16)]) -> Vec<u8> {
+    let plain = frame(number, length - 4 * tags.len());
+    let mut tagged = plain[..12].to_vec();
+    for (protocol, control) in tags {
+        tagged.extend_from_slice(&protocol.to_be_bytes());
+        tagged.extend_from_slice(&control.to_be_bytes());
+    }
+    tagged.extend_from_slice(&plain[12..]);
+    tagged
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong, where, and what to do: one structure that is shown to people (the look of rustc)
+//! and to programs (JSON with the same fields). Codes are stable: a code never changes its meaning
+//! and is never used again. `R0..` belongs to this crate (the language), `R1..` to the crate that
+//! gives keywords their meaning.
+
+use std::sync::Arc;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
+use serde::{Serialize, Serializer};
+
+use crate::source::{SourceFile, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; what was written is used.
+    Warning,
+    /// The rule (or line) is left out.
+    Error,
+}
+
+/// One finding, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// Stable code, for instance `R003`.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, as it was named to the parser.
+    #[serde(serialize_with = "text")]
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Character in the line, from 1.
+    pub column: u32,
+    /// Line in which the place ends (another one only where lines were joined by a backslash).
+    pub end_line: u32,
+    /// Character after the last one.
+    pub end_column: u32,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// Text that would be right in this place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// The place in the joined text, for rendering.
+    #[serde(skip)]
+    pub span: Span,
+}
+
+fn text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(value)
+}
+
+impl Diagnostic {
+    /// A finding of a severity in a place.
+    #[must_use]
+    pub fn new(
+        source: &SourceFile,
+        span: Span,
+        severity: Severity,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        let start = source.position(span.start);
+        // The end is the place after the last byte, which may lie before a joined line's break.
+        let end = if span.is_empty() {
+            start
+        } else {
+            let mut last = source.position(span.end - 1);
+            last.column = last.column.saturating_add(1);
+            last
+        };
+        Self {
+            code,
+            severity,
+            file: Arc::clone(source.name()),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            message: message.into(),
+            help: None,
+            suggestion: None,
+            span,
+        }
+    }
+
+    /// A finding that leaves the rule out.
+    #[must_use]
+    pub fn error(source: &SourceFile, span: Span, code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(source, span, Severity::Error, code, message)
+    }
+
+    /// A finding after which the rule is used all the same.
+    #[must_use]
+    pub fn warning(source: &SourceFile, span: Span, code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(source, span, Severity::Warning, code, message)
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds text that would be right in the place.
+    #[must_use]
+    pub fn suggestion(mut self, text: Option<&str>) -> Self {
+        self.suggestion = text.map(str::to_owned);
+        self
+    }
+
+    /// The finding as people read it, with the source line. `source` is the file it was made from.
+    #[must_use]
+    pub fn render(&self, source: &SourceFile, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let level = match self.severity {
+            Severity::Warning => Level::WARNING,
+            Severity::Error => Level::ERROR,
+        };
+        let title = level.primary_title(&self.message).id(self.code);
+        let Some((line, range)) = self.excerpt(source) else {
+            return format!(
+                "{}\n  --> {}:{}:{}",
+                renderer.render(&[Group::with_title(title)]),
+                self.file,
+                self.line,
+                self.column
+            );
+        };
+        let number = self.line as usize;
+        let shown = Snippet::source(line.as_str()).line_start(number).path(&*self.file);
+        let mut group = title.element(shown.annotation(AnnotationKind::Primary.span(range.clone())));
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        let mut report = vec![group];
+        if let Some(text) = &self.suggestion {
+            let patched = Snippet::source(line.as_str()).line_start(number).path(&*self.file);
+            report.push(
+                Level::HELP
+                    .secondary_title(format!("did you mean `{text}`?"))
+                    .element(patched.patch(Patch::new(range, text.as_str()))),
+            );
+        }
+        renderer.render(&report)
+    }
+
+    /// The source line and the range in it to mark. A line that goes on for very long is cut behind
+    /// the place.
+    fn excerpt(&self, source: &SourceFile) -> Option<(String, core::ops::Range<usize>)> {
+        const BEHIND: usize = 512;
+        let (mut line, begin) = source.line(self.line)?;
+        let start = (source.original_offset(self.span.start).checked_sub(begin)? as usize).min(line.len());
+        let end = if self.end_line == self.line && !self.span.is_empty() {
+            source.original_offset(self.span.end - 1).saturating_add(1).saturating_sub(begin) as usize
+        } else if self.span.is_empty() {
+            start
+        } else {
+            line.len()
+        };
+        let mut end = end.clamp(start, line.len());
+        let mut start = start;
+        while start > 0 && !line.is_char_boundary(start) {
+            start -= 1;
+        }
+        while end < line.len() && !line.is_char_boundary(end) {
+            end += 1;
+        }
+        let mut cut = end.saturating_add(BEHIND);
+        if cut < line.len() {
+            while !line.is_char_boundary(cut) {
+                cut += 1;
+            }
+            line.truncate(cut);
+        }
+        Some((line, start..end))
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal: $title:literal;)*) => {
+        $($(#[$doc])* #[doc = $title] pub const $name: &str = $code;)*
+        /// Every code of this crate with its title, in order.
+        pub const ALL: &[(&str, &str)] = &[$(($code, $title)),*];
+    };
+}
+
+/// The codes of this crate.
+pub mod code {
+    codes! {
+        NO_OPTIONS = "R001": "the rule ends before its options";
+        UNKNOWN_ACTION = "R002": "unknown action";
+        BAD_DIRECTION = "R003": "unknown direction";
+        BAD_ADDRESS = "R004": "malformed address expression";
+        BAD_PORT = "R005": "malformed port expression";
+        NO_TERMINATOR = "R006": "an option is not ended by a semicolon";
+        EMPTY_OPTION = "R007": "an option without a keyword";
+        BAD_KEYWORD = "R008": "what stands in a keyword's place is none";
+        BAD_SID = "R009": "sid is missing, malformed or given twice";
+        BAD_META = "R010": "a descriptive option (gid, rev, priority, classtype, target) is malformed";
+        BAD_MSG = "R011": "msg is malformed or given twice";
+        BAD_REFERENCE = "R012": "reference is not `system,id`";
+        INDENTED = "R013": "a rule that begins with a blank, which is passed over";
+        NOT_UTF8 = "R014": "the rule is not UTF-8";
+        NO_PARENTHESIS = "R015": "the options are not in parentheses";
+        OPEN_CONTINUATION = "R016": "a backslash at the end of the file continues nothing";
+        DUPLICATE_META = "R017": "a descriptive option is given twice";
+        UNKNOWN_KEYWORD = "R018": "unknown keyword";
+        OTHER_DIALECT = "R019": "the keyword belongs to another rule language";
+        DUPLICATE_RULE = "R020": "the rule was loaded before";
+        UNRESOLVED = "R021": "an address or port expression cannot be resolved";
+        BAD_ARGUMENT = "R022": "a malformed argument";
+        BAD_PROTOCOL = "R023": "malformed protocol";
+        BAD_CLASSIFICATION = "R030": "malformed line in a classification file";
+        BAD_REFERENCE_CONFIG = "R031": "malformed line in a reference file";
+        BAD_THRESHOLD = "R032": "malformed line in a threshold file";
+        DUPLICATE_ENTRY = "R033": "the entry was given before";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_renders_with_the_source_line() {
+        let source = SourceFile::new("a.rules", b"ok\nalert tcp (contnet:\"x\";)\n".as_slice());
+        let d =
+            Diagnostic::error(&source, Span::new(14, 21), code::UNKNOWN_KEYWORD, "unknown keyword `contnet`")
+                .help("keywords are listed by `list-keywords`")
+                .suggestion(Some("content"));
+        assert_eq!((d.line, d.column, d.end_line, d.end_column), (2, 12, 2, 19));
+        let shown = d.render(&source, false);
+        assert!(shown.contains("error[R018]: unknown keyword `contnet`"), "{shown}");
+        assert!(shown.contains("--> a.rules:2:12"), "{shown}");
+        assert!(shown.contains("^^^^^^^"), "{shown}");
+        assert!(shown.contains("content"), "{shown}");
+        let json = serde_json::to_value(&d).unwrap();
+        assert_eq!(json["code"], "R018");
+        assert_eq!(json["severity"], "error");
+        assert_eq!(json["suggestion"], "content");
+        assert!(json.get("span").is_none());
+    }
+
+    #[test]
+    fn any_span_renders() {
+        let source = SourceFile::new("a", b"\xffa\xc3\xa4\\\nb\t\n".as_slice());
+        for start in 0..10 {
+            for end in start..10 {
+                let d = Diagnostic::warning(&source, Span::new(start, end), code::BAD_META, "m");
+                assert!(!d.suggestion(Some("x")).render(&source, true).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn codes_are_unique() {
+        let mut seen = std::collections::HashSet::new();
+        assert!(code::ALL.iter().all(|(c, _)| seen.insert(*c)));
+    }
+}

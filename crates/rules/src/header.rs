@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The part of a rule before its options: action, protocol, addresses, ports, direction.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::argument::{ArgumentError, is_blank};
+use crate::diagnostic::{Diagnostic, code};
+use crate::dialect::dialect_of_action;
+use crate::expr::{AddressExpr, Expr, Leaf, PortExpr, parse_expr};
+use crate::parse::Parser;
+use crate::rule::{RuleAction, RuleDirection, Spec};
+use crate::source::Span;
+use crate::suggest::suggest;
+
+/// The header's fields, as places.
+pub(crate) struct Header {
+    pub(crate) action: Span,
+    pub(crate) protocol: Span,
+    pub(crate) src: Span,
+    pub(crate) src_port: Span,
+    pub(crate) direction: Span,
+    pub(crate) dst: Span,
+    pub(crate) dst_port: Span,
+    /// Where the options begin, after the blanks.
+    pub(crate) rest: usize,
+}
+
+impl Parser<'_> {
+    /// Splits the header at blanks that are in no brackets.
+    pub(crate) fn header(&mut self, whole: Span) -> Option<Header> {
+        let (header, unclosed) = split(self.bytes(whole), whole);
+        let fields = [
+            (header.action, "the action"),
+            (header.protocol, "the protocol"),
+            (header.src, "the source address"),
+            (header.src_port, "the source port"),
+            (header.direction, "the direction"),
+            (header.dst, "the destination address"),
+            (header.dst_port, "the destination port"),
+        ];
+        let parenthesis = |span: Span| self.source.bytes(span).first() == Some(&b'(');
+        let missing = fields.iter().find(|(span, _)| span.is_empty() || parenthesis(*span));
+        if let Some((span, name)) = missing {
+            // A word that is no action at all says more than what is missing behind it.
+            if RuleAction::from_name(self.bytes(header.action)).is_none() {
+                self.action(header.action);
+                return None;
+            }
+            if let Some(open) = unclosed {
+                self.error(whole.slice(open, open + 1), code::BAD_ADDRESS, "this `[` is not closed");
+                return None;
+            }
+            let at = if span.is_empty() { whole } else { *span };
+            let d = Diagnostic::error(self.source, at, code::NO_OPTIONS, format!("{name} is missing"));
+            self.report(d.help(
+                "a rule reads: action protocol source ports direction destination ports (options); blanks \
+                 around the arrow, none in an address unless in brackets",
+            ));
+            return None;
+        }
+        Some(header)
+    }
+
+    pub(crate) fn action(&mut self, span: Span) -> Option<RuleAction> {
+        let word = self.bytes(span);
+        if let Some(action) = RuleAction::from_name(word) {
+            return Some(action);
+        }
+        let shown = String::from_utf8_lossy(word.get(..word.len().min(40)).unwrap_or_default()).into_owned();
+        let mut d =
+            Diagnostic::error(self.source, span, code::UNKNOWN_ACTION, format!("unknown action `{shown}`"));
+        if let Some((dialect, advice)) = dialect_of_action(&shown) {
+            d = d.help(format!("this is an action of {dialect}; {advice}"));
+        } else if shown.eq_ignore_ascii_case("accept") || shown.starts_with("accept:") {
+            d = d.help("`accept` belongs to Suricata's firewall mode, which is not known here; use a policy");
+        } else {
+            let near = suggest(&shown, RuleAction::NAMES.iter().map(|(n, _)| *n));
+            d = d
+                .suggestion(near)
+                .help("actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config");
+        }
+        self.report(d);
+        None
+    }
+
+    /// Which protocols there are is known elsewhere; here only that it is a word.
+    pub(crate) fn protocol(&mut self, span: Span) {
+        let word = self.bytes(span);
+        if !word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':' | b'.' | b'/')) {
+            self.error(span, code::BAD_PROTOCOL, "this is no name of a protocol");
+        }
+    }
+
+    pub(crate) fn direction(&mut self, span: Span) -> Option<RuleDirection> {
+        match self.bytes(span) {
+            b"->" => return Some(RuleDirection::Forward),
+            b"<>" => return Some(RuleDirection::Both),
+            b"=>" => return Some(RuleDirection::Transaction),
+            _ => {}
+        }
+        let shown = String::from_utf8_lossy(self.bytes(span)).into_owned();
+        let message = format!("`{shown}` is no direction");
+        let d = Diagnostic::error(self.source, span, code::BAD_DIRECTION, message);
+        let near = if shown == "<-" {
+            d.help("there is no `<-`: exchange the two sides and write `->`")
+        } else {
+            d.help("directions are `->`, `<>` (both) and `=>` (both sides of a transaction)")
+        };
+        self.report(near);
+        None
+    }
+
+    pub(crate) fn address(&mut self, span: Span) -> Option<Spec<AddressExpr>> {
+        let text = self.bytes(span);
+        match cached(&mut self.addresses, text) {
+            Ok(expr) => Some(Spec { expr, span }),
+            Err(e) => {
+                self.expression_error(span, code::BAD_ADDRESS, &e);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn port(&mut self, span: Span) -> Option<Spec<PortExpr>> {
+        let text = self.bytes(span);
+        match cached(&mut self.ports, text) {
+            Ok(expr) => Some(Spec { expr, span }),
+            Err(e) => {
+                self.expression_error(span, code::BAD_PORT, &e);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn expression_error(&mut self, span: Span, code: &'static str, e: &ArgumentError) {
+        self.error(span.slice(e.start, e.end), code, e.to_string());
+    }
+}
+
+/// Cuts the fields apart; also says where the first bracket opens that its field does not close.
+fn split(text: &[u8], whole: Span) -> (Header, Option<usize>) {
+    let mut at = 0usize;
+    let mut unclosed: Option<usize> = None;
+    let mut field = |lists: bool| -> Span {
+        at += text.get(at..).unwrap_or_default().iter().take_while(|b| is_blank(**b)).count();
+        let start = at;
+        let (mut depth, mut open) = (0i64, start);
+        while let Some(byte) = text.get(at) {
+            match byte {
+                b'[' if lists => {
+                    if depth == 0 {
+                        open = at;
+                    }
+                    depth += 1;
+                }
+                b']' if lists => depth -= 1,
+                b if is_blank(*b) && depth <= 0 => break,
+                // Options that follow without a blank.
+                b'(' if at > start => break,
+                _ => {}
+            }
+            at += 1;
+        }
+        if depth > 0 {
+            unclosed.get_or_insert(open);
+        }
+        whole.slice(start, at)
+    };
+    let header = Header {
+        action: field(false),
+        protocol: field(true),
+        src: field(true),
+        src_port: field(true),
+        direction: field(false),
+        dst: field(true),
+        dst_port: field(true),
+        rest: at,
+    };
+    (header, unclosed)
+}
+
+fn cached<'a, L: Leaf>(
+    known: &mut HashMap<&'a [u8], Arc<Expr<L>>>,
+    text: &'a [u8],
+) -> Result<Arc<Expr<L>>, ArgumentError> {
+    if let Some(expr) = known.get(text) {
+        return Ok(Arc::clone(expr));
+    }
+    let expr = Arc::new(parse_expr(text)?);
+    known.insert(text, Arc::clone(&expr));
+    Ok(expr)
+}

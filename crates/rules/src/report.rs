@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What became of the rules that were given: exact counts, for the summary and for `--json`.
+//! Always: seen = loaded + refused + skipped. Rules that are switched off in the file (commented out)
+//! are not among them and have their own count.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bartizan_base::RuleId;
+use serde::Serialize;
+
+use crate::parse::RuleFile;
+use crate::rule::Rule;
+
+/// Counts over all rule files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleSetReport {
+    /// Files read.
+    pub files: u64,
+    /// Rules that run, each keyword of them evaluated.
+    pub loaded: u64,
+    /// Rules that could not be loaded, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Rules left out on purpose: what they require is not there, or a newer revision is.
+    pub skipped: u64,
+    /// The same by reason.
+    pub skipped_reasons: BTreeMap<String, u64>,
+    /// Rules that are commented out.
+    pub disabled: u64,
+}
+
+impl RuleSetReport {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes over what reading a file came to: its refused and disabled rules. The rules that could
+    /// be read are counted one by one, once it is known what becomes of each.
+    pub fn add_file(&mut self, file: &RuleFile) {
+        self.files += 1;
+        self.disabled += u64::from(file.counts.disabled);
+        for refused in &file.refused {
+            self.refuse(title(refused.code));
+        }
+    }
+
+    /// One more rule runs.
+    pub fn load(&mut self) {
+        self.loaded += 1;
+    }
+
+    /// One more rule is refused. Reasons are few and fixed: "unknown keyword", never the rule's text.
+    pub fn refuse(&mut self, reason: &str) {
+        add(&mut self.refused, reason);
+    }
+
+    /// One more rule is left out on purpose.
+    pub fn skip(&mut self, reason: &str) {
+        self.skipped += 1;
+        add(&mut self.skipped_reasons, reason);
+    }
+
+    /// All refused rules.
+    #[must_use]
+    pub fn refused_total(&self) -> u64 {
+        self.refused.values().sum()
+    }
+
+    /// All rules that were given and not commented out.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.loaded + self.refused_total() + self.skipped
+    }
+}
+
+fn add(map: &mut BTreeMap<String, u64>, reason: &str) {
+    match map.get_mut(reason) {
+        Some(n) => *n += 1,
+        None => drop(map.insert(reason.to_owned(), 1)),
+    }
+}
+
+/// The title of a code of this crate; another crate's code stands for itself.
+#[must_use]
+pub fn title(code: &str) -> &str {
+    crate::diagnostic::code::ALL.iter().find(|(c, _)| *c == code).map_or(code, |(_, title)| title)
+}
+
+/// What becomes of a rule whose gid and sid were there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicate {
+    /// It is the first of its kind.
+    New,
+    /// It is newer: it takes the place of the rule with this index.
+    Replaces(usize),
+    /// It is refused: the rule with this index is as new or newer.
+    Refused(usize),
+}
+
+/// Finds rules that come twice. As in Suricata a higher revision takes the place of the one loaded
+/// before, and anything else with the same gid and sid is refused.
+#[derive(Clone, Debug, Default)]
+pub struct Duplicates {
+    seen: HashMap<(u32, u32), (u32, usize)>,
+}
+
+impl Duplicates {
+    /// Judges a rule; `index` is the caller's number for it.
+    pub fn judge(&mut self, rule: &Rule, index: usize) -> Duplicate {
+        self.judge_id(rule.id(), index)
+    }
+
+    /// Judges a rule by its numbers.
+    pub fn judge_id(&mut self, id: RuleId, index: usize) -> Duplicate {
+        let key = (id.gid, id.sid);
+        let Some((rev, before)) = self.seen.get(&key).copied() else {
+            self.seen.insert(key, (id.rev, index));
+            return Duplicate::New;
+        };
+        if id.rev <= rev {
+            return Duplicate::Refused(before);
+        }
+        self.seen.insert(key, (id.rev, index));
+        Duplicate::Replaces(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_exact() {
+        let file = crate::parse_file(
+            b"alert tcp any any -> any any (sid:1;)\nalret x\n#alert tcp any any -> any any (sid:2;)\n# c\n"
+                .as_slice(),
+            "f",
+        );
+        let mut report = RuleSetReport::new();
+        report.add_file(&file);
+        report.load();
+        report.skip("requires");
+        report.refuse("unknown keyword");
+        assert_eq!((report.loaded, report.refused_total(), report.skipped, report.disabled), (1, 2, 1, 1));
+        assert_eq!(report.seen(), 4);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["refused"]["unknown action"], 1);
+        assert_eq!(json["skipped"], 1);
+    }
+
+    #[test]
+    fn newer_revisions_win() {
+        let id = |sid, rev| RuleId { gid: 1, sid, rev };
+        let mut d = Duplicates::default();
+        assert_eq!(d.judge_id(id(1, 2), 0), Duplicate::New);
+        assert_eq!(d.judge_id(id(2, 1), 1), Duplicate::New);
+        assert_eq!(d.judge_id(id(1, 2), 2), Duplicate::Refused(0));
+        assert_eq!(d.judge_id(id(1, 3), 3), Duplicate::Replaces(0));
+        assert_eq!(d.judge_id(id(1, 1), 4), Duplicate::Refused(3));
+    }
+}

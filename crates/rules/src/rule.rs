@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A rule as a syntax tree. Texts are places in the shared source, not copies; what a keyword other
+//! than the descriptive ones (`sid`, `msg`, ...) means is not known here.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bartizan_base::RuleId;
+
+use crate::argument::{Argument, ArgumentError, unescape, unwrap_value};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::expr::{AddressExpr, PortExpr};
+use crate::source::{SourceFile, Span};
+
+/// What a rule does when it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RuleAction {
+    /// Report.
+    Alert,
+    /// Inspect no further and let through.
+    Pass,
+    /// Report and drop.
+    Drop,
+    /// Report, drop, answer to the sender (`rejectsrc` is the same).
+    Reject,
+    /// Report, drop, answer to the receiver.
+    RejectDst,
+    /// Report, drop, answer to both.
+    RejectBoth,
+    /// Change a setting for what matches (see the keyword `config`); never reports.
+    Config,
+}
+
+impl RuleAction {
+    /// Every action by its spellings.
+    pub const NAMES: [(&'static str, RuleAction); 8] = [
+        ("alert", RuleAction::Alert),
+        ("pass", RuleAction::Pass),
+        ("drop", RuleAction::Drop),
+        ("reject", RuleAction::Reject),
+        ("rejectsrc", RuleAction::Reject),
+        ("rejectdst", RuleAction::RejectDst),
+        ("rejectboth", RuleAction::RejectBoth),
+        ("config", RuleAction::Config),
+    ];
+
+    /// The action of a name, whatever its case.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::NAMES.iter().find(|(n, _)| n.as_bytes().eq_ignore_ascii_case(name)).map(|(_, a)| *a)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alert => "alert",
+            Self::Pass => "pass",
+            Self::Drop => "drop",
+            Self::Reject => "reject",
+            Self::RejectDst => "rejectdst",
+            Self::RejectBoth => "rejectboth",
+            Self::Config => "config",
+        }
+    }
+}
+
+/// Which way a rule's header reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RuleDirection {
+    /// `->`: from source to destination.
+    Forward,
+    /// `<>`: the rule stands for two, one each way.
+    Both,
+    /// `=>`: one rule over both directions of a transaction.
+    Transaction,
+}
+
+impl RuleDirection {
+    /// The arrow.
+    #[must_use]
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Forward => "->",
+            Self::Both => "<>",
+            Self::Transaction => "=>",
+        }
+    }
+}
+
+/// An expression of a rule's header and where it stands. Equal texts in a file share one tree.
+#[derive(Clone, Debug)]
+pub struct Spec<E> {
+    /// The tree; places in it count from `span`'s start.
+    pub expr: Arc<E>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Addresses in a rule's header.
+pub type AddressSpec = Spec<AddressExpr>;
+/// Ports in a rule's header.
+pub type PortSpec = Spec<PortExpr>;
+
+/// One option: a keyword with or without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleOption {
+    /// The keyword.
+    pub keyword: Span,
+    /// The value without blanks around it; `None` when there is none or nothing behind the colon.
+    pub value: Option<Span>,
+    /// Keyword to the end of the value.
+    pub span: Span,
+}
+
+/// Which side of a match is the one attacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The source.
+    Source,
+    /// The destination.
+    Destination,
+}
+
+/// What describes a rule and never decides whether it matches.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// Generator, signature, revision.
+    pub id: RuleId,
+    /// The text of `msg`, still escaped; see [`Rule::msg`].
+    pub msg: Option<Span>,
+    /// The name given to `classtype`.
+    pub classtype: Option<Span>,
+    /// The number given to `priority`.
+    pub priority: Option<u32>,
+    /// System and identifier of each `reference`.
+    pub references: Vec<(Span, Span)>,
+    /// Key and value of each `metadata` entry that has both.
+    pub metadata: Vec<(Span, Span)>,
+    /// `target`.
+    pub target: Option<Target>,
+}
+
+/// A rule that could be read.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The file it stands in.
+    pub source: Arc<SourceFile>,
+    /// All of it, without blanks around it.
+    pub span: Span,
+    /// The line it begins in, from 1.
+    pub line: u32,
+    /// What it does.
+    pub action: RuleAction,
+    /// Protocol with its hook if it has one, unchecked; see [`Rule::protocol`].
+    pub protocol: Span,
+    /// Source addresses.
+    pub src: AddressSpec,
+    /// Source ports.
+    pub src_port: PortSpec,
+    /// Which way it reads.
+    pub direction: RuleDirection,
+    /// Destination addresses.
+    pub dst: AddressSpec,
+    /// Destination ports.
+    pub dst_port: PortSpec,
+    /// All options in their order, the descriptive ones included.
+    pub options: Vec<RuleOption>,
+    /// What the descriptive ones say.
+    pub meta: Meta,
+}
+
+impl Rule {
+    /// The bytes of a place.
+    #[must_use]
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        self.source.bytes(span)
+    }
+
+    /// The text of a place; empty where it is no UTF-8.
+    #[must_use]
+    pub fn text(&self, span: Span) -> &str {
+        core::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
+
+    /// The rule as written (lines joined).
+    #[must_use]
+    pub fn raw(&self) -> &[u8] {
+        self.bytes(self.span)
+    }
+
+    /// Generator, signature, revision.
+    #[must_use]
+    pub const fn id(&self) -> RuleId {
+        self.meta.id
+    }
+
+    /// The protocol as written, without a hook: `tcp`, `tcp-pkt`, `http1`.
+    #[must_use]
+    pub fn protocol(&self) -> &str {
+        let text = self.text(self.protocol);
+        text.split_once(':').map_or(text, |(name, _)| name)
+    }
+
+    /// The hook behind the protocol: `request_started` in `dns:request_started`.
+    #[must_use]
+    pub fn hook(&self) -> Option<&str> {
+        self.text(self.protocol).split_once(':').map(|(_, hook)| hook)
+    }
+
+    /// The message without escapes; empty without `msg`.
+    #[must_use]
+    pub fn msg(&self) -> Cow<'_, [u8]> {
+        self.meta.msg.map_or(Cow::Borrowed(&[]), |span| unescape(self.bytes(span)))
+    }
+
+    /// The name of the classification.
+    #[must_use]
+    pub fn classtype(&self) -> Option<&str> {
+        self.meta.classtype.map(|span| self.text(span))
+    }
+
+    /// System and identifier of each reference.
+    pub fn references(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.meta.references.iter().map(|(system, id)| (self.text(*system), self.text(*id)))
+    }
+
+    /// Key and value of each metadata entry.
+    pub fn metadata(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.meta.metadata.iter().map(|(key, value)| (self.bytes(*key), self.bytes(*value)))
+    }
+
+    /// The options with their texts.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = OptionRef<'_>> + DoubleEndedIterator {
+        self.options.iter().map(|option| OptionRef { rule: self, option: *option })
+    }
+
+    /// The first option of a keyword, whatever its case.
+    #[must_use]
+    pub fn option(&self, keyword: &str) -> Option<OptionRef<'_>> {
+        self.iter().find(|o| o.keyword().eq_ignore_ascii_case(keyword))
+    }
+
+    /// A finding in a place of this rule.
+    #[must_use]
+    pub fn diagnostic(
+        &self,
+        span: Span,
+        severity: Severity,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic::new(&self.source, span, severity, code, message)
+    }
+
+    /// The rule written out in the usual form. Reading that gives an equal rule.
+    #[must_use]
+    pub fn print(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.span.len() as usize + 16);
+        out.extend_from_slice(self.action.name().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.bytes(self.protocol));
+        let header = format!(
+            " {} {} {} {} {} (",
+            self.src.expr,
+            self.src_port.expr,
+            self.direction.symbol(),
+            self.dst.expr,
+            self.dst_port.expr
+        );
+        out.extend_from_slice(header.as_bytes());
+        for (i, option) in self.options.iter().enumerate() {
+            if i > 0 {
+                out.push(b' ');
+            }
+            out.extend_from_slice(self.bytes(option.keyword));
+            if let Some(value) = option.value {
+                out.push(b':');
+                out.extend_from_slice(self.bytes(value));
+            }
+            out.push(b';');
+        }
+        out.push(b')');
+        out
+    }
+}
+
+/// An option together with its rule.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionRef<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// The option.
+    pub option: RuleOption,
+}
+
+impl<'a> OptionRef<'a> {
+    /// The keyword as written.
+    #[must_use]
+    pub fn keyword(&self) -> &'a str {
+        self.rule.text(self.option.keyword)
+    }
+
+    /// The raw value: quotes, `!` and escapes are still there.
+    #[must_use]
+    pub fn value(&self) -> Option<&'a [u8]> {
+        self.option.value.map(|span| self.rule.bytes(span))
+    }
+
+    /// Where the value stands; where it would stand if there is none.
+    #[must_use]
+    pub fn value_span(&self) -> Span {
+        self.option.value.unwrap_or(Span::new(self.option.span.end, self.option.span.end))
+    }
+
+    /// Whether the value begins with a `!`. Whether that is a negation is for the keyword to say.
+    #[must_use]
+    pub fn negated(&self) -> bool {
+        self.value().is_some_and(|v| v.first() == Some(&b'!'))
+    }
+
+    /// The value without quotes and, for a keyword that can be negated, without its `!`.
+    ///
+    /// # Errors
+    /// No value, nothing between the quotes, a quote that is not closed; offsets count from the
+    /// value's start, as [`OptionRef::error`] wants them.
+    pub fn argument(&self, can_negate: bool) -> Result<Argument<'a>, ArgumentError> {
+        unwrap_value(self.value().unwrap_or_default(), can_negate)
+    }
+
+    /// The place of a range of the value.
+    #[must_use]
+    pub fn place(&self, start: usize, end: usize) -> Span {
+        self.value_span().slice(start, end)
+    }
+
+    /// A finding about the argument that leaves the rule out. An error without extent marks the
+    /// whole option.
+    #[must_use]
+    pub fn error(&self, code: &'static str, error: &ArgumentError) -> Diagnostic {
+        let place = self.place(error.start, error.end);
+        let place = if place.is_empty() { self.option.span } else { place };
+        self.rule.diagnostic(place, Severity::Error, code, format!("{}: {error}", self.keyword()))
+    }
+}
