@@ -80,6 +80,12 @@ pub trait Transaction: Send {
         None
     }
 
+    /// Hands the numbers of a name to `each`, until it says that one is the one; whether it did. For names of which a
+    /// transaction has several (`dns.rrtype`); the others need only [`Transaction::number`].
+    fn any_number(&self, name: &str, direction: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
+        self.number(name, direction).is_some_and(each)
+    }
+
     /// The files of this direction.
     fn files(&self, direction: Direction) -> &[FileTrack] {
         let _ = direction;
@@ -96,6 +102,12 @@ pub trait Transaction: Send {
     /// protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`] too).
     fn log_ready(&self, complete: PerDirection<u8>) -> bool {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
+    }
+
+    /// Whether an output with these options wants the record (`requests: no` of dns).
+    fn wanted(&self, options: &LogOptions) -> bool {
+        let _ = options;
+        true
     }
 
     /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).

@@ -4,7 +4,7 @@
 use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
-use bartizan_packet::PacketView;
+use bartizan_packet::{PacketView, Transport};
 
 /// A buffer of a packet: a function that cuts it out.
 pub struct PacketBuffer {
@@ -120,4 +120,86 @@ impl Buffers {
 }
 
 /// The packet buffers.
-pub const PACKET_BUFFERS: &[PacketBuffer] = &[];
+pub const PACKET_BUFFERS: &[PacketBuffer] = &[
+    PacketBuffer { name: "ip.src", get: |p| addresses(p).map(|(source, _)| source) },
+    PacketBuffer { name: "ip.dst", get: |p| addresses(p).map(|(_, destination)| destination) },
+    PacketBuffer { name: "ipv4.hdr", get: |p| p.decoded().ipv4().and_then(|_| p.ip_header()) },
+    PacketBuffer { name: "ipv6.hdr", get: |p| ipv6_header(p) },
+    PacketBuffer { name: "tcp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Tcp(_))) },
+    PacketBuffer { name: "udp.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Udp(_))) },
+    PacketBuffer { name: "icmpv4.hdr", get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmp(_))) },
+    PacketBuffer {
+        name: "icmpv6.hdr",
+        get: |p| l4(p, matches!(p.decoded().transport, Transport::Icmpv6(_))),
+    },
+    PacketBuffer { name: "ether.hdr", get: |p| p.ethernet().map(|header| header.as_slice()) },
+];
+
+/// Both addresses as bytes, 4 or 16.
+fn addresses<'p>(packet: &'p PacketView<'p>) -> Option<(&'p [u8], &'p [u8])> {
+    let header = packet.ip_header()?;
+    match packet.decoded().ipv4() {
+        Some(_) => Some((header.get(12..16)?, header.get(16..20)?)),
+        None => Some((header.get(8..24)?, header.get(24..40)?)),
+    }
+}
+
+/// The fixed header with the extension headers.
+fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
+    let ip = packet.decoded().ipv6()?;
+    let start = usize::try_from(packet.decoded().l3).ok()?;
+    let rest = packet.frame().get(start..)?;
+    Some(rest.get(..40 + usize::from(ip.ext_len)).unwrap_or(rest))
+}
+
+fn l4<'p>(packet: &'p PacketView<'p>, is: bool) -> Option<&'p [u8]> {
+    if is { packet.l4_header() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keywords::testing::{
+        Frame, both, ethernet, icmp, ipv4, ipv6, on_scene, tcp, tcp_with_options, udp,
+    };
+
+    /// The value of a packet buffer.
+    fn value(name: &str, frame: &Frame) -> Option<Vec<u8>> {
+        let buffer = PACKET_BUFFERS.iter().find(|b| b.name == name).unwrap();
+        on_scene(frame, |scene| (buffer.get)(scene.packet?).map(<[u8]>::to_vec))
+    }
+
+    #[test]
+    fn headers_and_addresses() {
+        let segment = tcp_with_options(2, &[2, 4, 5, 0xb4]);
+        for packet in both(6, &segment) {
+            assert_eq!(value("tcp.hdr", &packet).as_ref(), Some(&segment));
+            assert_eq!(value("udp.hdr", &packet), None);
+        }
+        let [v4, v6] = both(6, &tcp(2, 1, 1, 1, b"payload"));
+        assert_eq!(value("ip.src", &v4), Some(vec![192, 0, 2, 1]));
+        assert_eq!(value("ip.dst", &v4), Some(vec![198, 51, 100, 2]));
+        assert_eq!(value("ip.dst", &v6).as_deref(), v6.bytes.get(24..40));
+        assert_eq!(value("ipv4.hdr", &v4).as_deref(), v4.bytes.get(..20));
+        assert_eq!((value("ipv4.hdr", &v6), value("ipv6.hdr", &v4)), (None, None));
+        for packet in both(17, &udp(b"abc")) {
+            assert_eq!(value("udp.hdr", &packet), Some(udp(b"abc")[..8].to_vec()));
+        }
+        let echo = icmp(8, 0, [0, 1, 0, 2], b"data");
+        assert_eq!(value("icmpv4.hdr", &ipv4(1, &echo)).as_deref(), echo.get(..8));
+        let echo = icmp(128, 0, [0, 1, 0, 2], b"data");
+        assert_eq!(value("icmpv6.hdr", &ipv6(58, &echo)).as_deref(), echo.get(..8));
+        let frame = ethernet(&[]);
+        assert_eq!(value("ether.hdr", &frame).as_deref(), frame.bytes.get(..14));
+        assert_eq!(value("ether.hdr", &v4), None);
+    }
+
+    #[test]
+    fn extension_headers_belong_to_the_header() {
+        // Destination options (one PadN of 6 bytes), then UDP.
+        let mut body = vec![17, 0, 1, 4, 0, 0, 0, 0];
+        body.extend_from_slice(&udp(b"x"));
+        let packet = ipv6(60, &body);
+        assert_eq!(value("ipv6.hdr", &packet).as_deref(), packet.bytes.get(..48));
+    }
+}

@@ -122,6 +122,12 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     })
 }
 
+/// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for it.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
+}
+
 /// A hook behind the protocol (`dns:request_complete`, `tcp:flow_start`): the state at which the rule is evaluated.
 ///
 /// # Errors

@@ -187,8 +187,15 @@ fn compile(
     }
     for option in rule.iter() {
         let name = option.keyword();
-        let Some(keyword) = keywords::find(name) else { return Err(unknown(rule, name, &option)) };
         let value = option.value().unwrap_or_default();
+        let Some(keyword) = keywords::find(name) else {
+            // Every buffer that a protocol offers is a keyword.
+            let sticky = keywords::sticky::find(name, environment.buffers);
+            let sticky = sticky.ok_or_else(|| unknown(rule, name, &option))?;
+            sticky.apply(&mut builder, value).map_err(|e| refuse(rule, e, option.option.span))?;
+            builder.seen.push(sticky.name);
+            continue;
+        };
         let fits = match keyword.argument {
             Argument::None => value.is_empty(),
             Argument::Required => !value.is_empty(),

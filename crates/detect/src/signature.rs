@@ -2,7 +2,7 @@
 //! A rule in its compiled form.
 
 use crate::buffers::BufferRef;
-use crate::condition::{Effect, PacketCondition, Transform, TxCondition};
+use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
@@ -197,7 +197,7 @@ pub struct Signature {
     /// Effects in order; applied when everything holds.
     pub effects: Vec<Box<dyn Effect>>,
     /// Applied last, and only then an alert is written: thresholds.
-    pub thresholds: Vec<Box<dyn Effect>>,
+    pub thresholds: Vec<Box<dyn Limit>>,
     /// What the prefilter looks for.
     pub fast_pattern: Option<FastPattern>,
     /// The rule asks for the flow to be bypassed.
@@ -213,6 +213,18 @@ impl Signature {
     #[must_use]
     pub fn inspects_tx(&self) -> bool {
         !self.tx.is_empty() || self.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)))
+    }
+
+    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction): such a
+    /// rule is evaluated only when detection of a direction ends.
+    #[must_use]
+    pub fn is_detection_only(&self) -> bool {
+        !self.packet.is_empty()
+            && self.packet.iter().all(|c| c.is_detection())
+            && self.values.is_empty()
+            && self.tx.is_empty()
+            && (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(self.flow)
+            && self.protocol.app.is_empty()
     }
 
     /// Whether the rule has nothing but addresses, protocol and flow to look at: such a rule matches once per flow and

@@ -1,21 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keywords: one file, or one family of small keywords of a kind, and one line each.
+//!
+//! Sticky buffers need no file: see [`sticky`].
+
+mod app_layer_event;
+mod app_layer_protocol;
+mod checksum;
+mod dsize;
+mod events;
+mod http;
+mod icmp;
+mod ip_fields;
+mod ip_proto;
+mod number;
+pub mod sticky;
+mod tcp_fields;
+mod tcp_flags;
+#[cfg(test)]
+pub(crate) mod testing;
+mod ttl;
+mod urilen;
+mod vlan;
 
 use crate::keyword::Keyword;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+mod base64;
+mod bsize;
+mod bytes;
+mod content;
+mod flow;
+mod flowbits;
+mod isdataat;
+mod meta;
+mod modifiers;
+mod pcre;
+mod text;
 
 /// Families in the order of the reference.
-pub const FAMILIES: &[&[Keyword]] = &[];
+pub const FAMILIES: &[&[Keyword]] = &[
+    ttl::KEYWORDS,
+    ip_fields::KEYWORDS,
+    ip_proto::KEYWORDS,
+    tcp_fields::KEYWORDS,
+    tcp_flags::KEYWORDS,
+    icmp::KEYWORDS,
+    dsize::KEYWORDS,
+    vlan::KEYWORDS,
+    checksum::KEYWORDS,
+    events::KEYWORDS,
+    app_layer_event::KEYWORDS,
+    app_layer_protocol::KEYWORDS,
+    http::KEYWORDS,
+    urilen::KEYWORDS,
+    meta::KEYWORDS,
+    content::KEYWORDS,
+    modifiers::KEYWORDS,
+    pcre::KEYWORDS,
+    isdataat::KEYWORDS,
+    bytes::KEYWORDS,
+    bsize::KEYWORDS,
+    base64::KEYWORDS,
+    flow::KEYWORDS,
+    flowbits::KEYWORDS,
+];
 
 /// All keywords.
 pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// Finds a keyword by name or alias.
+/// Finds a keyword by name or alias, whatever its letter case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
-    all().find(|k| k.name == name || k.aliases.contains(&name))
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Keyword>> = OnceLock::new();
+    let table = BY_NAME.get_or_init(|| {
+        let names = |k: &'static Keyword| {
+            core::iter::once(k.name).chain(k.aliases.iter().copied()).map(move |name| (name, k))
+        };
+        all().flat_map(names).collect()
+    });
+    table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.
 pub const UNSUPPORTED: &[&str] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_distinct_and_described() {
+        let mut seen = HashSet::new();
+        for keyword in all() {
+            for name in core::iter::once(&keyword.name).chain(keyword.aliases) {
+                assert!(seen.insert(*name), "{name} stands twice");
+                assert!(find(name).is_some_and(|k| k.name == keyword.name));
+            }
+            assert!(keyword.summary.ends_with('.'), "{} has no sentence", keyword.name);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `app-layer-event`: what protocol detection (`applayer_...`) or a parser (`http....`) found odd.
+//!
+//! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction. The events
+//! `file....` of Suricata (decompression of Flash files) are not there.
+
+use super::number::{complete_of, later, text, unquoted};
+use crate::builder::SignatureBuilder;
+use crate::condition::{Answer, PacketCondition, Scene, TxCondition};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::protocol;
+use bartizan_applayer::event::{EventCode, GENERIC, GENERIC_BASE};
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::{Direction, PerDirection};
+use bartizan_rules::suggest;
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "app-layer-event",
+    aliases: &[],
+    summary: "Protocol detection or a protocol's parser raised this event.",
+    argument: Argument::Required,
+    parse: app_layer_event,
+}];
+
+/// An event of protocol detection.
+struct OnDetection(EventCode);
+
+impl PacketCondition for OnDetection {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        scene.app_events.contains(&self.0)
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+/// An event of a parser.
+struct OnParser {
+    code: EventCode,
+    complete: PerDirection<u8>,
+}
+
+impl TxCondition for OnParser {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+        if tx.common().events.has(self.code) { Answer::Yes } else { later(tx, direction, self.complete) }
+    }
+}
+
+fn app_layer_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let name = text(unquoted(argument))?;
+    match name.split_once('.') {
+        None => on_detection(builder, name),
+        Some(("file", _)) => Err(KeywordError::new(
+            RefusalCode::UnsupportedKeyword,
+            format!("the event `{name}` is not raised by this engine"),
+        )),
+        Some((protocol, event)) => on_parser(builder, protocol, event),
+    }
+}
+
+fn on_detection(builder: &mut SignatureBuilder<'_>, name: &str) -> Result<(), KeywordError> {
+    let index = GENERIC.iter().position(|n| n.eq_ignore_ascii_case(name));
+    let Some(index) = index.and_then(|i| u8::try_from(i).ok()) else {
+        return Err(unknown(name, suggest(name, GENERIC.iter().copied())));
+    };
+    builder.packet.push(Box::new(OnDetection(GENERIC_BASE.saturating_add(index))));
+    Ok(())
+}
+
+fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> Result<(), KeywordError> {
+    // `http` stands for HTTP/1 here, also where `http` as a rule's protocol covers both.
+    let Some((_, spec)) = protocols::by_name(written) else {
+        let known = protocol::is_known(written);
+        let code = if known { RefusalCode::UnsupportedKeyword } else { RefusalCode::BadArgument };
+        let what = if known { "no parser in this build for" } else { "unknown" };
+        return Err(KeywordError::new(code, format!("{what} protocol `{written}`")));
+    };
+    if !builder.protocol.ip.is_empty() && !builder.protocol.ip.iter().any(|p| matches!(p, 6 | 17)) {
+        return Err(KeywordError::context("`app-layer-event` is about TCP and UDP, the rule is not"));
+    }
+    let index = spec.events.iter().position(|n| n.eq_ignore_ascii_case(event));
+    let Some(code) = index.and_then(|i| u8::try_from(i).ok()) else {
+        return Err(unknown(&format!("{written}.{event}"), suggest(event, spec.events.iter().copied())));
+    };
+    let condition = OnParser { code, complete: complete_of(spec.name) };
+    let both = PerDirection::new(true, true);
+    builder.push_tx(spec.name, "app-layer-event", both, 0, Box::new(condition))
+}
+
+fn unknown(name: &str, near: Option<&str>) -> KeywordError {
+    let error = KeywordError::argument(format!("no event `{name}`"));
+    match near {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, refused, tcp};
+    use bartizan_applayer::event::WRONG_DIRECTION_FIRST_DATA;
+
+    #[test]
+    fn events_of_detection() {
+        let packet = ipv4(6, &tcp(0x10, 1, 1, 1, b""));
+        let built = build("ip", &[("app-layer-event", "applayer_wrong_direction_first_data")]).unwrap();
+        let holds = |events: &'static [EventCode]| {
+            on_scene(&packet, |scene| built.packet[0].matches(&Scene { app_events: events, ..*scene }))
+        };
+        assert!(holds(&[WRONG_DIRECTION_FIRST_DATA]));
+        assert!(!holds(&[]) && !holds(&[WRONG_DIRECTION_FIRST_DATA + 1]));
+    }
+
+    #[test]
+    fn events_of_a_parser_wait_for_both_directions() {
+        let condition = OnParser { code: 3, complete: PerDirection::new(2, 2) };
+        let packet = ipv4(6, &tcp(0x10, 1, 1, 1, b""));
+        let answer =
+            |tx: &FakeTx| on_scene(&packet, |scene| condition.matches(tx, Direction::ToServer, scene));
+        let mut tx = FakeTx::default();
+        assert_eq!(answer(&tx), Answer::NotYet);
+        tx.progress = PerDirection::new(2, 2);
+        assert_eq!(answer(&tx), Answer::NotYet, "the other direction was not looked at");
+        tx.common.inspected.to_client = true;
+        assert_eq!(answer(&tx), Answer::No);
+        tx.common.events.set(3);
+        assert_eq!(answer(&tx), Answer::Yes);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (argument, code) in [
+            ("applayer_nonsense", RefusalCode::BadArgument),
+            ("nonsense.event", RefusalCode::BadArgument),
+            ("file.x", RefusalCode::UnsupportedKeyword),
+            ("modbus.flooded", RefusalCode::UnsupportedKeyword),
+        ] {
+            assert_eq!(refused("app-layer-event", argument), Some(code), "app-layer-event:{argument}");
+        }
+    }
+}

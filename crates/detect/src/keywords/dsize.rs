@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `dsize`: the length of the packet's payload in bytes (not of the reassembled stream).
+
+use super::number::packet_number;
+use crate::builder::SignatureBuilder;
+use crate::keyword::{Argument, Keyword, KeywordError};
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "dsize",
+    aliases: &[],
+    summary: "The length of the packet's payload in bytes.",
+    argument: Argument::Required,
+    parse: dsize,
+}];
+
+fn dsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    if builder.seen.contains(&"dsize") {
+        return Err(KeywordError::context("`dsize` stands twice").help("write a range such as `5<>10`"));
+    }
+    packet_number::<u16>(builder, argument, |packet| {
+        // What is longer than 65,535 bytes (segmentation offload) counts as that.
+        Some(u16::try_from(packet.payload().len()).unwrap_or(u16::MAX))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::keyword::RefusalCode;
+    use crate::keywords::testing::{both, matches, refused, refused_all, tcp, udp};
+
+    #[test]
+    fn lengths() {
+        let all =
+            both(17, &udp(b"0123456789")).into_iter().chain(both(6, &tcp(0x18, 1, 1, 9, b"0123456789")));
+        for packet in all {
+            for (argument, holds) in
+                [("10", true), ("!10", false), ("<11", true), (">10", false), ("9<>11", true)]
+            {
+                assert_eq!(matches("dsize", argument, &packet), holds, "dsize:{argument}");
+            }
+        }
+        for packet in both(6, &tcp(2, 1, 1, 9, b"")) {
+            assert!(matches("dsize", "0", &packet));
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for argument in ["65536", "10<>10", "many", ">65535"] {
+            assert_eq!(refused("dsize", argument), Some(RefusalCode::BadArgument), "dsize:{argument}");
+        }
+        assert_eq!(refused_all(&[("dsize", ">1"), ("dsize", "<9")]), Some(RefusalCode::BadContext));
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! HTTP's older modifiers, which stand behind the content that they move to a buffer (`content:"x"; http_uri;`), and
+//! `uricontent`. The sticky buffers (`http.uri`) come from the table of the protocol.
+
+use crate::builder::SignatureBuilder;
+use crate::content::{Item, Literal};
+use crate::keyword::{Argument, Keyword, KeywordError};
+
+macro_rules! modifiers {
+    ($($name:literal => $buffer:literal, $what:literal;)+) => {
+        /// The keywords.
+        pub const KEYWORDS: &[Keyword] = &[
+            $(Keyword {
+                name: $name,
+                aliases: &[],
+                summary: concat!("The content before it looks at ", $what, " (sticky: `", $buffer, "`)."),
+                argument: Argument::None,
+                parse: |builder, _| modify(builder, $name, $buffer),
+            },)+
+            Keyword {
+                name: "uricontent",
+                aliases: &[],
+                summary: "A content that looks at the normalised URI (sticky: `http.uri`).",
+                argument: Argument::Required,
+                parse: uricontent,
+            },
+        ];
+    };
+}
+
+modifiers! {
+    "http_uri" => "http.uri", "the normalised URI";
+    "http_raw_uri" => "http.uri.raw", "the URI as sent";
+    "http_method" => "http.method", "the method";
+    "http_header" => "http.header", "the normalised header";
+    "http_raw_header" => "http.header.raw", "the header as sent";
+    "http_cookie" => "http.cookie", "the cookie";
+    "http_user_agent" => "http.user_agent", "the header User-Agent";
+    "http_host" => "http.host", "the normalised host name";
+    "http_raw_host" => "http.host.raw", "the host name as sent";
+    "http_client_body" => "http.request_body", "the body of the request";
+    "http_server_body" => "http.response_body", "the body of the response";
+    "http_stat_code" => "http.stat_code", "the status code";
+    "http_stat_msg" => "http.stat_msg", "the status message";
+}
+
+fn modify(builder: &mut SignatureBuilder<'_>, name: &str, buffer: &str) -> Result<(), KeywordError> {
+    builder.move_last_to(buffer, name)
+}
+
+fn uricontent(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let pattern = bartizan_rules::parse_content(argument)?;
+    builder.push_named("http.uri", Item::Literal(Literal::new(&pattern.bytes, pattern.negated)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::keyword::RefusalCode;
+    use crate::keywords::testing::refused_all;
+
+    #[test]
+    fn what_is_refused() {
+        assert_eq!(refused_all(&[("http_uri", "")]), Some(RefusalCode::BadContext));
+        assert_eq!(refused_all(&[("uricontent", "x")]), Some(RefusalCode::BadArgument));
+        assert_eq!(refused_all(&[("uricontent", "\"\"")]), Some(RefusalCode::BadArgument));
+    }
+}

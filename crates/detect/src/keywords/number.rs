@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What numeric keywords share: a condition on one number of a packet or of a transaction.
+//!
+//! Not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
+
+use crate::builder::SignatureBuilder;
+use crate::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
+use crate::keyword::KeywordError;
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::{Direction, PerDirection};
+use bartizan_packet::PacketView;
+use bartizan_rules::{Uint, UintMatch};
+
+/// Reads a number of a packet; `None` when the packet has none, and then no condition on it holds.
+pub(crate) type Read<T> = fn(&PacketView<'_>) -> Option<T>;
+
+/// A condition on a number of the packet.
+struct PacketNumber<T> {
+    check: UintMatch<T>,
+    read: Read<T>,
+    key: Option<PrefilterKey>,
+}
+
+impl<T: Uint + Send + Sync> PacketCondition for PacketNumber<T> {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        scene.packet.and_then(self.read).is_some_and(|value| self.check.matches(value))
+    }
+
+    fn prefilter(&self) -> Option<PrefilterKey> {
+        self.key
+    }
+
+    fn needs_packet(&self) -> bool {
+        true
+    }
+}
+
+/// The argument without quotes around it: Suricata takes numbers in quotes as well.
+pub(crate) fn unquoted(argument: &[u8]) -> &[u8] {
+    match argument {
+        [b'"', inner @ .., b'"'] => inner.trim_ascii(),
+        _ => argument,
+    }
+}
+
+/// The argument as text.
+pub(crate) fn text(argument: &[u8]) -> Result<&str, KeywordError> {
+    core::str::from_utf8(argument).map_err(|_| KeywordError::argument("the value is not UTF-8"))
+}
+
+/// Adds a condition on a number of the packet.
+pub(crate) fn packet_number<T: Uint + Send + Sync + 'static>(
+    builder: &mut SignatureBuilder<'_>,
+    argument: &[u8],
+    read: Read<T>,
+) -> Result<(), KeywordError> {
+    let check = UintMatch::<T>::parse(unquoted(argument))?;
+    builder.packet.push(Box::new(PacketNumber { check, read, key: None }));
+    Ok(())
+}
+
+/// As [`packet_number`], found by a prefilter key when the condition is "equal to".
+pub(crate) fn packet_number_keyed(
+    builder: &mut SignatureBuilder<'_>,
+    argument: &[u8],
+    read: Read<u8>,
+    key: fn(u8) -> PrefilterKey,
+) -> Result<(), KeywordError> {
+    let check = UintMatch::<u8>::parse(unquoted(argument))?;
+    let key = if let UintMatch::Equal(value) = check { Some(key(value)) } else { None };
+    builder.packet.push(Box::new(PacketNumber { check, read, key }));
+    Ok(())
+}
+
+/// Whether a direction of a transaction can still change.
+pub(crate) fn is_open(tx: &dyn Transaction, direction: Direction, complete: PerDirection<u8>) -> bool {
+    tx.progress(direction) < complete[direction] && !tx.common().ended[direction]
+}
+
+/// The answer of a condition that does not hold now and is asked in both directions: it can hold later while one of
+/// them is open or was not yet looked at.
+pub(crate) fn later(tx: &dyn Transaction, direction: Direction, complete: PerDirection<u8>) -> Answer {
+    let other = direction.flip();
+    if is_open(tx, direction, complete) || is_open(tx, other, complete) || !tx.common().inspected[other] {
+        Answer::NotYet
+    } else {
+        Answer::No
+    }
+}
+
+/// A condition on a number that a transaction has, by its name.
+pub(crate) struct TxNumber<T> {
+    /// Name for [`Transaction::number`].
+    pub name: &'static str,
+    /// What must hold; of several numbers for one of them.
+    pub check: UintMatch<T>,
+    /// Progress of a finished transaction.
+    pub complete: PerDirection<u8>,
+}
+
+impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+        let holds = tx.any_number(self.name, direction, &mut |value| {
+            T::from_u64(value).is_some_and(|value| self.check.matches(value))
+        });
+        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+    }
+}
+
+/// Adds a condition on a number of the transactions of a protocol; `names` are spellings of values.
+pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
+    builder: &mut SignatureBuilder<'_>,
+    protocol: &str,
+    name: &'static str,
+    argument: &[u8],
+    directions: PerDirection<bool>,
+    names: &[(&str, u64)],
+) -> Result<(), KeywordError> {
+    let check = UintMatch::<T>::parse_or_name(unquoted(argument), |text| {
+        let (_, value) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(text))?;
+        T::from_u64(*value)
+    })?;
+    let complete = complete_of(protocol);
+    builder.push_tx(protocol, name, directions, 0, Box::new(TxNumber { name, check, complete }))
+}
+
+/// Progress of a finished transaction of a protocol.
+pub(crate) fn complete_of(protocol: &str) -> PerDirection<u8> {
+    protocols::by_name(protocol).map_or(PerDirection::new(u8::MAX, u8::MAX), |(_, spec)| spec.complete)
+}

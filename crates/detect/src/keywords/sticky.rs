@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sticky buffers without a file of their own: every buffer that a protocol or the packet offers is a keyword.
+//!
+//! A protocol that adds a buffer to its table needs nothing here. Older spellings are in [`ALIASES`].
+
+use crate::buffers::{BufferRef, Buffers};
+use crate::builder::SignatureBuilder;
+use crate::keyword::KeywordError;
+
+/// Older spellings of sticky buffers: Suricata's aliases, and Snort's.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("dns_query", "dns.query"),
+    ("file_data", "file.data"),
+    ("http_accept", "http.accept"),
+    ("http_accept_enc", "http.accept_enc"),
+    ("http_accept_lang", "http.accept_lang"),
+    ("http_connection", "http.connection"),
+    ("http_content_len", "http.content_len"),
+    ("http_content_type", "http.content_type"),
+    ("http_header_names", "http.header_names"),
+    ("http_protocol", "http.protocol"),
+    ("http_referer", "http.referer"),
+    ("http_request_line", "http.request_line"),
+    ("http_response_line", "http.response_line"),
+    ("http_start", "http.start"),
+    ("ja3_hash", "ja3.hash"),
+    ("ja3_string", "ja3.string"),
+    ("ja4_hash", "ja4.hash"),
+    ("tls_cert_fingerprint", "tls.cert_fingerprint"),
+    ("tls_cert_issuer", "tls.cert_issuer"),
+    ("tls_cert_serial", "tls.cert_serial"),
+    ("tls_cert_subject", "tls.cert_subject"),
+    ("tls_sni", "tls.sni"),
+];
+
+/// A buffer named in a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// Name of the buffer, whatever spelling the rule used.
+    pub name: &'static str,
+}
+
+/// The buffer that a keyword of a rule names, if one does.
+#[must_use]
+pub fn find(name: &str, buffers: &Buffers) -> Option<Sticky> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, modern)| modern);
+    let found = buffers.find(name)?;
+    (found != BufferRef::Payload).then(|| Sticky { name: buffers.name(found) })
+}
+
+impl Sticky {
+    /// Makes it the buffer that the following keywords look at.
+    ///
+    /// # Errors
+    /// A value is given; the rule is about other protocols; the buffer before was not looked at.
+    pub fn apply(self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+        if !argument.is_empty() {
+            return Err(KeywordError::argument(format!("`{}` takes no value", self.name))
+                .help("it is a sticky buffer: content and the like stand behind it"));
+        }
+        if let Some((_, transport, words)) = TRANSPORTS.iter().find(|(name, ..)| *name == self.name)
+            && !builder.protocol.ip.is_empty()
+            && !builder.protocol.ip.contains(transport)
+        {
+            return Err(KeywordError::context(format!("`{}` is of {words}, but the rule is not", self.name)));
+        }
+        builder.sticky(self.name)
+    }
+}
+
+/// IP protocols that headers belong to.
+const TRANSPORTS: &[(&str, u8, &str)] =
+    &[("tcp.hdr", 6, "TCP"), ("udp.hdr", 17, "UDP"), ("icmpv4.hdr", 1, "ICMP"), ("icmpv6.hdr", 58, "ICMPv6")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyword::RefusalCode;
+    use crate::keywords::testing::refused_in;
+
+    #[test]
+    fn every_buffer_is_a_keyword() {
+        let buffers = Buffers::new();
+        for name in
+            buffers.iter().map(|b| b.name).chain(crate::buffers::PACKET_BUFFERS.iter().map(|b| b.name))
+        {
+            assert_eq!(find(name, &buffers), Some(Sticky { name }));
+        }
+        assert_eq!(find("payload", &buffers), None);
+        assert_eq!(find("nonsense", &buffers), None);
+    }
+
+    #[test]
+    fn aliases_are_no_keywords_of_their_own() {
+        for (alias, name) in ALIASES {
+            assert!(crate::keywords::find(alias).is_none(), "{alias}");
+            assert!(ALIASES.iter().all(|(a, _)| a != name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        assert_eq!(refused_in("udp", &[("tcp.hdr", "")]), Some(RefusalCode::BadContext));
+        assert_eq!(refused_in("tcp", &[("tcp.hdr", "x")]), Some(RefusalCode::BadArgument));
+        // Nothing is asked of the first one.
+        assert_eq!(refused_in("tcp", &[("tcp.hdr", ""), ("ip.src", "")]), Some(RefusalCode::BadContext));
+        assert_eq!(refused_in("tcp", &[("ip.src", "")]), Some(RefusalCode::BadContext));
+    }
+}

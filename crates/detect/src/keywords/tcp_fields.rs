@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `seq`, `ack`, `window`, `tcp.mss`, `tcp.wscale`: numbers of the TCP header (RFC 9293, RFC 7323).
+
+use super::number::packet_number;
+use crate::builder::SignatureBuilder;
+use crate::keyword::{Argument, Keyword, KeywordError};
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "tcp.seq",
+        aliases: &["seq"],
+        summary: "The sequence number.",
+        argument: Argument::Required,
+        parse: seq,
+    },
+    Keyword {
+        name: "tcp.ack",
+        aliases: &["ack"],
+        summary: "The acknowledgement number.",
+        argument: Argument::Required,
+        parse: ack,
+    },
+    Keyword {
+        name: "tcp.window",
+        aliases: &["window"],
+        summary: "The window field, not scaled.",
+        argument: Argument::Required,
+        parse: window,
+    },
+    Keyword {
+        name: "tcp.mss",
+        aliases: &[],
+        summary: "The value of the maximum segment size option; a packet without it does not match.",
+        argument: Argument::Required,
+        parse: mss,
+    },
+    Keyword {
+        name: "tcp.wscale",
+        aliases: &[],
+        summary: "The value of the window scale option; a packet without it does not match.",
+        argument: Argument::Required,
+        parse: wscale,
+    },
+];
+
+fn seq(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    packet_number::<u32>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.seq))
+}
+
+fn ack(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    packet_number::<u32>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.ack))
+}
+
+fn window(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    packet_number::<u16>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.window))
+}
+
+fn mss(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    packet_number::<u16>(builder, argument, |packet| packet.decoded().transport.tcp()?.options.mss)
+}
+
+fn wscale(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    packet_number::<u8>(builder, argument, |packet| packet.decoded().transport.tcp()?.options.wscale)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::keyword::RefusalCode;
+    use crate::keywords::testing::{both, matches, refused, tcp, tcp_with_options, udp};
+
+    #[test]
+    fn numbers() {
+        for packet in both(6, &tcp(0x12, 7, 9, 55808, b"")) {
+            for (keyword, argument, holds) in [
+                ("seq", "7", true),
+                ("tcp.seq", "!7", false),
+                ("ack", "9", true),
+                ("tcp.ack", ">9", false),
+                ("window", "55808", true),
+                ("window", "!55808", false),
+                ("tcp.mss", "<536", false),
+                ("tcp.wscale", "0", false),
+            ] {
+                assert_eq!(matches(keyword, argument, &packet), holds, "{keyword}:{argument}");
+            }
+        }
+        for packet in both(17, &udp(b"x")) {
+            assert!(!matches("seq", "!1", &packet));
+        }
+    }
+
+    #[test]
+    fn options() {
+        for packet in both(6, &tcp_with_options(0x02, &[2, 4, 2, 0, 3, 3, 7, 1])) {
+            assert!(matches("tcp.mss", "<536", &packet) && matches("tcp.mss", "500-600", &packet));
+            assert!(matches("tcp.wscale", "7", &packet) && !matches("tcp.wscale", ">7", &packet));
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (keyword, argument) in
+            [("seq", "4294967296"), ("window", "70000"), ("tcp.mss", "x"), ("ack", "-1")]
+        {
+            assert_eq!(refused(keyword, argument), Some(RefusalCode::BadArgument), "{keyword}:{argument}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For the tests of keywords: packets built by hand, and conditions evaluated on them.
+
+use crate::buffers::Buffers;
+use crate::builder::{Environment, SignatureBuilder};
+use crate::condition::{PacketCondition, Scene};
+use crate::keyword::{KeywordError, RefusalCode};
+use crate::keywords;
+use crate::shared::Shared;
+use crate::signature::{ProtocolMatch, TxCheck, ValueCheck};
+use bartizan_applayer::file::FileTrack;
+use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
+use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
+use bartizan_events::JsonWriter;
+use bartizan_packet::{DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView, pseudo_header};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of a packet with their link type.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    pub link: LinkType,
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// One byte changed.
+    pub fn with(mut self, at: usize, value: u8) -> Self {
+        self.bytes[at] = value;
+        self
+    }
+
+    /// Two bytes changed, big endian.
+    pub fn with16(mut self, at: usize, value: u16) -> Self {
+        self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    /// A range copied to another place.
+    pub fn copying(mut self, from: core::ops::Range<usize>, to: usize) -> Self {
+        self.bytes.copy_within(from, to);
+        self
+    }
+
+    /// Checksums of IPv4 and of the transport set (raw IP only).
+    pub fn fix_checksums(mut self) -> Self {
+        let mut output = DecodeOutput::new();
+        Decoder::default().decode(self.link, &self.bytes, self.bytes.len() as u32, &mut output);
+        let decoded = output.outer().unwrap().clone();
+        let l4 = decoded.l4 as usize;
+        let proto = decoded.proto().unwrap();
+        let at = l4
+            + match proto {
+                6 => 16,
+                17 => 6,
+                _ => 2,
+            };
+        self = self.with16(at, 0);
+        let segment = &self.bytes[l4..];
+        let sum = if proto == 1 {
+            InternetChecksum::new()
+        } else {
+            pseudo_header(decoded.src().unwrap(), decoded.dst().unwrap(), proto, segment.len() as u32)
+                .unwrap()
+        };
+        let sum = sum.with(segment).finish();
+        self = self.with16(at, sum);
+        if decoded.ipv4().is_some() {
+            self = self.with16(10, 0);
+            let header = InternetChecksum::new().with(&self.bytes[..l4]).finish();
+            self = self.with16(10, header);
+        }
+        self
+    }
+}
+
+/// An IPv4 packet from 192.0.2.1 to 198.51.100.2.
+pub(crate) fn ipv4(proto: u8, body: &[u8]) -> Frame {
+    ipv4_with_options(proto, &[], body)
+}
+
+/// An IPv4 packet with options, which fill a multiple of 4 bytes.
+pub(crate) fn ipv4_with_options(proto: u8, options: &[u8], body: &[u8]) -> Frame {
+    let header = 20 + options.len();
+    let mut bytes = vec![0x40 | (header / 4) as u8, 0];
+    bytes.extend_from_slice(&((header + body.len()) as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0, 1, 0, 0, 64, proto, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
+    bytes.extend_from_slice(options);
+    bytes.extend_from_slice(body);
+    Frame { link: LinkType::RAW, bytes }
+}
+
+/// An IPv6 packet from 2001:db8::1 to 2001:db8::2.
+pub(crate) fn ipv6(next: u8, body: &[u8]) -> Frame {
+    let mut bytes = vec![0x60, 0, 0, 0];
+    bytes.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(&[next, 64]);
+    for last in [1, 2] {
+        bytes.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    bytes.extend_from_slice(body);
+    Frame { link: LinkType::RAW, bytes }
+}
+
+/// The same body over both versions of IP.
+pub(crate) fn both(proto: u8, body: &[u8]) -> [Frame; 2] {
+    [ipv4(proto, body), ipv6(proto, body)]
+}
+
+/// An Ethernet frame with VLAN tags, outermost first, and an IPv4 datagram.
+pub(crate) fn ethernet(tags: &[u16]) -> Frame {
+    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    for tag in tags {
+        bytes.extend_from_slice(&[0x81, 0]);
+        bytes.extend_from_slice(&tag.to_be_bytes());
+    }
+    bytes.extend_from_slice(&[8, 0]);
+    bytes.extend_from_slice(&ipv4(17, &udp(b"x")).bytes);
+    Frame { link: LinkType::ETHERNET, bytes }
+}
+
+/// A UDP datagram from port 1024 to 9, without a checksum.
+pub(crate) fn udp(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![4, 0, 0, 9];
+    bytes.extend_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0, 0]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A TCP segment from port 1024 to 80.
+pub(crate) fn tcp(flags: u8, seq: u32, ack: u32, window: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![4, 0, 0, 80];
+    bytes.extend_from_slice(&seq.to_be_bytes());
+    bytes.extend_from_slice(&ack.to_be_bytes());
+    bytes.extend_from_slice(&[0x50, flags]);
+    bytes.extend_from_slice(&window.to_be_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A TCP segment with options, which fill a multiple of 4 bytes.
+pub(crate) fn tcp_with_options(flags: u8, options: &[u8]) -> Vec<u8> {
+    let mut bytes = tcp(flags, 1, 0, 100, options);
+    bytes[12] = ((20 + options.len()) as u8 / 4) << 4;
+    bytes
+}
+
+/// An ICMP or ICMPv6 message.
+pub(crate) fn icmp(kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind, code, 0, 0];
+    bytes.extend_from_slice(&rest);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// What options of a rule were built into.
+pub(crate) struct Built {
+    pub protocol: ProtocolMatch,
+    pub packet: Vec<Box<dyn PacketCondition>>,
+    pub values: Vec<ValueCheck>,
+    pub tx: Vec<TxCheck>,
+    pub file_hashes: [bool; 3],
+}
+
+impl core::fmt::Debug for Built {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Built").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+/// Builds options, as a rule with this protocol would.
+pub(crate) fn build(protocol: &str, options: &[(&str, &str)]) -> Result<Built, KeywordError> {
+    build_with(&Settings::new(), Path::new(""), protocol, options)
+}
+
+/// As [`build`], with settings and the folder of the rule file.
+pub(crate) fn build_with(
+    settings: &Settings,
+    folder: &Path,
+    protocol: &str,
+    options: &[(&str, &str)],
+) -> Result<Built, KeywordError> {
+    build_in(&Arc::new(Shared::default()), settings, folder, protocol, options)
+}
+
+/// As [`build_with`], with shared state that lives on.
+pub(crate) fn build_in(
+    shared: &Arc<Shared>,
+    settings: &Settings,
+    folder: &Path,
+    protocol: &str,
+    options: &[(&str, &str)],
+) -> Result<Built, KeywordError> {
+    let buffers = Buffers::new();
+    let environment = Environment { buffers: &buffers, settings, shared, rule_folder: folder };
+    let protocol = crate::protocol::parse(protocol)?;
+    let mut builder = SignatureBuilder::new(&environment, RuleId::default(), protocol);
+    for (name, value) in options {
+        if let Some(keyword) = keywords::find(name) {
+            (keyword.parse)(&mut builder, value.as_bytes())?;
+            builder.seen.push(keyword.name);
+        } else {
+            let sticky = keywords::sticky::find(name, &buffers).expect(name);
+            sticky.apply(&mut builder, value.as_bytes())?;
+        }
+    }
+    let values = builder.finish_values()?;
+    Ok(Built {
+        protocol: builder.protocol,
+        packet: builder.packet,
+        values,
+        tx: builder.tx,
+        file_hashes: builder.file_hashes,
+    })
+}
+
+/// Decodes a frame and shows it.
+pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> R {
+    let mut output = DecodeOutput::new();
+    Decoder::default().decode(frame.link, &frame.bytes, frame.bytes.len() as u32, &mut output);
+    let packet = PacketView::new(&frame.bytes, output.outer().unwrap());
+    let shared = Shared::default();
+    look(&Scene {
+        now: Timestamp::from_parts(1_000_000_000, 0),
+        packet: Some(&packet),
+        direction: Direction::ToServer,
+        flow: None,
+        state: None,
+        stream_events: &[],
+        app_events: &[],
+        detection_done: false,
+        shared: &shared,
+    })
+}
+
+/// Whether an option of an `ip` rule that makes conditions on packets holds for a packet.
+pub(crate) fn matches(keyword: &str, argument: &str, frame: &Frame) -> bool {
+    let built = build("ip", &[(keyword, argument)]).unwrap();
+    on_scene(frame, |scene| built.packet.iter().all(|c| c.matches(scene)))
+}
+
+/// Why an option of an `ip` rule is refused.
+pub(crate) fn refused(keyword: &str, argument: &str) -> Option<RefusalCode> {
+    refused_all(&[(keyword, argument)])
+}
+
+/// Why options of an `ip` rule are refused.
+pub(crate) fn refused_all(options: &[(&str, &str)]) -> Option<RefusalCode> {
+    refused_in("ip", options)
+}
+
+/// Why options of a rule with this protocol are refused.
+pub(crate) fn refused_in(protocol: &str, options: &[(&str, &str)]) -> Option<RefusalCode> {
+    build(protocol, options).err().map(|e| e.code)
+}
+
+/// A transaction made of plain values.
+#[derive(Default)]
+pub(crate) struct FakeTx {
+    pub common: TxCommon,
+    pub progress: PerDirection<u8>,
+    pub numbers: Vec<(&'static str, u64)>,
+    pub files: Vec<FileTrack>,
+}
+
+impl Transaction for FakeTx {
+    fn common(&self) -> &TxCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut TxCommon {
+        &mut self.common
+    }
+
+    fn progress(&self, direction: Direction) -> u8 {
+        self.progress[direction]
+    }
+
+    fn buffer<'a>(&'a self, _: BufferQuery, _: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
+        None
+    }
+
+    fn number(&self, name: &str, _: Direction) -> Option<u64> {
+        self.numbers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    fn any_number(&self, name: &str, _: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
+        self.numbers.iter().any(|(n, v)| *n == name && each(*v))
+    }
+
+    fn files(&self, direction: Direction) -> &[FileTrack] {
+        if direction == Direction::ToServer { &self.files } else { &[] }
+    }
+
+    fn log(&self, _: &mut JsonWriter, _: &LogOptions, _: bool) {}
+}
