@@ -237,9 +237,8 @@ fn captures_become_flow_variables() {
     lab.to_server(b"name=abc;");
     let name = lab.shared.names.intern("name");
     assert_eq!(lab.flow.state.variable(name), Some(b"abc".as_slice()));
-    let mut lab = Lab::new(
-        r#"alert udp any any -> any any (pcre:"/(\w+)=(\w+)/, flow:key, flow:value"; sid:1;)"#,
-    );
+    let mut lab =
+        Lab::new(r#"alert udp any any -> any any (pcre:"/(\w+)=(\w+)/, flow:key, flow:value"; sid:1;)"#);
     lab.to_server(b"name=abc;");
     let [key, value] = ["key", "value"].map(|n| lab.shared.names.intern(n));
     assert_eq!(lab.flow.state.variable(key), Some(b"name".as_slice()));

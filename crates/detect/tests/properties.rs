@@ -85,8 +85,8 @@ fn letters(size: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn content() -> impl Strategy<Value = Content> {
-    (letters(1..4), any::<[bool; 3]>(), 0..6usize, 0..5usize, 0..8i64, 0..3u8, prop::bool::weighted(0.3)).prop_map(
-        |(bytes, [nocase, endswith, limited], offset, room, distance, place, negated)| {
+    (letters(1..4), any::<[bool; 3]>(), 0..6usize, 0..5usize, 0..8i64, 0..3u8, prop::bool::weighted(0.3))
+        .prop_map(|(bytes, [nocase, endswith, limited], offset, room, distance, place, negated)| {
             let length = bytes.len();
             let place = match place {
                 0 => Place::Free,
@@ -95,8 +95,7 @@ fn content() -> impl Strategy<Value = Content> {
             };
             // The end of a negated literal is looked for at its first occurrence only.
             Content { bytes, negated, nocase, endswith: endswith && !negated, place }
-        },
-    )
+        })
 }
 
 proptest! {

@@ -178,11 +178,19 @@ fn pattern(lab: &mut Lab, seconds: &[u64]) -> String {
 fn thresholds_count_as_suricata_does() {
     let rows: &[(&str, &[u64], &str)] = &[
         ("threshold:type limit,track by_src,count 2,seconds 10;", &[0, 1, 2, 10, 11, 12, 13], "aassaas"),
-        ("threshold:type threshold,track by_src,count 3,seconds 10;", &[0, 1, 2, 3, 4, 5, 16, 17], "..a..a.."),
+        (
+            "threshold:type threshold,track by_src,count 3,seconds 10;",
+            &[0, 1, 2, 3, 4, 5, 16, 17],
+            "..a..a..",
+        ),
         ("threshold:type threshold,track by_src,count 1,seconds 10;", &[0, 1, 2], "aaa"),
         ("threshold:type both,track by_src,count 2,seconds 10;", &[0, 1, 2, 10, 11, 12, 13], ".ass.as"),
         ("threshold:type both,track by_src,count 1,seconds 10;", &[0, 1, 11], "asa"),
-        ("threshold:type backoff,track by_flow,count 1,multiplier 3;", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "asasssssas"),
+        (
+            "threshold:type backoff,track by_flow,count 1,multiplier 3;",
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            "asasssssas",
+        ),
         ("threshold:type limit,track by_flow,count 1,seconds 10;", &[0, 1, 11], "asa"),
         ("threshold:type limit,track by_rule,count 1,seconds 10;", &[0, 10, 11], "asa"),
         ("threshold:type limit,track by_both,count 1,seconds 10;", &[0, 1, 11], "asa"),

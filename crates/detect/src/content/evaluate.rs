@@ -147,8 +147,7 @@ fn data_at(
         return if negated { None } else { Some(Step::Next) };
     }
     let length = length as u64;
-    let there =
-        if relative { (cursor as u64).saturating_add(position) <= length } else { position < length };
+    let there = if relative { (cursor as u64).saturating_add(position) <= length } else { position < length };
     if there != negated {
         return None;
     }

@@ -6,8 +6,8 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::content::{
-    ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, Item, MathOperator, Number, NumberBase, NumberField,
-    TestOperator,
+    ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, Item, MathOperator, Number, NumberBase,
+    NumberField, TestOperator,
 };
 use crate::keyword::{Argument, Keyword, KeywordError};
 

@@ -77,9 +77,9 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         builder.noalert = true;
         return Ok(());
     }
-    let name = name.filter(|n| !n.is_empty()).ok_or_else(|| {
-        KeywordError::argument(format!("`flowbits:{command}` needs the name of a bit"))
-    })?;
+    let name = name
+        .filter(|n| !n.is_empty())
+        .ok_or_else(|| KeywordError::argument(format!("`flowbits:{command}` needs the name of a bit")))?;
     let change = match command {
         "set" => Some(Change::Set),
         "unset" => Some(Change::Unset),
@@ -103,7 +103,9 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
         Some(change) => {
             let [name] = numbers.as_slice() else {
-                return Err(KeywordError::argument("`|` is for isset and isnotset: a rule sets one bit at a time"));
+                return Err(KeywordError::argument(
+                    "`|` is for isset and isnotset: a rule sets one bit at a time",
+                ));
             };
             builder.effects.push(Box::new(Answer { name: *name, change }));
             builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Write);

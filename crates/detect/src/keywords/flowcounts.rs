@@ -29,7 +29,11 @@ pub const KEYWORDS: &[Keyword] = counts![
     ("flow.pkts_toclient", "Packets to the client.", |b, a| one_side(b, a, true, Direction::ToClient)),
     ("flow.bytes_toserver", "Bytes to the server.", |b, a| one_side(b, a, false, Direction::ToServer)),
     ("flow.bytes_toclient", "Bytes to the client.", |b, a| one_side(b, a, false, Direction::ToClient)),
-    ("stream_size", "Data of a TCP flow so far: `stream_size:server,<,100;` (client, both, either).", stream_size),
+    (
+        "stream_size",
+        "Data of a TCP flow so far: `stream_size:server,<,100;` (client, both, either).",
+        stream_size
+    ),
 ];
 
 struct Age(UintMatch<u32>);

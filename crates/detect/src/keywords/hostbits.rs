@@ -141,7 +141,9 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
                             "xbits by transaction are not evaluated by this engine yet",
                         ));
                     }
-                    other => return Err(KeywordError::argument(format!("unknown track `{other}` of `xbits`"))),
+                    other => {
+                        return Err(KeywordError::argument(format!("unknown track `{other}` of `xbits`")));
+                    }
                 });
             }
             ("expire", n) => expire = text::within("expire", n, 1..=u32::MAX)?,
@@ -149,7 +151,8 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
     }
     let track = track.ok_or_else(|| {
-        KeywordError::argument("xbits does not say whose bit it is").help("add `track ip_src`, `ip_dst` or `ip_pair`")
+        KeywordError::argument("xbits does not say whose bit it is")
+            .help("add `track ip_src`, `ip_dst` or `ip_pair`")
     })?;
     add(builder, "xbits", command, name, (BitScope::XBit, track), expire)
 }

@@ -92,7 +92,9 @@ fn twice(keyword: &str) -> KeywordError {
 
 fn mixed(keyword: &str) -> KeywordError {
     KeywordError::context(format!("`{keyword}` cannot be mixed with the place that the content has already"))
-        .help("offset, depth, startswith count from the buffer's start; distance, within from the match before")
+        .help(
+            "offset, depth, startswith count from the buffer's start; distance, within from the match before",
+        )
 }
 
 fn has_absolute(literal: &Literal) -> bool {
@@ -147,8 +149,7 @@ fn fits(keyword: &str, room: Number, literal: &Literal) -> Result<(), KeywordErr
 }
 
 fn distance(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let number =
-        text::number(builder, "distance", text::utf8(argument)?, -RELATIVE_MAX..=RELATIVE_MAX)?;
+    let number = text::number(builder, "distance", text::utf8(argument)?, -RELATIVE_MAX..=RELATIVE_MAX)?;
     let literal = builder.last_literal("distance")?;
     if has_absolute(literal) {
         return Err(mixed("distance"));
@@ -196,7 +197,9 @@ fn endswith(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordE
 
 fn rawbytes(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
     if builder.is_sticky() {
-        return Err(KeywordError::context("`rawbytes` cannot be used in a sticky buffer").help("leave it out"));
+        return Err(
+            KeywordError::context("`rawbytes` cannot be used in a sticky buffer").help("leave it out")
+        );
     }
     builder.last_literal("rawbytes").map(|_| ())
 }
@@ -219,7 +222,9 @@ fn fast_pattern(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
                 Some((offset.trim().parse::<u16>().ok()?, length.trim().parse::<u16>().ok()?))
             });
             let Some((offset, length)) = parsed else {
-                return Err(KeywordError::argument(format!("`{part}` is neither `only` nor `offset,length`")));
+                return Err(KeywordError::argument(format!(
+                    "`{part}` is neither `only` nor `offset,length`"
+                )));
             };
             let end = usize::from(offset).saturating_add(usize::from(length));
             if length == 0 || end > literal.bytes.len() {

@@ -63,8 +63,10 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         && !flags.regex.contains(RegexFlags::CASELESS)
         && has_upper_case(parts.expression)
     {
-        return Err(KeywordError::context("the host is in lower case, the expression has upper case letters")
-            .help("write the expression in lower case or use the flag `Z`"));
+        return Err(KeywordError::context(
+            "the host is in lower case, the expression has upper case letters",
+        )
+        .help("write the expression in lower case or use the flag `Z`"));
     }
     let settings = builder.environment.settings;
     let mut limits = Limits::default();
@@ -114,9 +116,7 @@ fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &Flags) -> Resul
         Some(name) => builder.push_named(name, item),
         None => {
             if flags.relative && !sticky && !builder.has_anchor() {
-                return Err(KeywordError::context(
-                    "the flag `R` needs a match before it in the same buffer",
-                ));
+                return Err(KeywordError::context("the flag `R` needs a match before it in the same buffer"));
             }
             builder.push_item(item)
         }
@@ -135,9 +135,8 @@ fn split(text: &[u8]) -> Result<Parts<'_>, KeywordError> {
         matches!(before, [b'\\']) || matches!(before, [.., c, b'\\'] if *c != b'\\')
     };
     let slash = |at: &usize| text.get(*at) == Some(&b'/');
-    let first = (0..text.len()).find(|at| {
-        slash(at) && at.checked_sub(1).and_then(|b| text.get(b)) != Some(&b'\\')
-    });
+    let first =
+        (0..text.len()).find(|at| slash(at) && at.checked_sub(1).and_then(|b| text.get(b)) != Some(&b'\\'));
     let first = first.ok_or_else(wrong)?;
     let last = (first + 1..text.len()).rev().find(|at| slash(at) && !escaped(*at)).ok_or_else(wrong)?;
     let expression = text.get(first + 1..last).ok_or_else(wrong)?;
@@ -179,11 +178,17 @@ fn read_flags(letters: &[u8]) -> Result<Flags, KeywordError> {
                     )));
                 };
                 if flags.buffer.replace(name).is_some() {
-                    return Err(KeywordError::context("an expression is about one buffer: more than one flag says which"));
+                    return Err(KeywordError::context(
+                        "an expression is about one buffer: more than one flag says which",
+                    ));
                 }
             }
         }
-        if flags.raw && flags.buffer.is_some_and(|b| !matches!(b, "http.header.raw" | "http.request_body" | "file.data")) {
+        if flags.raw
+            && flags
+                .buffer
+                .is_some_and(|b| !matches!(b, "http.header.raw" | "http.request_body" | "file.data"))
+        {
             return Err(KeywordError::context("the flag `B` (raw bytes) contradicts the buffer's flag"));
         }
     }

@@ -72,7 +72,9 @@ fn version_holds(range: &str) -> Result<bool, KeywordError> {
                 "<=" => VERSION <= wanted,
                 "<" => VERSION < wanted,
                 "=" | "==" => VERSION == wanted,
-                other => return Err(KeywordError::argument(format!("unknown comparison `{other}` of versions"))),
+                other => {
+                    return Err(KeywordError::argument(format!("unknown comparison `{other}` of versions")));
+                }
             };
         }
         any |= all;

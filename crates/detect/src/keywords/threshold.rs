@@ -14,8 +14,8 @@ use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey};
 use bartizan_rules::{
-    AddressSet, Diagnostic, NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType, Thresholds,
-    Variables, code,
+    AddressSet, Diagnostic, NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType,
+    Thresholds, Variables, code,
 };
 use std::sync::Arc;
 
@@ -175,8 +175,12 @@ impl Counting {
         let Some(slot) = state.count(rule, self.track as u32) else {
             return self.begin(&mut Tally::default(), now);
         };
-        let mut tally =
-            Tally { count: slot.count, started: slot.started, acting: slot.acting.as_secs(), next: slot.next };
+        let mut tally = Tally {
+            count: slot.count,
+            started: slot.started,
+            acting: slot.acting.as_secs(),
+            next: slot.next,
+        };
         let limited = self.step(&mut tally, now);
         slot.count = tally.count;
         slot.started = tally.started;
@@ -316,7 +320,9 @@ fn missing(keyword: &str, what: &str) -> KeywordError {
 
 fn alone(builder: &SignatureBuilder<'_>, other: &'static str) -> Result<(), KeywordError> {
     if builder.seen.contains(&other) {
-        return Err(KeywordError::context(format!("`{other}` stands in the rule already: only one of both can count")));
+        return Err(KeywordError::context(format!(
+            "`{other}` stands in the rule already: only one of both can count"
+        )));
     }
     Ok(())
 }
@@ -333,7 +339,8 @@ fn threshold(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
         "backoff" => {
             let multiplier = fields.multiplier.ok_or_else(|| missing("threshold", "`multiplier`"))?;
             if track != ThresholdTrack::Flow {
-                return Err(KeywordError::argument("`type backoff` counts by flow only").help("write `track by_flow`"));
+                return Err(KeywordError::argument("`type backoff` counts by flow only")
+                    .help("write `track by_flow`"));
             }
             Method::Backoff { multiplier }
         }
@@ -408,7 +415,11 @@ fn concerns(entry: &ThresholdEntry, signature: &Signature) -> bool {
     (entry.gid == 0 || entry.gid == signature.id.gid) && (entry.sid == 0 || entry.sid == signature.id.sid)
 }
 
-fn apply(signature: &mut Signature, entry: &ThresholdEntry, suppressed: Option<&(ThresholdTrack, Arc<AddressSet>)>) {
+fn apply(
+    signature: &mut Signature,
+    entry: &ThresholdEntry,
+    suppressed: Option<&(ThresholdTrack, Arc<AddressSet>)>,
+) {
     let has = |s: &Signature, kind| s.thresholds.iter().any(|t| t.kind() == kind);
     let own = has(signature, LimitKind::Threshold) || has(signature, LimitKind::DetectionFilter);
     let counting = match (&entry.kind, suppressed) {

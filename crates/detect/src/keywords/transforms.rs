@@ -74,8 +74,10 @@ macro_rules! simple {
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = simple![
-    ("to_lowercase", "Letters in lower case.", |input, out| out.extend(input.iter().map(u8::to_ascii_lowercase))),
-    ("to_uppercase", "Letters in upper case.", |input, out| out.extend(input.iter().map(u8::to_ascii_uppercase))),
+    ("to_lowercase", "Letters in lower case.", |input, out| out
+        .extend(input.iter().map(u8::to_ascii_lowercase))),
+    ("to_uppercase", "Letters in upper case.", |input, out| out
+        .extend(input.iter().map(u8::to_ascii_uppercase))),
     ("strip_whitespace", "Without white space.", |input, out| {
         out.extend(input.iter().copied().filter(|b| !is_space(*b)));
     }),
@@ -214,12 +216,13 @@ impl Transform for PcreTransform {
 
 fn pcrexform(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let expression = bartizan_rules::unwrap_value(argument, false)?.text;
-    let regex = Regex::new(expression, RegexFlags::empty(), Limits::default(), JitMode::Lazy).map_err(|e| {
-        KeywordError::new(
-            RefusalCode::BadPattern,
-            format!("the regular expression is wrong at its byte {}: {}", e.offset, e.message),
-        )
-    })?;
+    let regex =
+        Regex::new(expression, RegexFlags::empty(), Limits::default(), JitMode::Lazy).map_err(|e| {
+            KeywordError::new(
+                RefusalCode::BadPattern,
+                format!("the regular expression is wrong at its byte {}: {}", e.offset, e.message),
+            )
+        })?;
     if regex.group_count() != 1 {
         return Err(KeywordError::argument("the expression of `pcrexform` needs exactly one group"));
     }
@@ -314,7 +317,9 @@ fn max_size(argument: &[u8]) -> Result<u64, KeywordError> {
     }
     let (name, value) = text::word(argument);
     if name != "max-size" {
-        return Err(KeywordError::argument(format!("unknown option `{name}`")).help("the option is `max-size`"));
+        return Err(
+            KeywordError::argument(format!("unknown option `{name}`")).help("the option is `max-size`")
+        );
     }
     let size = bartizan_rules::size(value.as_bytes())?;
     if !(1..=DECOMPRESSED_MAX).contains(&size) {
@@ -381,7 +386,8 @@ mod tests {
 
     #[test]
     fn the_first_group_is_taken() {
-        let regex = |text: &[u8]| Regex::new(text, RegexFlags::empty(), Limits::default(), JitMode::Off).unwrap();
+        let regex =
+            |text: &[u8]| Regex::new(text, RegexFlags::empty(), Limits::default(), JitMode::Off).unwrap();
         let transform = PcreTransform { regex: regex(b"id=(\\w+)") };
         assert_eq!(run(&transform, b"x id=abc;"), b"abc");
         assert_eq!(run(&transform, b"none"), b"none");

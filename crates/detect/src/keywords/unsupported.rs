@@ -12,7 +12,6 @@ pub(super) const KEYWORDS: &[&str] = &[
     // Rule engine.
     "alert",
     "asn1",
-    "config",
     "flowvar",
     "pktvar",
     "flow.elephant",
@@ -23,8 +22,6 @@ pub(super) const KEYWORDS: &[&str] = &[
     "tld",
     "subslice",
     "entropy",
-    "vlan.id",
-    "vlan.layers",
     "ike.chosen_sa_attribute",
     "ike.exchtype",
     "ike.vendor",
@@ -35,7 +32,6 @@ pub(super) const KEYWORDS: &[&str] = &[
     "ike.nonce_payload",
     "ike.nonce_payload_length",
     // Files.
-    "filestore",
     "filemagic",
     "file.magic",
     // Protocols without a parser.
