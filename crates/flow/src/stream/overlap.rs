@@ -30,9 +30,14 @@ pub(crate) fn new_bytes_count(policy: HostPolicy, old: Span, new: Span) -> bool 
                 || (new.end >= old.end && matches!(policy, P::OldLinux | P::Solaris | P::Hpux11))
         }
         P::Solaris | P::Hpux11 => new.end >= old.end && (new.start < old.start || new.end > old.end),
-        P::Bsd | P::Hpux10 | P::Irix | P::Windows | P::Windows2k3 | P::OldLinux | P::Linux | P::Macos => {
-            new.start < old.start
-        }
+        P::Bsd
+        | P::Hpux10
+        | P::Irix
+        | P::Windows
+        | P::Windows2k3
+        | P::OldLinux
+        | P::Linux
+        | P::Macos => new.start < old.start,
     }
 }
 
@@ -133,8 +138,7 @@ mod tests {
         use HostPolicy::*;
         let before = [Bsd, Hpux10, Irix, Windows, Windows2k3, OldLinux, Linux, Macos];
         let all = [
-            Bsd, First, Last, Linux, OldLinux, Solaris, Hpux10, Hpux11, Irix, Macos, Windows, Windows2k3,
-            Vista,
+            Bsd, First, Last, Linux, OldLinux, Solaris, Hpux10, Hpux11, Irix, Macos, Windows, Windows2k3, Vista,
         ];
         let rows: [(&str, (u64, u64), (u64, u64), Vec<HostPolicy>); 9] = [
             ("equal", (10, 20), (10, 20), vec![OldLinux, Solaris, Hpux11]),

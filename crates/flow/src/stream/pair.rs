@@ -3,7 +3,7 @@
 
 use super::{MemoryBudget, Stream, StreamFlags};
 use crate::tcp::{
-    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Segment, StreamContext, StreamEvent, TcpFlags,
+    Advice, Arrival, ExceptionTarget, OverlapAction, Outcome, Segment, StreamContext, StreamEvent, TcpFlags,
     TcpSession, TcpState,
 };
 use bartizan_base::{Direction, Reason};

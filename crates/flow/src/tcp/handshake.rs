@@ -6,7 +6,9 @@ use super::peer::PeerFlags;
 use super::queue::Queued;
 use super::session::SessionFlags;
 use super::step::{Handled, Rejected, Step};
-use super::{ExceptionTarget, HostPolicy, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX};
+use super::{
+    ExceptionTarget, HostPolicy, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX,
+};
 use bartizan_base::Direction;
 
 const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
@@ -187,11 +189,7 @@ impl Step<'_, '_> {
         } else if self.has(TcpFlags::FIN) {
             Ok(())
         } else if self.has(TcpFlags::SYN) {
-            if self.to_server() {
-                self.syn_again()
-            } else {
-                self.simultaneous_syn()
-            }
+            if self.to_server() { self.syn_again() } else { self.simultaneous_syn() }
             Ok(())
         } else if self.has(TcpFlags::ACK) && self.config.async_oneside {
             self.one_sided_ack()
@@ -312,8 +310,8 @@ impl Step<'_, '_> {
         self.validate_rst()?;
         let isn = self.session.client().isn;
         let segment = self.segment;
-        let counts =
-            !self.to_server() || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
+        let counts = !self.to_server()
+            || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
         if counts {
             self.rcv_mut().flags |= PeerFlags::RST_RECEIVED;
             self.close_by_rst();

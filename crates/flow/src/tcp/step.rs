@@ -3,8 +3,8 @@
 
 use super::session::{SessionFlags, StreamContext};
 use super::{
-    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
-    Seq, StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
+    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment, Seq,
+    StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use bartizan_base::Direction;
 
