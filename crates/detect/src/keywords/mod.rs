@@ -32,11 +32,21 @@ mod bytes;
 mod content;
 mod flow;
 mod flowbits;
+mod flowcounts;
+mod flowint;
+mod hostbits;
 mod isdataat;
 mod meta;
 mod modifiers;
 mod pcre;
+mod requires;
+mod tag;
 mod text;
+pub mod threshold;
+mod transforms;
+mod unsupported;
+
+pub use threshold::apply_thresholds;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -64,6 +74,13 @@ pub const FAMILIES: &[&[Keyword]] = &[
     base64::KEYWORDS,
     flow::KEYWORDS,
     flowbits::KEYWORDS,
+    flowint::KEYWORDS,
+    hostbits::KEYWORDS,
+    flowcounts::KEYWORDS,
+    threshold::KEYWORDS,
+    tag::KEYWORDS,
+    transforms::KEYWORDS,
+    requires::KEYWORDS,
 ];
 
 /// All keywords.
@@ -86,6 +103,7 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.
 pub const UNSUPPORTED: &[&str] = &[];
+pub const UNSUPPORTED: &[&str] = unsupported::KEYWORDS;
 
 #[cfg(test)]
 mod tests {
@@ -101,6 +119,21 @@ mod tests {
                 assert!(find(name).is_some_and(|k| k.name == keyword.name));
             }
             assert!(keyword.summary.ends_with('.'), "{} has no sentence", keyword.name);
+
+    #[test]
+    fn every_keyword_is_known_once() {
+        let mut seen = std::collections::HashSet::new();
+        for keyword in all() {
+            for name in core::iter::once(&keyword.name).chain(keyword.aliases) {
+                assert!(seen.insert(*name), "`{name}` stands in the table twice");
+                assert_eq!(find(name).map(|k| k.name), Some(keyword.name));
+            }
+            assert!(keyword.summary.ends_with(['.', ')']), "{}", keyword.name);
+        }
+        assert_eq!(find("CONTENT").map(|k| k.name), Some("content"));
+        let mut names = std::collections::HashSet::new();
+        for name in UNSUPPORTED {
+            assert!(names.insert(name), "`{name}` is listed twice");
         }
     }
 }

@@ -15,6 +15,9 @@ use bartizan_rules::Variables;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// No rule alerted.
+pub const NONE: [u32; 0] = [];
+
 /// Loads rules with nothing around them.
 pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
     let compiler = Compiler::new(Config::default()).unwrap();
@@ -140,7 +143,7 @@ impl Lab {
         };
         let mut decoder = Decoder::new(DecoderConfig::default());
         let mut out = DecodeOutput::default();
-        decoder.decode(LinkType::EN10MB, &frame, frame.len() as u32, &mut out);
+        decoder.decode(LinkType::ETHERNET, &frame, frame.len() as u32, &mut out);
         let decoded = out.outer().unwrap();
         let view = PacketView::new(&frame, decoded);
         assert_eq!(view.payload(), payload);
