@@ -6,23 +6,34 @@
 mod app_layer_event;
 mod app_layer_protocol;
 mod checksum;
+mod config;
+mod dataset;
+mod dns;
 mod dsize;
 mod events;
+mod file;
 mod http;
 mod icmp;
 mod ip_fields;
 mod ip_proto;
+mod iprep;
 mod number;
+mod path;
 pub mod sticky;
 mod tcp_fields;
 mod tcp_flags;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tls;
 mod ttl;
 mod urilen;
+pub(crate) mod validate;
 mod vlan;
 
 use crate::keyword::Keyword;
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_function::view::FlowView;
+pub(crate) use path::from_hex;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -40,6 +51,12 @@ pub const FAMILIES: &[&[Keyword]] = &[
     app_layer_protocol::KEYWORDS,
     http::KEYWORDS,
     urilen::KEYWORDS,
+    dns::KEYWORDS,
+    tls::KEYWORDS,
+    file::KEYWORDS,
+    dataset::KEYWORDS,
+    iprep::KEYWORDS,
+    config::KEYWORDS,
 ];
 
 /// All keywords.
@@ -51,6 +68,11 @@ pub fn all() -> impl Iterator<Item = &'static Keyword> {
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
     all().find(|k| k.name == name || k.aliases.contains(&name))
+}
+
+/// The application protocol of a flow's transactions.
+fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
+    flow.app.and_then(|app| app.protocol().protocol().or(app.original()))
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.

@@ -93,7 +93,7 @@ pub(crate) fn later(tx: &dyn Transaction, direction: Direction, complete: PerDir
 pub(crate) struct TxNumber<T> {
     /// Name for [`Transaction::number`].
     pub name: &'static str,
-    /// What must hold; of several numbers for one of them.
+    /// What must hold.
     pub check: UintMatch<T>,
     /// Progress of a finished transaction.
     pub complete: PerDirection<u8>,
@@ -101,9 +101,8 @@ pub(crate) struct TxNumber<T> {
 
 impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
-        let holds = tx.any_number(self.name, direction, &mut |value| {
-            T::from_u64(value).is_some_and(|value| self.check.matches(value))
-        });
+        let value = tx.number(self.name, direction).and_then(T::from_u64);
+        let holds = value.is_some_and(|value| self.check.matches(value));
         if holds { Answer::Yes } else { later(tx, direction, self.complete) }
     }
 }
