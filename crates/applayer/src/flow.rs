@@ -147,7 +147,32 @@ pub struct FlowInfo {
     pub transport: Transport,
 }
 
+/// What is known of a flow's application protocol, as plain values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppSummary {
+    /// The flow's protocol.
+    pub protocol: Known,
+    /// By direction, where both were looked at.
+    pub by_direction: PerDirection<Known>,
+    /// The protocol before a switch.
+    pub original: Option<ProtocolId>,
+}
+
+impl AppSummary {
+    /// The protocol of the transactions that the flow holds now.
+    #[must_use]
+    pub fn current(&self) -> Option<ProtocolId> {
+        self.protocol.protocol().or(self.original)
+    }
+}
+
 impl AppLayer {
+    /// What is known of the protocol, as plain values.
+    #[must_use]
+    pub fn summary(&self) -> AppSummary {
+        AppSummary { protocol: self.protocol, by_direction: self.by_direction, original: self.original }
+    }
+
     /// The flow's protocol.
     #[must_use]
     pub fn protocol(&self) -> Known {

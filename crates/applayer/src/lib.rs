@@ -11,4 +11,6 @@ pub mod file;
 pub mod flow;
 pub mod protocol;
 pub mod protocols;
+#[cfg(test)]
+pub(crate) mod suite;
 pub mod transaction;

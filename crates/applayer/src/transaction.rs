@@ -98,6 +98,12 @@ pub trait Transaction: Send {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
     }
 
+    /// Whether an output with these options wants the record (`requests: no` of dns).
+    fn wanted(&self, options: &LogOptions) -> bool {
+        let _ = options;
+        true
+    }
+
     /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).
     /// `in_alert`: the record stands inside an alert event, where some protocols write more or less.
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool);

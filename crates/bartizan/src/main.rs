@@ -1,3 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
-fn main() {}
+
+mod commands;
+mod error;
+mod input;
+mod load;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Integrated network security: packet filter, stateful firewall and IDS/IPS in one chain per flow.
+///
+/// Start with `bartizan inspect --rules FILE CAPTURE` to see what the detection engine says about a capture.
+#[derive(Parser)]
+#[command(name = "bartizan", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Inspect capture files and write EVE events.
+    Inspect(commands::inspect::Args),
+    /// Check rule files: every error with file, line, column and a suggestion.
+    Check(commands::check::Args),
+    /// Print shell completions.
+    Completions(commands::completions::Args),
+    /// Write man pages into a folder.
+    Man(commands::man::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are results; wrong usage is a diagnostic with exit code 2.
+            let code = if error.use_stderr() { error::Exit::Usage } else { error::Exit::Done };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let result = match cli.command {
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Check(args) => commands::check::run(&args),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Man(args) => commands::man::run(&args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("bartizan: {failure}");
+            failure.exit.into()
+        }
+    }
+}

@@ -54,6 +54,12 @@ impl Settings {
         self.values.insert(key.into(), value.into());
     }
 
+    /// Removes a key and everything below it.
+    pub fn prune(&mut self, key: &str) {
+        let dotted = format!("{key}.");
+        self.values.retain(|k, _| k != key && !k.starts_with(&dotted));
+    }
+
     /// The value of exactly this key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {

@@ -6,6 +6,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod chain;
+pub mod eve;
 pub mod flow_ext;
 pub mod hosts;
 mod packet;

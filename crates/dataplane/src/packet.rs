@@ -4,10 +4,12 @@
 use crate::record::{Anomaly, Entry, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
-use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
-use bartizan_flow::tcp::{Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags};
+use bartizan_flow::tcp::{
+    Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags,
+};
 use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
 use bartizan_function::{Model, Notes, PacketContext, StreamNews};
@@ -30,7 +32,13 @@ pub(crate) fn defragment(
     let (fragment, id, protocol) = match &packet.network {
         Network::Ipv4(ip) => {
             let header = view.ip_header().unwrap_or_default();
-            let f = Fragment { offset: ip.fragment.offset, more: ip.fragment.more, header, next_header: 0, payload };
+            let f = Fragment {
+                offset: ip.fragment.offset,
+                more: ip.fragment.more,
+                header,
+                next_header: 0,
+                payload,
+            };
             (f, u32::from(ip.id), ip.proto)
         }
         Network::Ipv6(ip) => {
@@ -62,7 +70,7 @@ pub(crate) fn defragment(
     let policy = worker.settings.hosts.fragments(dst);
     let outcome = worker.defrag.insert(&key, &fragment, policy, frame.now, datagram);
     for event in outcome.events.iter() {
-        if let Some(event) = DecodeEvent::from_rule_name(event.rule_name()) {
+        if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
             packet.event(event);
             worker.decoder.counters_mut().event(event);
         }
@@ -157,7 +165,11 @@ impl Worker {
         let view = PacketView::new(bytes, packet);
         let mut occasion =
             Occasion { packet: &view, number: frame.number, now: frame.now, direction: Direction::ToServer };
-        let flow = if packet.wants_flow() && !packet.is_invalid() { self.flow_of(frame, packet, recorder) } else { None };
+        let flow = if packet.wants_flow() && !packet.is_invalid() {
+            self.flow_of(frame, packet, recorder)
+        } else {
+            None
+        };
         let Some((id, direction)) = flow else {
             for event in packet.events.as_slice() {
                 recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
@@ -169,7 +181,12 @@ impl Worker {
     }
 
     /// Finds or makes the flow of a packet.
-    fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, recorder: &mut dyn Recorder) -> Option<(FlowId, Direction)> {
+    fn flow_of(
+        &mut self,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        recorder: &mut dyn Recorder,
+    ) -> Option<(FlowId, Direction)> {
         let key = flow_key(self, frame, packet)?;
         match self.flows.find(&key, frame.now) {
             Find::Found { id, direction } => {
@@ -234,10 +251,18 @@ impl Worker {
     }
 
     /// A packet of a flow.
-    fn in_flow(&mut self, frame: &Frame<'_>, occasion: &Occasion<'_>, id: FlowId, recorder: &mut dyn Recorder) -> Decision {
+    fn in_flow(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
         let packet = occasion.packet.decoded();
-        let length = packet.captured_len();
-        let proves = !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
+        let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
+        let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
+        let proves =
+            !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
         let mut direction = occasion.direction;
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
         let mut tcp = None;
@@ -297,7 +322,13 @@ impl Worker {
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
-    fn track(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction, frame: &Frame<'_>) -> Outcome {
+    fn track(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        direction: Direction,
+        frame: &Frame<'_>,
+    ) -> Outcome {
         let chains = &self.chains;
         let Some(entry) = self.flows.get_mut(id) else { return Outcome::default() };
         let wants = chains.wants_payload(entry.path);
@@ -343,6 +374,8 @@ impl Worker {
                 stream: None,
                 payload_in_stream: false,
                 stream_events: &[],
+                app_events: &[],
+                detection_done: false,
                 notes: &notes,
                 worker: state,
                 slot: &mut slot,
@@ -397,8 +430,11 @@ impl Worker {
 
         self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
         if wants_payload && notes.decision.verdict.forwards() {
+            let before = Detection::before(parts.app.as_deref(), occasion.direction);
             let reversed = streams::advance(self, occasion, id, &mut parts, tcp, recorder);
-            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, tcp, events, established, &mut findings);
+            let detection = before.after(parts.app.as_deref(), occasion.direction);
+            let news = News { tcp, events, established, detection: &detection };
+            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, &news, &mut findings);
             if reversed {
                 self.reverse(id);
             }
@@ -429,13 +465,18 @@ impl Worker {
         findings: &mut Vec<bartizan_function::Finding>,
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
+        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         for bit in entry.path.functions() {
             let Some(function) = chains.function(bit) else { continue };
             if function.spec().model == Model::Payload {
                 continue;
             }
-            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else { continue };
-            let flow = view(entry, parts.app.as_deref(), &parts.session, established);
+            let (Some(state), Some((slot, session))) =
+                (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+            else {
+                continue;
+            };
+            let flow = view(entry, summary, session, established);
             let mut context = PacketContext {
                 now: occasion.now,
                 packet: Some(occasion.packet),
@@ -445,9 +486,11 @@ impl Worker {
                 stream: None,
                 payload_in_stream: false,
                 stream_events: events,
+                app_events: &[],
+                detection_done: false,
                 notes,
                 worker: state,
-                slot: slot.0,
+                slot,
                 findings,
                 prevention: self.settings.prevention,
             };
@@ -471,20 +514,20 @@ impl Worker {
         id: FlowId,
         parts: &mut FlowParts,
         notes: &mut Notes,
-        tcp: Option<&Outcome>,
-        events: &[StreamEvent],
-        established: bool,
+        news: &News<'_>,
         findings: &mut Vec<bartizan_function::Finding>,
     ) {
+        let News { tcp, events, established, detection } = *news;
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
         let stored = tcp.is_some_and(|o| o.stored);
         let mut first = true;
         loop {
             let own = occasion.packet.payload();
-            let news = pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
-                (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
-            });
+            let news =
+                pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
+                    (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
+                });
             if !first && news.is_none() {
                 break;
             }
@@ -494,11 +537,13 @@ impl Worker {
                 if function.spec().model != Model::Payload {
                     continue;
                 }
-                let (Some(state), Some((slot, session))) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                let (Some(state), Some((slot, session))) =
+                    (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+                else {
                     continue;
                 };
-                // The view and the functions' marks on transactions need the application layer one after the other.
-                let flow = view(entry, None, session, established);
+                let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
+                let flow = view(entry, summary, session, established);
                 let mut context = PacketContext {
                     now: occasion.now,
                     packet: Some(occasion.packet),
@@ -508,6 +553,8 @@ impl Worker {
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,
                     stream_events: if first { events } else { &[] },
+                    app_events: if first { &detection.events } else { &[] },
+                    detection_done: first && detection.done,
                     notes,
                     worker: state,
                     slot,
@@ -564,6 +611,43 @@ impl Worker {
     }
 }
 
+/// What tracking found out about a packet.
+#[derive(Clone, Copy)]
+struct News<'n> {
+    tcp: Option<&'n Outcome>,
+    events: &'n [StreamEvent],
+    established: bool,
+    detection: &'n Detection,
+}
+
+/// What a packet brought to protocol detection.
+#[derive(Default)]
+struct Detection {
+    /// Events that were there before the packet; afterwards those that it raised.
+    events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
+    seen: usize,
+    pending: bool,
+    /// Detection of the packet's direction came to an end.
+    done: bool,
+}
+
+impl Detection {
+    fn before(app: Option<&AppLayer>, direction: Direction) -> Self {
+        Detection {
+            seen: app.map_or(0, |a| a.events.as_slice().len()),
+            pending: app.is_none_or(|a| a.by_direction()[direction] == Known::Pending),
+            ..Detection::default()
+        }
+    }
+
+    fn after(mut self, app: Option<&AppLayer>, direction: Direction) -> Self {
+        let Some(app) = app else { return self };
+        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        self.done = self.pending && app.by_direction()[direction] != Known::Pending;
+        self
+    }
+}
+
 /// Number of a flow in events: below 2^53, so that every JSON reader keeps it whole.
 fn event_id(number: u64, hash: u64) -> u64 {
     (hash & 0x1f) << 48 | number & 0xffff_ffff_ffff
@@ -572,7 +656,7 @@ fn event_id(number: u64, hash: u64) -> u64 {
 /// What functions see of a flow.
 pub(crate) fn view<'a>(
     entry: &Entry,
-    app: Option<&'a AppLayer>,
+    app: AppSummary,
     session: &'a bartizan_flow::tcp::TcpSession,
     established: bool,
 ) -> FlowView<'a> {
@@ -642,10 +726,4 @@ impl FlowParts {
         }
         self.slots.get_mut(index).map(|slot| (slot, &self.session))
     }
-}
-
-/// Whether a packet was put together from fragments.
-#[must_use]
-pub fn is_rebuilt(packet: &Decoded) -> bool {
-    packet.flags.contains(PacketFlags::REBUILT)
 }

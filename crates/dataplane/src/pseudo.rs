@@ -13,7 +13,7 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, PerDirection};
 use bartizan_flow::tcp::StreamContext;
 use bartizan_flow::{EndReason, FlowKey};
-use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView, VlanIds};
+use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView};
 use core::net::IpAddr;
 
 impl Worker {
@@ -75,7 +75,8 @@ impl Worker {
                 }
             }
             let Some(entry) = self.flows.get_mut(id) else { return };
-            let established = outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
+            let established =
+                outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
             parts.put_back(&mut entry.ext);
             self.functions(&occasion, id, outcome.as_ref(), &[], established, recorder);
             let Some(entry) = self.flows.get_mut(id) else { return };
@@ -131,7 +132,3 @@ fn header(key: &FlowKey, direction: Direction) -> Vec<u8> {
     bytes.extend_from_slice(&transport);
     bytes
 }
-
-/// VLAN ids of nothing.
-#[allow(dead_code)]
-const NO_VLAN: fn() -> VlanIds = VlanIds::default;

@@ -40,7 +40,7 @@ pub struct TxRecord<'a> {
 }
 
 /// What anomaly records are about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Anomaly<'a> {
     /// A header.
     Decode(DecodeEvent),
@@ -62,19 +62,38 @@ pub enum Anomaly<'a> {
 /// Receives what is to be recorded. Called by the worker, so it must not block.
 pub trait Recorder {
     /// A rule matched and an alert is due. `tx` is the transaction that it is about.
-    fn alert(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, finding: &Finding, tx: Option<TxRecord<'_>>);
+    fn alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        tx: Option<TxRecord<'_>>,
+    );
 
     /// Something odd.
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
 
     /// A packet was refused (or would have been).
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, decision: &Decision, findings: &[Finding]);
+    fn refused(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        decision: &Decision,
+        findings: &[Finding],
+    );
 
     /// A transaction is complete.
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>);
 
     /// A file of a transaction is complete. `index` is its place among the direction's files.
-    fn file(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, direction: Direction, index: usize);
+    fn file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    );
 
     /// A flow ended.
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);

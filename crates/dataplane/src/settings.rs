@@ -57,7 +57,8 @@ impl EngineSettings {
         seed: [u64; 2],
     ) -> Result<(Self, Vec<String>), SettingError> {
         let (hosts, unread) = HostPolicies::from_settings(settings);
-        let warnings = unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
+        let warnings =
+            unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
         let result = EngineSettings {
             decoder: decoder(settings)?,
             defrag: defrag(settings, seed)?,
@@ -124,8 +125,11 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
 /// Ports of a list, `$VARIABLES` resolved. `any` stands for none given.
 fn ports(settings: &Settings, key: &str) -> Option<Vec<u16>> {
     let mut text = settings.get(key).map(str::to_owned).or_else(|| {
-        let items: Vec<_> =
-            settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).map(str::to_owned).collect();
+        let items: Vec<_> = settings
+            .children(key)
+            .filter_map(|i| settings.get(&format!("{key}.{i}")))
+            .map(str::to_owned)
+            .collect();
         (!items.is_empty()).then(|| items.join(","))
     })?;
     for _ in 0..8 {
@@ -150,15 +154,23 @@ fn defrag(settings: &Settings, seed: [u64; 2]) -> Result<DefragConfig, SettingEr
     })
 }
 
+/// A timeout of 0 means "when somebody looks", which is about once a second in Suricata.
+const TIMEOUT_MIN: u64 = 1;
+
 fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
     let mut timeouts = FlowTimeouts::BUILT_IN;
+    for protocol in ["default", "tcp", "udp", "icmp"] {
+        for state in ["closed", "emergency-closed"] {
+            let _ = timeouts.set(&format!("{protocol}.{state}"), PacketDuration::from_secs(TIMEOUT_MIN));
+        }
+    }
     for protocol in settings.children("flow-timeouts") {
         for state in settings.children(&format!("flow-timeouts.{protocol}")) {
             let key = format!("flow-timeouts.{protocol}.{state}");
             let seconds: u64 = settings.number(&key, 0)?;
             let name = format!("{protocol}.{state}");
             // Unknown names are left to the general warning about keys that nobody reads.
-            let _ = timeouts.set(&name, PacketDuration::from_secs(seconds));
+            let _ = timeouts.set(&name, PacketDuration::from_secs(seconds.max(TIMEOUT_MIN)));
         }
     }
     Ok(timeouts)
@@ -181,7 +193,11 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
     let chosen = match text {
         "auto" => {
             // Prevention fails closed, detection goes on; midstream pick-up is never an error by itself.
-            if prevention && !key.ends_with("midstream-policy") { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore }
+            if prevention && !key.ends_with("midstream-policy") {
+                ExceptionPolicy::DropFlow
+            } else {
+                ExceptionPolicy::Ignore
+            }
         }
         "ignore" | "none" => ExceptionPolicy::Ignore,
         "pass-packet" => ExceptionPolicy::PassPacket,
@@ -192,7 +208,8 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
         "reject" => ExceptionPolicy::Reject,
         "reject-both" | "rejectboth" => ExceptionPolicy::RejectBoth,
         other => {
-            let expected = "auto, ignore, pass-packet, pass-flow, bypass, drop-packet, drop-flow, reject or reject-both";
+            let expected =
+                "auto, ignore, pass-packet, pass-flow, bypass, drop-packet, drop-flow, reject or reject-both";
             return Err(error(key, other, expected));
         }
     };
@@ -215,8 +232,9 @@ fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, Setting
     let d = StreamConfig::default();
     let inline = match settings.get("stream.inline") {
         None | Some("auto") => prevention,
-        Some(text) => bartizan_base::parse_bool(text)
-            .ok_or_else(|| error("stream.inline", text, "yes, no or auto"))?,
+        Some(text) => {
+            bartizan_base::parse_bool(text).ok_or_else(|| error("stream.inline", text, "yes, no or auto"))?
+        }
     };
     let mut reassembly = d.reassembly;
     let key = |name: &str| format!("stream.reassembly.{name}");

@@ -35,7 +35,9 @@ pub(crate) fn advance(
         }
         (Transport::Udp(_), _) => {
             let payload = occasion.packet.payload();
-            if payload.is_empty() || occasion.packet.decoded().flags.contains(bartizan_packet::PacketFlags::HAS_INNER) {
+            if payload.is_empty()
+                || occasion.packet.decoded().flags.contains(bartizan_packet::PacketFlags::HAS_INNER)
+            {
                 return false;
             }
             let info = FlowInfo { transport: AppTransport::Udp, ..info };
@@ -43,7 +45,8 @@ pub(crate) fn advance(
             let engine = &worker.engine;
             if app.datagram(engine, occasion.direction, payload, &info).reverse {
                 app.turn();
-                let turned = FlowInfo { ports: PerDirection::new(info.ports.to_client, info.ports.to_server), ..info };
+                let turned =
+                    FlowInfo { ports: PerDirection::new(info.ports.to_client, info.ports.to_server), ..info };
                 app.datagram(engine, occasion.direction.flip(), payload, &turned);
                 return true;
             }
@@ -130,7 +133,9 @@ fn read(
                     did.switched = true;
                     return did;
                 }
-                if advance.consumed > 0 { stream_trigger(stream) }
+                if advance.consumed > 0 {
+                    stream_trigger(stream)
+                }
                 if !all && consumed > 0 && advance.needed == 0 { continue_or(advance) } else { advance }
             }
             Some(AppChunk::Gap { len, .. }) => {
@@ -141,7 +146,8 @@ fn read(
             None => {
                 if ended && !app.ended(direction) {
                     let at = stream.app_progress();
-                    let advance = app.stream(engine, direction, Input { data: &[], offset: at, eof: true }, info);
+                    let advance =
+                        app.stream(engine, direction, Input { data: &[], offset: at, eof: true }, info);
                     app.set_ended(direction);
                     did.other_side_ready |= advance.other_side_ready;
                 }

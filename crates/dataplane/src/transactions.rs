@@ -35,7 +35,12 @@ fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'
 
 /// Writes what is due and frees what is done. `inspected_by_function`: a payload function is on the path and marks
 /// what it has inspected.
-pub(crate) fn log(entry: &mut Entry, occasion: &Occasion<'_>, inspected_by_function: bool, recorder: &mut dyn Recorder) {
+pub(crate) fn log(
+    entry: &mut Entry,
+    occasion: &Occasion<'_>,
+    inspected_by_function: bool,
+    recorder: &mut dyn Recorder,
+) {
     let Some(mut app) = entry.ext.app.take() else { return };
     log_flow_events(&mut app, entry, occasion, recorder);
     let Some((protocol, spec)) = protocol_of(&app) else {
@@ -88,8 +93,12 @@ fn log_events(
 ) {
     let common = tx.common_mut();
     for code in common.events.as_slice().iter().skip(common.events_logged) {
-        let anomaly =
-            Anomaly::App { protocol: Some(spec), event: event_name(Some(spec), *code), tx: Some(id), detection: false };
+        let anomaly = Anomaly::App {
+            protocol: Some(spec),
+            event: event_name(Some(spec), *code),
+            tx: Some(id),
+            detection: false,
+        };
         recorder.anomaly(occasion, Some(entry), anomaly);
     }
     common.events_logged = common.events.as_slice().len();
@@ -104,7 +113,9 @@ fn log_files(
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
-    for direction in Direction::BOTH {
+    // Files are recorded with packets of their own direction, as their content came.
+    let direction = occasion.direction;
+    {
         let ended = tx.common().ended[direction];
         for index in 0..tx.files(direction).len() {
             if let Some(file) = tx.files_mut(direction).get_mut(index) {
@@ -123,9 +134,7 @@ fn log_files(
 
 fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, inspected_by_function: bool) -> bool {
     let common = tx.common();
-    let complete = Direction::BOTH
-        .into_iter()
-        .all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d]);
+    let complete = Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d]);
     let inspected = !inspected_by_function || common.inspected == PerDirection::new(true, true);
     let files = Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged));
     complete && inspected && files && (common.logged || spec.eve_type.is_none())

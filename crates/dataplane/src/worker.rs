@@ -84,7 +84,11 @@ impl Worker {
     ///
     /// # Errors
     /// The flow table cannot be reserved.
-    pub fn new(settings: EngineSettings, engine: Arc<Engine>, chains: Arc<Chains>) -> Result<Self, TableError> {
+    pub fn new(
+        settings: EngineSettings,
+        engine: Arc<Engine>,
+        chains: Arc<Chains>,
+    ) -> Result<Self, TableError> {
         let mut table = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
         table.timeouts = settings.timeouts;
         let flows = FlowTable::new(&table)?;
@@ -114,6 +118,12 @@ impl Worker {
     #[must_use]
     pub const fn counters(&self) -> &WorkerCounters {
         &self.counters
+    }
+
+    /// The packet clock.
+    #[must_use]
+    pub const fn clock(&self) -> Timestamp {
+        self.clock
     }
 
     /// The running generation.
@@ -209,6 +219,10 @@ impl Worker {
         if complete {
             let mut output = self.outputs.pop().unwrap_or_default();
             self.decoder.decode_reassembled(packet, &datagram, &mut output);
+            // Bytes are counted from the link layer on, as for every packet.
+            if let Some(whole) = output.packets_mut().first_mut() {
+                whole.wire_len = whole.wire_len.saturating_add(packet.l3.saturating_sub(packet.start));
+            }
             decision = self.packets(frame, &datagram, &mut output, recorder, depth + 1);
             self.outputs.push(output);
         }

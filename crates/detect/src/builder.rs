@@ -2,7 +2,7 @@
 //! Building a signature, keyword by keyword.
 
 use crate::buffers::{BufferRef, Buffers};
-use crate::condition::{Effect, PacketCondition, Transform, TxCondition};
+use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::{Item, Literal, Number, Program, VARIABLES_MAX};
 use crate::keyword::{KeywordError, RefusalCode};
 use crate::shared::Shared;
@@ -92,7 +92,7 @@ pub struct SignatureBuilder<'e> {
     /// Effects.
     pub effects: Vec<Box<dyn Effect>>,
     /// Thresholds.
-    pub thresholds: Vec<Box<dyn Effect>>,
+    pub thresholds: Vec<Box<dyn Limit>>,
     /// MD5, SHA-1, SHA-256 of files are asked for.
     pub file_hashes: [bool; 3],
     /// How the rule takes part in the order of evaluation.
@@ -104,9 +104,20 @@ pub struct SignatureBuilder<'e> {
     current: Option<usize>,
     /// Where the last `content` stands: value and item.
     last_literal: Option<(usize, usize)>,
-    /// A `base64_data` is open: further items belong to the innermost program of this value.
-    in_base64: bool,
+    /// Value that the last item went to: relative items without a sticky buffer go there, too.
+    last_value: Option<usize>,
+    /// The current sticky buffer was named again: nothing was asked of it since.
+    reselected: bool,
+    /// A `base64_data` is open: further items belong to the program of the `base64_decode` in this value.
+    in_base64: Option<usize>,
     variables: Vec<String>,
+    /// Stands in for a value that is not there; never looked at.
+    spare: ValueCheck,
+}
+
+/// A check of a buffer that asks for nothing yet.
+fn empty_check(buffer: BufferRef, direction: Option<Direction>) -> ValueCheck {
+    ValueCheck { buffer, direction, transforms: Vec::new(), program: Program::default(), absent: Absent::No }
 }
 
 impl<'e> SignatureBuilder<'e> {
@@ -132,8 +143,11 @@ impl<'e> SignatureBuilder<'e> {
             values: Vec::new(),
             current: None,
             last_literal: None,
-            in_base64: false,
+            last_value: None,
+            reselected: false,
+            in_base64: None,
             variables: Vec::new(),
+            spare: empty_check(BufferRef::Payload, None),
         }
     }
 
@@ -166,15 +180,20 @@ impl<'e> SignatureBuilder<'e> {
                 .unwrap_or_default();
             self.narrow_app(&providers, name)?;
         }
-        self.values.push(ValueCheck {
-            buffer,
-            direction,
-            transforms: Vec::new(),
-            program: Program::default(),
-            absent: Absent::No,
-        });
-        self.current = Some(self.values.len() - 1);
-        self.in_base64 = false;
+        // A buffer that has one value is one program, however often it is named; each naming of one that has several
+        // may be about another of its values.
+        let single = match buffer {
+            BufferRef::Tx(index) => !self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
+            BufferRef::Packet(_) | BufferRef::Payload => true,
+        };
+        let same = |v: &ValueCheck| v.buffer == buffer && v.direction == direction && v.transforms.is_empty();
+        let known = if single { self.values.iter().position(same) } else { None };
+        self.reselected = known.is_some();
+        self.current = Some(known.unwrap_or(self.values.len()));
+        if known.is_none() {
+            self.values.push(empty_check(buffer, direction));
+        }
+        self.in_base64 = None;
         Ok(())
     }
 
@@ -185,7 +204,7 @@ impl<'e> SignatureBuilder<'e> {
     pub fn payload(&mut self) -> Result<(), KeywordError> {
         self.close_empty()?;
         self.current = None;
-        self.in_base64 = false;
+        self.in_base64 = None;
         Ok(())
     }
 
@@ -243,13 +262,7 @@ impl<'e> SignatureBuilder<'e> {
     /// The value that content keywords add to, made if it is the payload and not there yet.
     pub fn value(&mut self) -> &mut ValueCheck {
         let index = self.value_index();
-        // The index was just made valid; the first element is a stand-in that cannot be reached.
-        let last = self.values.len() - 1;
-        let index = index.min(last);
-        match self.values.get_mut(index) {
-            Some(value) => value,
-            None => unreachable!("value_index returns a valid index"),
-        }
+        self.values.get_mut(index).unwrap_or(&mut self.spare)
     }
 
     fn value_index(&mut self) -> usize {
@@ -259,13 +272,7 @@ impl<'e> SignatureBuilder<'e> {
         match self.values.iter().position(|v| v.buffer == BufferRef::Payload) {
             Some(index) => index,
             None => {
-                self.values.push(ValueCheck {
-                    buffer: BufferRef::Payload,
-                    direction: None,
-                    transforms: Vec::new(),
-                    program: Program::default(),
-                    absent: Absent::No,
-                });
+                self.values.push(empty_check(BufferRef::Payload, None));
                 self.values.len() - 1
             }
         }
@@ -280,20 +287,79 @@ impl<'e> SignatureBuilder<'e> {
     /// Adds an item to the current value.
     ///
     /// # Errors
-    /// None so far; keywords pass it on so that bounds can be added here.
+    /// The buffer must not be there (`absent`).
     pub fn push_item(&mut self, item: Item) -> Result<(), KeywordError> {
+        let index = self.in_base64.unwrap_or_else(|| self.value_index());
+        self.push_to(index, item)
+    }
+
+    /// Adds an item that may start from the cursor. Without a sticky buffer a relative one goes where the item
+    /// before it went (`content:"a"; http_uri; isdataat:5,relative;`).
+    ///
+    /// # Errors
+    /// As [`SignatureBuilder::push_item`].
+    pub fn push_positional(&mut self, item: Item) -> Result<(), KeywordError> {
+        match self.last_value {
+            Some(index) if item.is_relative() && self.current.is_none() && self.in_base64.is_none() => {
+                self.push_to(index, item)
+            }
+            _ => self.push_item(item),
+        }
+    }
+
+    fn push_to(&mut self, index: usize, item: Item) -> Result<(), KeywordError> {
         let is_literal = matches!(item, Item::Literal(_));
-        let index = self.value_index();
-        let in_base64 = self.in_base64;
+        let inner = self.in_base64.is_some();
         let Some(value) = self.values.get_mut(index) else { return Ok(()) };
-        if in_base64 && let Some(Item::Base64 { inner, .. }) = value.program.items.last_mut() {
-            Arc::make_mut(inner).items.push(item);
+        if value.absent == Absent::Only {
+            return Err(KeywordError::context("a buffer that must be absent has nothing to match")
+                .help("write `absent: or_else;` to match it where it is there"));
+        }
+        self.reselected = false;
+        if inner {
+            let decode = value.program.items.iter_mut().rev().find_map(|i| match i {
+                Item::Base64 { inner, .. } => Some(inner),
+                _ => None,
+            });
+            if let Some(inner) = decode {
+                Arc::make_mut(inner).items.push(item);
+            }
             return Ok(());
         }
         value.program.items.push(item);
+        self.last_value = Some(index);
         if is_literal {
             self.last_literal = Some((index, value.program.items.len() - 1));
         }
+        Ok(())
+    }
+
+    /// Whether the current value has a literal or expression already, from which a relative item can start.
+    #[must_use]
+    pub fn has_anchor(&self) -> bool {
+        let index = self.current.or_else(|| self.values.iter().position(|v| v.buffer == BufferRef::Payload));
+        let items = index.and_then(|i| self.values.get(i)).map_or(&[][..], |v| &v.program.items);
+        items.iter().any(|i| matches!(i, Item::Literal(_) | Item::Regex(_)))
+    }
+
+    /// Whether a sticky buffer is in force.
+    #[must_use]
+    pub fn is_sticky(&self) -> bool {
+        self.current.is_some() || self.in_base64.is_some()
+    }
+
+    /// `absent`: the current sticky buffer must, or may, be missing.
+    ///
+    /// # Errors
+    /// There is no sticky buffer, or it was looked at already.
+    pub fn set_absent(&mut self, absent: Absent) -> Result<(), KeywordError> {
+        let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
+            return Err(KeywordError::context("`absent` needs a sticky buffer before it"));
+        };
+        if !value.program.is_empty() || value.absent != Absent::No {
+            return Err(KeywordError::context("`absent` stands right behind the buffer's keyword, once"));
+        }
+        value.absent = absent;
         Ok(())
     }
 
@@ -302,17 +368,15 @@ impl<'e> SignatureBuilder<'e> {
     /// # Errors
     /// There is no `base64_decode` before it.
     pub fn enter_base64(&mut self) -> Result<(), KeywordError> {
-        let index = self.value_index();
-        match self.values.get(index).and_then(|v| v.program.items.last()) {
-            Some(Item::Base64 { .. }) => {
-                self.in_base64 = true;
-                Ok(())
-            }
-            _ => Err(KeywordError::context("`base64_data` needs a `base64_decode` before it")),
+        let decodes = |v: &ValueCheck| v.program.items.iter().any(|i| matches!(i, Item::Base64 { .. }));
+        self.in_base64 = self.values.iter().rposition(decodes);
+        match self.in_base64 {
+            Some(_) => Ok(()),
+            None => Err(KeywordError::context("`base64_data` needs a `base64_decode` before it")),
         }
     }
 
-    /// The literal that a modifier (`nocase`, `depth`, ...) is about: the last one, in the current buffer.
+    /// The literal that a modifier (`nocase`, `depth`, ...) is about: the last one.
     ///
     /// # Errors
     /// There is none.
@@ -321,17 +385,20 @@ impl<'e> SignatureBuilder<'e> {
             KeywordError::context(format!("`{modifier}` needs a `content` before it"))
                 .help("modifiers stand behind the content that they modify")
         };
-        if self.in_base64 {
-            let index = self.value_index();
-            return match self.values.get_mut(index).and_then(|v| v.program.items.last_mut()) {
-                Some(Item::Base64 { inner, .. }) => Arc::make_mut(inner)
-                    .items
-                    .iter_mut()
-                    .rev()
-                    .find_map(|i| if let Item::Literal(l) = i { Some(l) } else { None })
-                    .ok_or_else(missing),
-                _ => Err(missing()),
-            };
+        if let Some(index) = self.in_base64 {
+            let items = self.values.get_mut(index).map(|v| &mut v.program.items).ok_or_else(missing)?;
+            let inner = items.iter_mut().rev().find_map(|i| match i {
+                Item::Base64 { inner, .. } => Some(Arc::make_mut(inner)),
+                _ => None,
+            });
+            return inner
+                .and_then(|p| {
+                    p.items.iter_mut().rev().find_map(|i| match i {
+                        Item::Literal(literal) => Some(literal),
+                        _ => None,
+                    })
+                })
+                .ok_or_else(missing);
         }
         let (value, item) = self.last_literal.ok_or_else(missing)?;
         match self.values.get_mut(value).and_then(|v| v.program.items.get_mut(item)) {
@@ -343,23 +410,20 @@ impl<'e> SignatureBuilder<'e> {
     /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
     ///
     /// # Errors
-    /// There is none, or it stands in a sticky buffer.
+    /// There is none, or a sticky buffer is in force.
     pub fn move_last_to(&mut self, name: &str, modifier: &str) -> Result<(), KeywordError> {
-        if self.current.is_some() {
+        if self.is_sticky() {
             return Err(KeywordError::context(format!("`{modifier}` cannot be used behind a sticky buffer"))
                 .help(format!("use `{name}` before the content instead")));
         }
-        let index = self.value_index();
-        // The last literal, though other items (`isdataat`, ...) may stand behind it.
-        let taken = self.values.get_mut(index).map(|v| &mut v.program.items).and_then(|items| {
-            let at = items.iter().rposition(|i| matches!(i, Item::Literal(_)))?;
-            Some(items.remove(at))
-        });
-        let Some(item) = taken else {
-            return Err(KeywordError::context(format!("`{modifier}` needs a `content` before it")));
-        };
-        if self.values.get(index).is_some_and(|v| v.program.is_empty()) {
-            self.values.remove(index);
+        let missing = || KeywordError::context(format!("`{modifier}` needs a `content` before it"));
+        let payload = self.values.iter().position(|v| v.buffer == BufferRef::Payload).ok_or_else(missing)?;
+        let items = self.values.get_mut(payload).map(|v| &mut v.program.items).ok_or_else(missing)?;
+        let at = items.iter().rposition(|i| matches!(i, Item::Literal(_))).ok_or_else(missing)?;
+        let item = items.remove(at);
+        if items.is_empty() {
+            // Kept until the end of the rule: other values are known by their index.
+            self.last_value = self.last_value.filter(|v| *v != payload);
         }
         self.push_named(name, item)
     }
@@ -375,9 +439,9 @@ impl<'e> SignatureBuilder<'e> {
             Some(index) => self.current = Some(index),
             None => self.sticky(name)?,
         }
-        self.push_item(item)?;
+        let pushed = self.push_item(item);
         self.current = None;
-        Ok(())
+        pushed
     }
 
     /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several values
@@ -386,7 +450,7 @@ impl<'e> SignatureBuilder<'e> {
     /// # Errors
     /// As [`SignatureBuilder::push_named`].
     pub fn push_aside(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
-        let before = (self.current.take(), self.last_literal, core::mem::take(&mut self.in_base64));
+        let before = (self.current.take(), self.last_literal, self.last_value, self.in_base64.take());
         let multi = match self.environment.buffers.find(name) {
             Some(BufferRef::Tx(index)) => self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
             _ => false,
@@ -396,7 +460,7 @@ impl<'e> SignatureBuilder<'e> {
         } else {
             self.push_named(name, item)
         };
-        (self.current, self.last_literal, self.in_base64) = before;
+        (self.current, self.last_literal, self.last_value, self.in_base64) = before;
         added
     }
 
@@ -409,9 +473,17 @@ impl<'e> SignatureBuilder<'e> {
         transform: Arc<dyn Transform>,
         keyword: &str,
     ) -> Result<(), KeywordError> {
-        let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
+        let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
+        if self.reselected {
+            // The same buffer without and with transforms are two values.
+            let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
+            self.values.extend(again);
+            self.current = Some(self.values.len() - 1);
+            self.reselected = false;
+        }
+        let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else { return Ok(()) };
         if !value.program.is_empty() {
             return Err(KeywordError::context(format!(
                 "`{keyword}` must stand before the first match on the buffer"
@@ -471,10 +543,15 @@ impl<'e> SignatureBuilder<'e> {
     /// Ends the building of values: what was collected, checked.
     ///
     /// # Errors
-    /// The last sticky buffer was not looked at; a content can never match in its buffer.
+    /// The last sticky buffer was not looked at; literals that can never match.
     pub fn finish_values(&mut self) -> Result<Vec<ValueCheck>, KeywordError> {
         self.close_empty()?;
         let mut values = core::mem::take(&mut self.values);
+        values.retain(|v| !v.program.is_empty() || v.absent != Absent::No);
+        for value in &mut values {
+            value.program.link();
+            value.program.check()?;
+        }
         crate::keywords::validate::values(&mut values, self.environment.buffers)?;
         Ok(values)
     }

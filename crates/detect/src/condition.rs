@@ -3,6 +3,7 @@
 //!
 //! Each is a trait with one implementation per keyword, made when rules load and called without allocation.
 
+use crate::signature::RuleAction;
 use crate::state::FlowState;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId, Timestamp};
@@ -28,9 +29,27 @@ pub struct Scene<'a> {
     pub app_events: &'a [bartizan_applayer::event::EventCode],
     /// With this packet protocol detection of its direction came to an end.
     pub detection_done: bool,
-    /// Host table and other shared state.
-    /// What belongs to no flow.
+    /// What belongs to no flow: host table, names.
     pub shared: &'a crate::shared::Shared,
+}
+
+impl Scene<'_> {
+    /// Source and destination address of what is being inspected.
+    #[must_use]
+    pub fn addresses(&self) -> Option<(core::net::IpAddr, core::net::IpAddr)> {
+        if let Some(packet) = self.packet {
+            let decoded = packet.decoded();
+            return decoded.src().zip(decoded.dst());
+        }
+        let flow = self.flow?;
+        Some((flow.source(self.direction).0, flow.destination(self.direction).0))
+    }
+
+    /// Whose traffic it is.
+    #[must_use]
+    pub fn tenant(&self) -> bartizan_base::TenantId {
+        self.flow.map(|f| f.tenant).unwrap_or_default()
+    }
 }
 
 /// A condition on the packet or flow.
@@ -119,4 +138,40 @@ pub trait Transform: Send + Sync {
 pub trait Effect: Send + Sync {
     /// Applies the effect. `false` takes the match back (a threshold that is not reached).
     fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> bool;
+}
+
+/// What a threshold makes of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// The match counts as it is.
+    Alert,
+    /// It counts with another action (rate filter).
+    Act(RuleAction),
+    /// Its action applies, but it is not reported.
+    Silent,
+    /// It does not count: neither action nor report.
+    Nothing,
+}
+
+/// Which keyword or entry a threshold comes from; decides how entries of a threshold file combine with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// `threshold`, or `event_filter` of a file.
+    Threshold,
+    /// `detection_filter`.
+    DetectionFilter,
+    /// `rate_filter` of a file.
+    RateFilter,
+    /// `suppress` of a file.
+    Suppress,
+}
+
+/// A threshold: says how much of a match counts. Asked after the effects, in order, until one says less than
+/// [`Limited::Alert`].
+pub trait Limit: Send + Sync {
+    /// Counts the match and judges it.
+    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> Limited;
+
+    /// What it is.
+    fn kind(&self) -> LimitKind;
 }

@@ -85,8 +85,7 @@ fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     if protocol.app.is_empty() {
         return true;
     }
-    let app = scene.flow.and_then(|f| f.app);
-    app.and_then(|a| a.protocol().protocol().or(a.original())).is_some_and(|p| protocol.app.contains(&p))
+    scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
 }
 
 fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {

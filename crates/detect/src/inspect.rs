@@ -5,7 +5,7 @@
 //! the packet's direction. Matches come out in the order of evaluation; a pass rule ends it.
 
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
-use crate::condition::{Answer, Scene};
+use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
 use crate::ruleset::RuleSet;
@@ -54,6 +54,8 @@ pub struct Hit {
     pub stream: bool,
     /// The threshold let it through: an alert is due (else only its action counts).
     pub alert: bool,
+    /// What is done instead of the rule's own action (a rate filter says so).
+    pub action: Option<RuleAction>,
 }
 
 /// What a worker owns for detection; reused from packet to packet.
@@ -273,14 +275,23 @@ impl Pass<'_, '_> {
             }
         }
         let mut alert = !signature.noalert;
+        let mut action = None;
         for threshold in &signature.thresholds {
             let state = self.has_flow.then_some(&mut self.flow.state);
-            alert &= threshold.apply(signature.id, &scene, state);
+            match threshold.judge(signature.id, &scene, state) {
+                Limited::Alert => {}
+                Limited::Act(other) => action = Some(other),
+                Limited::Silent => {
+                    alert = false;
+                    break;
+                }
+                Limited::Nothing => return false,
+            }
         }
         if alert {
             self.flow.state.alerted = true;
         }
-        self.worker.hits.push(Hit { rule: index, tx, stream, alert });
+        self.worker.hits.push(Hit { rule: index, tx, stream, alert, action });
         true
     }
 

@@ -4,19 +4,37 @@
 use crate::dataset::{Datasets, Reputation, ReputationError};
 use crate::state::Names;
 use bartizan_base::Settings;
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostState, HostTable, HostTableConfig, WhenHostsFull};
 use std::sync::{Arc, RwLock};
 
-/// Names, thresholds, host bits, datasets; one for the whole program, shared by all workers.
-#[derive(Debug, Default)]
+/// Names, thresholds, host bits, tags, datasets; one for the whole program, shared by all workers.
+#[derive(Debug)]
 pub struct Shared {
     /// Interned names.
     pub names: Names,
+    /// State per host, pair and rule: `xbits`, `hostbits`, `threshold`, `tag`.
+    pub hosts: HostTable<HostState>,
     /// Sets that rules look values up in.
     pub datasets: Datasets,
     reputation: RwLock<Option<Arc<Reputation>>>,
 }
 
+/// Entries of the host table unless a size is given.
+const HOSTS: u32 = 16_384;
+
 impl Shared {
+    /// With a host table of a given size.
+    #[must_use]
+    pub fn new(hosts: &HostTableConfig) -> Self {
+        Shared {
+            names: Names::default(),
+            hosts: HostTable::new(hosts),
+            datasets: Datasets::default(),
+            reputation: RwLock::default(),
+        }
+    }
+
     /// Reputations of addresses, read when they are first asked for.
     ///
     /// # Errors
@@ -40,5 +58,18 @@ impl Shared {
         if let Ok(mut known) = self.reputation.write() {
             *known = None;
         }
+    }
+}
+
+impl Default for Shared {
+    /// A host table of moderate size with a known hash seed: for captures and tests. What faces live traffic gives
+    /// [`Shared::new`] a secret one.
+    fn default() -> Self {
+        Self::new(&HostTableConfig {
+            capacity: HOSTS,
+            shards: 8,
+            hasher: FlowHasher::new([0x6261_7274_697a_616e, 0x686f_7374_7461_626c]),
+            when_full: WhenHostsFull::Evict,
+        })
     }
 }

@@ -2,7 +2,7 @@
 //! A rule in its compiled form.
 
 use crate::buffers::BufferRef;
-use crate::condition::{Effect, PacketCondition, Transform, TxCondition};
+use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
@@ -197,7 +197,7 @@ pub struct Signature {
     /// Effects in order; applied when everything holds.
     pub effects: Vec<Box<dyn Effect>>,
     /// Applied last, and only then an alert is written: thresholds.
-    pub thresholds: Vec<Box<dyn Effect>>,
+    pub thresholds: Vec<Box<dyn Limit>>,
     /// What the prefilter looks for.
     pub fast_pattern: Option<FastPattern>,
     /// The rule asks for the flow to be bypassed.

@@ -3,7 +3,8 @@
 //!
 //! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
 
-use bartizan_base::Direction;
+use bartizan_base::{Direction, Timestamp};
+use bartizan_flow::host::{RuleKey, Tag};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::RwLock;
@@ -43,6 +44,23 @@ impl Names {
 /// Most flow variables of one kind per flow; more are not set, and counted.
 pub const VARIABLES_PER_FLOW_MAX: usize = 256;
 
+/// What a threshold that is tracked by flow remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// The rule.
+    pub rule: RuleKey,
+    /// Which of its thresholds.
+    pub part: u32,
+    /// Matches counted; 0 for a new entry.
+    pub count: u32,
+    /// When the counting began.
+    pub started: Timestamp,
+    /// Since when a rate filter acts; zero while it does not.
+    pub acting: Timestamp,
+    /// The count at which a `backoff` reports next.
+    pub next: u32,
+}
+
 /// What rules remember of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowState {
@@ -52,6 +70,10 @@ pub struct FlowState {
     integers: SmallVec<[(u32, u32); 2]>,
     /// Captured values, by interned name.
     variables: Vec<(u32, Vec<u8>)>,
+    /// Thresholds by flow.
+    counts: Vec<FlowCount>,
+    /// `tag:session` under way.
+    pub tag: Option<Tag>,
     /// Variables that found no room.
     pub refused: u64,
     /// A rule raised an alert in this flow.
@@ -130,6 +152,22 @@ impl FlowState {
             self.variables.push((name, value.to_vec()));
         } else {
             self.refused += 1;
+        }
+    }
+
+    /// The count of a threshold by flow, made if there is none. `None` when there is no room; counted.
+    pub fn count(&mut self, rule: RuleKey, part: u32) -> Option<&mut FlowCount> {
+        let place = self.counts.iter().position(|c| c.rule == rule && c.part == part);
+        if place.is_none() {
+            if self.counts.len() >= VARIABLES_PER_FLOW_MAX {
+                self.refused += 1;
+                return None;
+            }
+            self.counts.push(FlowCount { rule, part, ..FlowCount::default() });
+        }
+        match place {
+            Some(place) => self.counts.get_mut(place),
+            None => self.counts.last_mut(),
         }
     }
 

@@ -5,6 +5,10 @@
 //! records, and its way of writing bytes that are not UTF-8 (each such byte as the text `\xHH`).
 //! A buffer is reused from event to event, so writing an event does not allocate.
 
+use crate::text::{push_address, push_hex, push_mac, push_timestamp};
+use bartizan_base::Timestamp;
+use std::net::IpAddr;
+
 /// Writes one JSON value into a reused buffer.
 ///
 /// Keys and values are written in the order of the calls; objects and arrays that were opened must
@@ -142,6 +146,66 @@ impl JsonWriter {
         self.comma = true;
     }
 
+    /// A number with a fraction. Nothing is written for infinities and not-a-number, which JSON lacks.
+    pub fn float(&mut self, key: &str, value: f64) {
+        if value.is_finite() {
+            self.key(key);
+            self.separate();
+            self.out.extend_from_slice(value.to_string().as_bytes());
+            self.comma = true;
+        }
+    }
+
+    /// A string field with a packet-clock time: `2018-10-10T09:24:31.516380+0000`.
+    pub fn time(&mut self, key: &str, at: Timestamp) {
+        self.plain(key, |out| push_timestamp(out, at));
+    }
+
+    /// A string field with an address; IPv6 in full, eight groups of four digits.
+    pub fn address(&mut self, key: &str, address: IpAddr) {
+        self.plain(key, |out| push_address(out, address));
+    }
+
+    /// A string field with an Ethernet address.
+    pub fn mac(&mut self, key: &str, mac: [u8; 6]) {
+        self.plain(key, |out| push_mac(out, mac));
+    }
+
+    /// An Ethernet address as an array item.
+    pub fn item_mac(&mut self, mac: [u8; 6]) {
+        self.item_plain(|out| push_mac(out, mac));
+    }
+
+    /// A string field of foreign bytes in which everything but printable ASCII and line ends is a
+    /// dot, as Suricata writes payloads and variables.
+    pub fn printable(&mut self, key: &str, value: &[u8]) {
+        self.plain(key, |out| {
+            for byte in value {
+                match byte {
+                    b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+                    b'\n' => out.extend_from_slice(b"\\n"),
+                    b'\r' => out.extend_from_slice(b"\\r"),
+                    0x20..=0x7e => out.push(*byte),
+                    _ => out.push(b'.'),
+                }
+            }
+        });
+    }
+
+    /// A string field whose text needs no escaping, written in place.
+    pub(crate) fn plain(&mut self, key: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.key(key);
+        self.item_plain(write);
+    }
+
+    fn item_plain(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.separate();
+        self.out.push(b'"');
+        write(&mut self.out);
+        self.out.push(b'"');
+        self.comma = true;
+    }
+
     /// A string item of an array (or the value of a key just written).
     pub fn item_str(&mut self, value: &str) {
         self.separate();
@@ -202,17 +266,11 @@ impl JsonWriter {
     }
 }
 
-/// See [`JsonWriter::mark`].
-#[derive(Clone, Copy, Debug)]
+/// See [`JsonWriter::mark`]. Two marks are equal when nothing was written in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     length: usize,
     comma: bool,
-}
-
-fn push_hex(out: &mut Vec<u8>, byte: u8) {
-    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + (nibble - 10) };
-    out.push(digit(byte >> 4));
-    out.push(digit(byte & 15));
 }
 
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
@@ -236,7 +294,7 @@ fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-fn base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
     let symbol = |sextet: u32| match (sextet & 63) as u8 {
         n @ 0..=25 => b'A' + n,
         n @ 26..=51 => b'a' + (n - 26),
@@ -284,6 +342,9 @@ mod tests {
         w.rewind(mark);
         w.base64("d", b"any carnal pleas");
         w.hex("h", &[0, 0xab]);
+        w.float("f", 4.137370175000773);
+        w.float("never", f64::NAN);
+        w.printable("p", b"a\"\\\t\r\n\xff");
         w.end_object();
         let v: serde_json::Value = serde_json::from_slice(w.bytes()).expect("valid JSON");
         assert_eq!(v["a"], "x\"\\\n\u{1}é");
@@ -291,6 +352,9 @@ mod tests {
         assert_eq!(v["c"]["l"][2]["t"], true);
         assert_eq!(v["d"], "YW55IGNhcm5hbCBwbGVhcw==");
         assert_eq!(v["h"], "00ab");
+        assert_eq!(v["f"], 4.137370175000773);
+        assert!(v.get("never").is_none());
+        assert_eq!(v["p"], "a\"\\.\r\n.");
         assert!(v.get("gone").is_none());
     }
 }

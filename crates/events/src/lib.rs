@@ -1,7 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Event types to EVE JSON, schema, sinks and metrics declarations.
+//!
+//! The data plane fills the record structs of [`record`], each with borrowed fields and a `write`
+//! that puts one EVE line into a reused [`JsonWriter`]; a [`sink::Sink`] takes the line.
+//! What is written follows Suricata 8.0.8 in names, types, presence and order of fields; what
+//! Bartizan adds stands under the one top-level object `bartizan`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod community_id;
+pub mod config;
 pub mod json;
+pub mod metrics;
+pub mod names;
+pub mod record;
+pub mod schema;
+pub mod sink;
+mod text;
 
+pub use config::{EveOutput, EveOutputs, HeaderOptions};
 pub use json::JsonWriter;
+pub use record::{Common, Own, Tuple};
+pub use sink::Sink;
+
+/// The version whose records these are, for `suricata_version`.
+pub const SURICATA_VERSION: &str = "8.0.8";

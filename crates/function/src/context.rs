@@ -49,6 +49,10 @@ pub struct PacketContext<'a> {
     pub payload_in_stream: bool,
     /// Events of the stream engine for this packet.
     pub stream_events: &'a [StreamEvent],
+    /// Events of protocol detection that this packet raised. Payload functions only.
+    pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// With this packet protocol detection of its direction came to an end. Payload functions only.
+    pub detection_done: bool,
     /// What others found.
     pub notes: &'a Notes,
     /// What this function keeps per worker.

@@ -16,6 +16,7 @@ pub mod view;
 pub use context::{Notes, PacketContext, StreamNews};
 pub use finding::{Finding, FindingAction, RuleInfo};
 pub use spec::{
-    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError, Slot, WorkerState,
+    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
+    Slot, WorkerState,
 };
 pub use view::FlowView;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function sees of a flow.
 
-use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::flow::AppSummary;
 use bartizan_base::{Direction, PerDirection, TenantId, Timestamp};
 use bartizan_flow::tcp::TcpSession;
 use core::net::IpAddr;
@@ -31,8 +31,8 @@ pub struct FlowView<'a> {
     pub established: bool,
     /// TCP state, if it is TCP and tracked.
     pub tcp: Option<&'a TcpSession>,
-    /// Application layer, once there is data.
-    pub app: Option<&'a AppLayer>,
+    /// What is known of the application protocol.
+    pub app: AppSummary,
 }
 
 impl FlowView<'_> {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocols: one file and one line each.
 
+pub mod dns;
+pub mod http;
+pub mod tls;
+
 use crate::protocol::{ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
-pub const TABLE: &[&ProtocolSpec] = &[];
+pub const TABLE: &[&ProtocolSpec] = &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS];
 
 /// The entry of a protocol.
 #[must_use]

@@ -151,7 +151,10 @@ fn flatten(
                     include(settings, value, prefix, file, depth)?;
                     continue;
                 }
-                flatten(settings, value, &join(prefix, &dashed(prefix, key)), file, depth)?;
+                let full = join(prefix, &dashed(prefix, key));
+                // A key that comes again replaces all of what it was, as in Suricata ("redefined").
+                settings.prune(&full);
+                flatten(settings, value, &full, file, depth)?;
             }
         }
     }
@@ -225,6 +228,12 @@ mod tests {
         let s = read("stream:\n  checksum_validation: no\nvars:\n  address-groups:\n    HOME_NET: any\n");
         assert_eq!(s.get("stream.checksum-validation"), Some("no"));
         assert_eq!(s.get("vars.address-groups.HOME_NET"), Some("any"));
+    }
+
+    #[test]
+    fn a_key_that_comes_again_replaces_the_first() {
+        let s = read("a:\n  b: 1\n  c: 2\na:\n  c: 3\n");
+        assert_eq!((s.get("a.b"), s.get("a.c")), (None, Some("3")));
     }
 
     #[test]

@@ -188,7 +188,7 @@ impl NumberField {
 
 /// Reads digits as `strtoull` does: blanks, a sign, a prefix, then digits. Gives the number and the bytes used.
 fn digits(text: &[u8], base: NumberBase) -> Option<(u64, usize)> {
-    let mut at = text.iter().take_while(|b| b.is_ascii_whitespace()).count();
+    let mut at = text.iter().take_while(|b| b.is_ascii_whitespace() || **b == 0x0b).count();
     let mut negative = false;
     if let Some(sign @ (b'-' | b'+')) = text.get(at) {
         negative = *sign == b'-';
@@ -269,17 +269,23 @@ impl ByteJump {
         variables: &[u64; VARIABLES_MAX],
         little: bool,
     ) -> Option<usize> {
-        // Without bytes to read the jump is the post offset alone (`byte_jump:0,0,from_end,post_offset -n`).
-        let (value, behind) = if self.field.bytes == Number::Constant(0) && self.field.string.is_none() {
+        if buffer.is_empty() {
+            return None;
+        }
+        // Without bytes to read the jump is the post offset alone (`byte_jump:0,0,from_end,post_offset -n`); then the
+        // offset may even lie beyond the end.
+        let (value, behind) = if self.field.bytes.value(variables) == 0 && self.field.string.is_none() {
             let base = if self.field.relative { cursor } else { 0 };
-            (0, position(base, self.field.offset.value(variables), buffer.len())?)
+            let at = i64::try_from(base).ok()?.checked_add(self.field.offset.value(variables))?;
+            (0, usize::try_from(at).ok()?)
         } else {
             self.field.read(buffer, cursor, variables, little)?
         };
-        let mut jump = masked(value, self.bitmask).checked_mul(u64::from(self.multiplier))?;
+        let mut jump = masked(value, self.bitmask).wrapping_mul(u64::from(self.multiplier));
         if self.align {
-            jump = jump.checked_next_multiple_of(4)?;
+            jump = jump.wrapping_add(3) & !3;
         }
+        let jump = jump.wrapping_add_signed(self.post_offset.value(variables)).cast_signed();
         let base = if self.from_beginning {
             0
         } else if self.from_end {
@@ -287,9 +293,9 @@ impl ByteJump {
         } else {
             behind
         };
-        let at = i64::try_from(base).ok()?.checked_add(i64::try_from(jump).ok()?)?;
-        let at = usize::try_from(at.checked_add(self.post_offset.value(variables))?).ok()?;
-        (at <= buffer.len()).then_some(at)
+        // A jump to before the start ends at the start; one beyond the end fails.
+        let at = i64::try_from(base).ok()?.checked_add(jump)?.max(0);
+        usize::try_from(at).ok().filter(|at| *at <= buffer.len())
     }
 }
 

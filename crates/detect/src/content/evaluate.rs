@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running a content program on a value.
 
-use super::{Capture, Item, Literal, Program, RegexItem, STEPS_MAX, VARIABLES_MAX};
+use super::{Capture, Item, Literal, Number, Program, RegexItem, STEPS_MAX, VARIABLES_MAX};
 use crate::condition::{Answer, Scene};
 use bartizan_pattern::{MatchOptions, Scratch};
+use bartizan_rules::UintMatch;
 
 /// Position from which relative items start.
 pub type Cursor = usize;
@@ -45,69 +46,115 @@ pub struct Evaluation<'e> {
 #[must_use]
 pub fn evaluate(program: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Outcome {
     run.steps = STEPS_MAX;
-    items(&program.items, value, 0, run)
+    match items(&program.items, value, 0, run) {
+        Step::Match => Outcome::Match,
+        Step::NotYet => Outcome::NotYet,
+        Step::Next | Step::Stop => Outcome::NoMatch,
+    }
 }
 
+/// Outcome of the rest of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It holds.
+    Match,
+    /// It does not from this cursor; another occurrence of what stands before may help.
+    Next,
+    /// It does not, and no other occurrence is worth trying.
+    Stop,
+    /// It does not, but more data may change that.
+    NotYet,
+}
+
+/// Values of variables from which on `isdataat` takes them for nonsense.
+const DATA_AT_MAX: u64 = 100_000_000;
+
 /// Runs the rest of a program from a cursor.
-fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Outcome {
-    let Some((item, rest)) = list.split_first() else { return Outcome::Match };
+fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Step {
+    let Some((item, rest)) = list.split_first() else { return Step::Match };
     run.steps = run.steps.saturating_sub(1);
     if run.steps == 0 {
-        return Outcome::NoMatch;
+        return Step::Stop;
     }
     match item {
         Item::Literal(literal) => literal_item(literal, rest, value, cursor, run),
         Item::Regex(regex) => regex_item(regex, rest, value, cursor, run),
         Item::DataAt { at, relative, negated } => {
-            let base = if *relative { cursor } else { 0 };
-            let at = i64::try_from(base).unwrap_or(i64::MAX).saturating_add(at.value(run.variables));
-            let there = usize::try_from(at).is_ok_and(|at| at < value.len());
-            go_on_if(there != *negated, rest, value, cursor, run)
+            match data_at(*at, *relative, *negated, value.len(), cursor, run) {
+                None => items(rest, value, cursor, run),
+                Some(step) => step,
+            }
         }
         Item::Test(test) => {
             let holds = test.holds(value, cursor, run.variables, run.little_endian);
-            go_on_if(holds, rest, value, cursor, run)
+            if holds { items(rest, value, cursor, run) } else { Step::Next }
         }
-        Item::Jump(jump) => match jump.target(value, cursor, run.variables, run.little_endian) {
-            Some(cursor) => items(rest, value, cursor, run),
-            None => Outcome::NoMatch,
-        },
-        Item::Extract(extract) => match extract.run(value, cursor, run.variables, run.little_endian) {
-            Some(cursor) => items(rest, value, cursor, run),
-            None => Outcome::NoMatch,
-        },
-        Item::Math(math) => match math.run(value, cursor, run.variables, run.little_endian) {
-            Some(cursor) => items(rest, value, cursor, run),
-            None => Outcome::NoMatch,
-        },
+        Item::Jump(jump) => {
+            let target = jump.target(value, cursor, run.variables, run.little_endian);
+            from_cursor(target, rest, value, run)
+        }
+        Item::Extract(extract) => {
+            let behind = extract.run(value, cursor, run.variables, run.little_endian);
+            from_cursor(behind, rest, value, run)
+        }
+        Item::Math(math) => {
+            let behind = math.run(value, cursor, run.variables, run.little_endian);
+            from_cursor(behind, rest, value, run)
+        }
         Item::Size { check } => {
             if check.matches(value.len() as u64) {
                 items(rest, value, cursor, run)
-            } else if run.complete {
-                Outcome::NoMatch
+            } else if run.complete || matches!(check, UintMatch::Less(_) | UintMatch::LessEqual(_)) {
+                Step::Stop
             } else {
-                Outcome::NotYet
+                Step::NotYet
             }
         }
         Item::Base64 { bytes, offset, relative, inner } => {
             let base = if *relative { cursor } else { 0 };
-            base64_item(base.saturating_add(*offset as usize), *bytes, inner, rest, value, cursor, run)
+            base64_item(base.saturating_add(*offset as usize), *bytes, inner, value, run)
         }
         Item::Custom(condition) => match condition.matches(value, run.complete, &run.scene) {
             Answer::Yes => items(rest, value, cursor, run),
-            Answer::No => Outcome::NoMatch,
-            Answer::NotYet => Outcome::NotYet,
+            Answer::No => Step::Stop,
+            Answer::NotYet => Step::NotYet,
         },
     }
 }
 
-fn go_on_if(holds: bool, rest: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Outcome {
-    if holds { items(rest, value, cursor, run) } else { Outcome::NoMatch }
+fn from_cursor(cursor: Option<Cursor>, rest: &[Item], value: &[u8], run: &mut Evaluation<'_>) -> Step {
+    match cursor {
+        Some(cursor) => items(rest, value, cursor, run),
+        None => Step::Next,
+    }
 }
 
-/// Whether another occurrence can change what follows.
-fn next_is_relative(rest: &[Item]) -> bool {
-    rest.first().is_some_and(Item::is_relative)
+/// `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1 counted from the cursor
+/// is the one at the cursor.
+fn data_at(
+    at: Number,
+    relative: bool,
+    negated: bool,
+    length: usize,
+    cursor: Cursor,
+    run: &Evaluation<'_>,
+) -> Option<Step> {
+    let (position, fixed) = match at {
+        Number::Constant(n) => (u64::try_from(n).unwrap_or(0), true),
+        Number::Variable(v) => (run.variables.get(usize::from(v)).copied().unwrap_or(0), false),
+    };
+    if !fixed && position >= DATA_AT_MAX {
+        return if negated { None } else { Some(Step::Next) };
+    }
+    let length = length as u64;
+    let there = if relative { (cursor as u64).saturating_add(position) <= length } else { position < length };
+    if there != negated {
+        return None;
+    }
+    // A fixed position does not become better at another occurrence, except that a later one may lie close enough to
+    // the end.
+    let hopeless = fixed && !(relative && negated);
+    Some(if hopeless { Step::Stop } else { Step::Next })
 }
 
 fn literal_item(
@@ -116,22 +163,32 @@ fn literal_item(
     value: &[u8],
     cursor: Cursor,
     run: &mut Evaluation<'_>,
-) -> Outcome {
-    let Some((start, end)) = literal.window(cursor, value.len(), run.variables) else {
-        return go_on_if(literal.negated, rest, value, cursor, run);
-    };
+) -> Step {
+    let window = literal.window(cursor, value.len(), run.variables);
     if literal.negated {
-        let found = literal.find(value, start, end).is_some();
-        return go_on_if(!found, rest, value, cursor, run);
+        let found = window.is_some_and(|(start, end)| literal.forbidden_in(value, start, end));
+        return match found {
+            false => items(rest, value, cursor, run),
+            true if literal.is_single() => Step::Stop,
+            true => Step::Next,
+        };
     }
+    let Some((start, end)) = window else { return Step::Next };
     let mut from = start;
-    while let Some(at) = literal.find(value, from, end) {
+    loop {
+        let Some(at) = literal.find(value, from, end) else {
+            return if literal.is_relative() { Step::Next } else { Step::Stop };
+        };
         match items(rest, value, at.saturating_add(literal.bytes.len()), run) {
-            Outcome::NoMatch if next_is_relative(rest) && run.steps > 0 => from = at.saturating_add(1),
+            Step::Next if !literal.retried => return Step::Stop,
+            Step::Next => {}
             other => return other,
         }
+        from = at.saturating_add(1);
+        if from > end {
+            return Step::Next;
+        }
     }
-    Outcome::NoMatch
 }
 
 fn regex_item(
@@ -140,60 +197,54 @@ fn regex_item(
     value: &[u8],
     cursor: Cursor,
     run: &mut Evaluation<'_>,
-) -> Outcome {
-    let mut from = if item.relative { cursor } else { 0 };
+) -> Step {
+    // A relative expression sees nothing before the cursor: `^` matches there.
+    let base = if item.relative { cursor } else { 0 };
+    let Some(seen) = value.get(base..) else { return Step::Next };
+    let mut from = 0;
     loop {
-        let found = match item.regex.find_at(run.scratch, value, from, MatchOptions::empty()) {
+        let found = match item.regex.find_at(run.scratch, seen, from, MatchOptions::empty()) {
             Ok(found) => found,
             Err(_) => {
+                // Neither a match nor, when negated, the absence of one.
                 run.limit_hit = true;
-                None
+                return Step::Next;
             }
         };
         let Some((start, end)) = found.as_ref().map(|m| (m.start(), m.end())) else {
-            return go_on_if(item.negated, rest, value, cursor, run);
+            return if item.negated { items(rest, value, cursor, run) } else { Step::Next };
         };
         if item.negated {
-            return Outcome::NoMatch;
+            return Step::Next;
         }
         for (group, target) in &item.captures {
             let range = found.as_ref().and_then(|m| m.group(*group));
-            if let Some(bytes) = range.and_then(|(from, to)| value.get(from..to)) {
+            if let Some(bytes) = range.and_then(|(from, to)| seen.get(from..to)) {
                 run.captured.push((target.clone(), bytes.to_vec()));
             }
         }
-        match items(rest, value, end, run) {
-            Outcome::NoMatch if next_is_relative(rest) && run.steps > 0 => {
-                from = start.saturating_add(1);
-                if from > value.len() {
-                    return Outcome::NoMatch;
-                }
-            }
+        match items(rest, value, base.saturating_add(end), run) {
+            Step::Next if item.anchors => {}
             other => return other,
+        }
+        from = start.saturating_add(1);
+        if from > seen.len() {
+            return Step::Next;
         }
     }
 }
 
-fn base64_item(
-    from: usize,
-    limit: u32,
-    inner: &Program,
-    rest: &[Item],
-    value: &[u8],
-    cursor: Cursor,
-    run: &mut Evaluation<'_>,
-) -> Outcome {
-    let Some(mut encoded) = value.get(from..) else { return Outcome::NoMatch };
+/// `base64_decode` ends the program: what holds on the decoded bytes decides.
+fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Step {
+    let Some(mut encoded) = value.get(from..) else { return Step::Next };
     if limit != 0 {
         encoded = encoded.get(..limit as usize).unwrap_or(encoded);
     }
     let mut decoded = core::mem::take(run.decoded);
     decoded.clear();
-    crate::base64::decode_lenient(encoded, &mut decoded);
-    let outcome = if decoded.is_empty() { Outcome::NoMatch } else { items(&inner.items, &decoded, 0, run) };
+    crate::base64::decode(encoded, crate::base64::Mode::Rfc4648, &mut decoded);
+    let holds =
+        !decoded.is_empty() && !inner.is_empty() && items(&inner.items, &decoded, 0, run) == Step::Match;
     *run.decoded = decoded;
-    match outcome {
-        Outcome::Match => items(rest, value, cursor, run),
-        other => other,
-    }
+    if holds { Step::Match } else { Step::Next }
 }

@@ -41,6 +41,10 @@ pub struct Literal {
     pub fast_pattern_only: bool,
     /// `fast_pattern:offset,length`: this part of it.
     pub fast_pattern_chop: Option<(u16, u16)>,
+    /// An item that starts from this one's end follows (set by [`super::Program::link`]).
+    pub anchors: bool,
+    /// That item can fail here and hold at a later occurrence (it is more than a `distance`).
+    pub retried: bool,
     /// `replace`: bytes of the same length to put in its place, inline.
     pub replace: Option<Arc<[u8]>>,
 }
@@ -60,6 +64,8 @@ impl Literal {
             fast_pattern: false,
             fast_pattern_only: false,
             fast_pattern_chop: None,
+            anchors: false,
+            retried: false,
             replace: None,
         }
     }
@@ -76,7 +82,15 @@ impl Literal {
         self.place.distance.is_some() || self.place.within.is_some()
     }
 
+    /// Whether nothing ties it to a place or to its neighbours: when it fails, no other attempt can help.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        !self.is_relative() && !self.anchors && self.place.depth.is_none() && self.place.offset.is_none()
+    }
+
     /// The part of a buffer of `length` bytes in which it may lie, given the cursor. `None`: nowhere.
+    ///
+    /// Corner cases are Suricata's: a `within` that ends before the buffer starts does not limit.
     #[must_use]
     pub fn window(
         &self,
@@ -87,45 +101,71 @@ impl Literal {
         let length = i64::try_from(length).ok()?;
         let cursor = i64::try_from(cursor).ok()?;
         let value = |n: Option<Number>| n.map(|n| n.value(variables));
+        let offset = value(self.place.offset);
+        let depth = value(self.place.depth);
         let (mut start, mut end) = (0, length);
         if self.is_relative() {
             let distance = value(self.place.distance).unwrap_or(0);
             start = cursor.saturating_add(distance).max(0);
             if let Some(within) = value(self.place.within) {
-                end = end.min(cursor.saturating_add(distance).saturating_add(within));
+                let limit = cursor.saturating_add(distance).saturating_add(within);
+                if limit >= 0 {
+                    end = end.min(limit);
+                }
             }
-            if let Some(offset) = value(self.place.offset) {
+            if let Some(depth) = depth {
+                end = end.min(cursor.saturating_add(offset.unwrap_or(0)).saturating_add(depth));
+            }
+            if let Some(offset) = offset {
                 start = start.max(offset);
             }
-            if let Some(depth) = value(self.place.depth) {
-                end = end.min(depth.saturating_add(value(self.place.offset).unwrap_or(0)));
-            }
         } else {
-            if let Some(offset) = value(self.place.offset) {
+            if let Some(offset) = offset {
                 start = offset.max(0);
             }
-            if let Some(depth) = value(self.place.depth) {
+            if let Some(depth) = depth {
                 end = end.min(start.saturating_add(depth));
             }
         }
-        if start > end {
+        if start > end || end <= 0 {
             return None;
         }
         Some((usize::try_from(start).ok()?, usize::try_from(end).ok()?))
     }
 
-    /// Finds the next occurrence that ends in the window and starts at `from` or later. Gives its start.
+    /// Finds the next occurrence that starts at `from` or later and ends in the window; with `endswith` the one at
+    /// the buffer's end. Gives its start.
     #[must_use]
     pub fn find(&self, buffer: &[u8], from: usize, end: usize) -> Option<usize> {
-        let window = buffer.get(from..end)?;
-        if self.endswith {
-            // Only the last position counts, which saves a search.
-            let start = buffer.len().checked_sub(self.bytes.len())?;
-            let tail = buffer.get(start..)?;
-            let equal =
-                if self.nocase { tail.eq_ignore_ascii_case(&self.bytes) } else { *tail == *self.bytes };
-            return (equal && start >= from && buffer.len() <= end).then_some(start);
+        if !self.endswith {
+            return self.find_first(buffer, from, end);
         }
-        self.finder.find(window).map(|at| from.saturating_add(at))
+        if end < buffer.len() {
+            return None;
+        }
+        // Only the last position counts, which saves a search.
+        let start = buffer.len().checked_sub(self.bytes.len())?;
+        let tail = buffer.get(start..)?;
+        let equal = if self.nocase { tail.eq_ignore_ascii_case(&self.bytes) } else { *tail == *self.bytes };
+        (equal && start >= from).then_some(start)
+    }
+
+    fn find_first(&self, buffer: &[u8], from: usize, end: usize) -> Option<usize> {
+        self.finder.find(buffer.get(from..end)?).map(|at| from.saturating_add(at))
+    }
+
+    /// Whether a negated literal fails in the window.
+    ///
+    /// With `endswith` Suricata looks at the first occurrence only and compares its end with the length of the
+    /// window: an earlier occurrence hides the one at the end. Rules are written against that.
+    #[must_use]
+    pub fn forbidden_in(&self, buffer: &[u8], start: usize, end: usize) -> bool {
+        if self.endswith && end < buffer.len() {
+            return false;
+        }
+        match self.find_first(buffer, start, end) {
+            None => false,
+            Some(at) => !self.endswith || at.checked_add(self.bytes.len()) == end.checked_sub(start),
+        }
     }
 }

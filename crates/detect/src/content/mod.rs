@@ -15,7 +15,9 @@ pub use bytes::{
 pub use evaluate::{Cursor, Evaluation, Outcome, evaluate};
 pub use literal::{Literal, Placement};
 
+use crate::keyword::KeywordError;
 use bartizan_pattern::Regex;
+use bartizan_rules::UintMatch;
 use std::sync::Arc;
 
 /// Items tried for one value of a buffer before the rule counts as not matching (Suricata's
@@ -75,7 +77,7 @@ pub enum Item {
     /// `bsize`: the length of the whole value.
     Size {
         /// The comparison.
-        check: bartizan_rules::UintMatch<u64>,
+        check: UintMatch<u64>,
     },
     /// `base64_decode` and the `base64_data` items behind it: a program on the decoded bytes.
     Base64 {
@@ -101,6 +103,8 @@ pub struct RegexItem {
     pub relative: bool,
     /// Must not match.
     pub negated: bool,
+    /// An item that starts from this one's end follows (set by [`Program::link`]).
+    pub anchors: bool,
     /// Variables that the groups fill, in the order of the groups: number of the group, what is filled.
     pub captures: Vec<(usize, Capture)>,
 }
@@ -112,6 +116,8 @@ pub enum Capture {
     Flow(u32),
     /// A packet variable, by interned name.
     Packet(u32),
+    /// A value that goes into the alert, by interned name.
+    Alert(u32),
 }
 
 impl Item {
@@ -145,11 +151,88 @@ impl Program {
         self.items.is_empty()
     }
 
+    /// Notes at each literal and expression whether an item behind it starts from its end.
+    ///
+    /// That item belongs to the last literal or expression before it, whatever stands between. A literal with
+    /// nothing but a `distance` is found behind the first occurrence or behind none, so it asks for no other.
+    pub fn link(&mut self) {
+        let mut last: Option<usize> = None;
+        for index in 0..self.items.len() {
+            let Some(item) = self.items.get_mut(index) else { break };
+            let relative = item.is_relative();
+            let more = !matches!(item, Item::Literal(l) if l.place.within.is_none());
+            let anchor = matches!(item, Item::Literal(_) | Item::Regex(_));
+            if let Item::Base64 { inner, .. } = item {
+                Arc::make_mut(inner).link();
+            }
+            if relative && let Some(before) = last.and_then(|i| self.items.get_mut(i)) {
+                match before {
+                    Item::Literal(literal) => {
+                        literal.anchors = true;
+                        literal.retried |= more;
+                    }
+                    Item::Regex(regex) => regex.anchors = true,
+                    _ => {}
+                }
+            }
+            if anchor {
+                last = Some(index);
+            }
+        }
+    }
+
+    /// Refuses what can never match or has no meaning.
+    ///
+    /// # Errors
+    /// A literal longer than `bsize` allows; `fast_pattern:only` with a place.
+    pub fn check(&self) -> Result<(), KeywordError> {
+        let longest = self.literals().filter(|(_, l)| !l.negated).map(|(_, l)| l.bytes.len()).max();
+        for item in &self.items {
+            match item {
+                Item::Size { check } => {
+                    let longest = longest.unwrap_or(0) as u64;
+                    if size_limit(check).is_some_and(|most| longest > most) {
+                        return Err(KeywordError::context(format!(
+                            "a content of {longest} bytes does not fit into the size that `bsize` asks for"
+                        )));
+                    }
+                }
+                Item::Literal(literal) if literal.fast_pattern_only && (!literal.is_single()) => {
+                    return Err(KeywordError::context(
+                        "a content with `fast_pattern:only` can have no place, and nothing can be relative to it",
+                    ));
+                }
+                Item::Literal(literal)
+                    if literal.fast_pattern
+                        && literal.negated
+                        && (literal.is_relative()
+                            || literal.place.offset.is_some()
+                            || literal.place.depth.is_some()) =>
+                {
+                    return Err(KeywordError::context(
+                        "a negated content with a place cannot be the fast pattern: where it is missing says little",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The literals, to choose a fast pattern from.
     pub fn literals(&self) -> impl Iterator<Item = (usize, &Literal)> {
         self.items.iter().enumerate().filter_map(|(i, item)| match item {
             Item::Literal(l) => Some((i, l)),
             _ => None,
         })
+    }
+}
+
+/// The largest size that meets a condition, if there is one.
+fn size_limit(check: &UintMatch<u64>) -> Option<u64> {
+    match *check {
+        UintMatch::Equal(n) | UintMatch::LessEqual(n) => Some(n),
+        UintMatch::Less(n) | UintMatch::Between(_, n) => Some(n.saturating_sub(1)),
+        _ => None,
     }
 }

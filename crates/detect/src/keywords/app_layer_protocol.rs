@@ -58,10 +58,7 @@ impl OnProtocol {
 impl PacketCondition for OnProtocol {
     fn matches(&self, scene: &Scene<'_>) -> bool {
         let Some(flow) = scene.flow else { return false };
-        let (known, by_direction, original) = match flow.app {
-            Some(app) => (app.protocol(), app.by_direction(), app.original()),
-            None => Default::default(),
-        };
+        let (known, by_direction, original) = (flow.app.protocol, flow.app.by_direction, flow.app.original);
         let found = match self.mode {
             Mode::OfPacket => self.is(by_direction[scene.direction]),
             Mode::Of(direction) => self.is(by_direction[direction]),

@@ -5,35 +5,48 @@
 
 mod app_layer_event;
 mod app_layer_protocol;
+mod base64;
+mod bsize;
+mod bytes;
 mod checksum;
 mod config;
+mod content;
 mod dataset;
 mod dns;
 mod dsize;
 mod events;
 mod file;
+mod flow;
+mod flowbits;
 mod http;
 mod icmp;
 mod ip_fields;
 mod ip_proto;
 mod iprep;
+mod isdataat;
+mod meta;
+mod modifiers;
 mod number;
 mod path;
+mod pcre;
 pub mod sticky;
 mod tcp_fields;
 mod tcp_flags;
-#[cfg(test)]
-pub(crate) mod testing;
+mod text;
 mod tls;
 mod ttl;
 mod urilen;
 pub(crate) mod validate;
 mod vlan;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::keyword::Keyword;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_function::view::FlowView;
 pub(crate) use path::from_hex;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -57,6 +70,16 @@ pub const FAMILIES: &[&[Keyword]] = &[
     dataset::KEYWORDS,
     iprep::KEYWORDS,
     config::KEYWORDS,
+    meta::KEYWORDS,
+    content::KEYWORDS,
+    modifiers::KEYWORDS,
+    pcre::KEYWORDS,
+    isdataat::KEYWORDS,
+    bytes::KEYWORDS,
+    bsize::KEYWORDS,
+    base64::KEYWORDS,
+    flow::KEYWORDS,
+    flowbits::KEYWORDS,
 ];
 
 /// All keywords.
@@ -64,15 +87,22 @@ pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// Finds a keyword by name or alias.
+/// Finds a keyword by name or alias, whatever its letter case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
-    all().find(|k| k.name == name || k.aliases.contains(&name))
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Keyword>> = OnceLock::new();
+    let table = BY_NAME.get_or_init(|| {
+        let names = |k: &'static Keyword| {
+            core::iter::once(k.name).chain(k.aliases.iter().copied()).map(move |name| (name, k))
+        };
+        all().flat_map(names).collect()
+    });
+    table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
 /// The application protocol of a flow's transactions.
 fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
-    flow.app.and_then(|app| app.protocol().protocol().or(app.original()))
+    flow.app.current()
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.

@@ -3,6 +3,7 @@
 //!
 //! Not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
 
+pub(crate) use super::text::utf8 as text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
 use crate::keyword::KeywordError;
@@ -42,11 +43,6 @@ pub(crate) fn unquoted(argument: &[u8]) -> &[u8] {
         [b'"', inner @ .., b'"'] => inner.trim_ascii(),
         _ => argument,
     }
-}
-
-/// The argument as text.
-pub(crate) fn text(argument: &[u8]) -> Result<&str, KeywordError> {
-    core::str::from_utf8(argument).map_err(|_| KeywordError::argument("the value is not UTF-8"))
 }
 
 /// Adds a condition on a number of the packet.

@@ -4,9 +4,7 @@
 use super::blocks::Refused;
 use super::overlap::{Span, new_bytes_count};
 use super::{REGION_GAP, Stream, StreamFlags};
-use crate::tcp::{
-    EventList, HostPolicy, Segment, Seq, StreamContext, StreamEvent, TcpFlags, UrgentPolicy,
-};
+use crate::tcp::{EventList, HostPolicy, Segment, Seq, StreamContext, StreamEvent, TcpFlags, UrgentPolicy};
 
 /// What became of a segment's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +285,8 @@ impl Stream {
                 }
                 // The old bytes stay where both overlap.
                 let from = old.start.max(new.start);
-                let part = |offset: u64| usize::try_from(offset.saturating_sub(new.start)).unwrap_or(usize::MAX);
+                let part =
+                    |offset: u64| usize::try_from(offset.saturating_sub(new.start)).unwrap_or(usize::MAX);
                 if let Some(kept) = merged.get_mut(part(from)..part(old.end.min(new.end))) {
                     self.blocks.read_over(from, kept);
                 }

@@ -21,9 +21,12 @@
 
 mod blocks;
 mod budget;
+mod export;
 mod feed;
 mod overlap;
 mod pair;
+#[cfg(test)]
+mod properties;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -155,10 +158,7 @@ impl Stream {
         if !self.is(StreamFlags::SEEN_DATA) {
             self.anchor = (peer.base, 0);
             self.flags |= StreamFlags::ANCHORED;
-            self.flags.set(StreamFlags::RAW_OFF, !config.reassembly.raw);
-            self.flags.set(StreamFlags::CHECK_OVERLAP, config.reassembly.check_overlap_different_data);
-            self.flags.set(StreamFlags::INLINE, config.mode == StreamMode::Inline);
-            self.raw_overlap = self.raw_overlap.max(config.reassembly.raw_overlap);
+            self.configure(config);
             self.acked = 0;
         }
         self.raw_chunk = u32::try_from(chunk).unwrap_or(u32::MAX);
@@ -175,6 +175,25 @@ impl Stream {
                 self.anchor = (peer.last_ack, outer);
             }
         }
+    }
+
+    /// Begins in the middle: what came before is nobody's concern.
+    fn begin_at(&mut self, peer: &Peer) {
+        let offset = u64::try_from(peer.next_seq.since(peer.base)).unwrap_or(0);
+        self.anchor = (peer.next_seq, offset);
+        self.flags |= StreamFlags::ANCHORED | StreamFlags::SEEN_DATA;
+        for place in [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw] {
+            *place = offset;
+        }
+        self.told = offset;
+    }
+
+    /// Takes over the settings.
+    fn configure(&mut self, config: &StreamConfig) {
+        self.flags.set(StreamFlags::RAW_OFF, !config.reassembly.raw);
+        self.flags.set(StreamFlags::CHECK_OVERLAP, config.reassembly.check_overlap_different_data);
+        self.flags.set(StreamFlags::INLINE, config.mode == StreamMode::Inline);
+        self.raw_overlap = self.raw_overlap.max(config.reassembly.raw_overlap);
     }
 
     /// Bytes up to here are readable.

@@ -30,14 +30,9 @@ pub(crate) fn new_bytes_count(policy: HostPolicy, old: Span, new: Span) -> bool 
                 || (new.end >= old.end && matches!(policy, P::OldLinux | P::Solaris | P::Hpux11))
         }
         P::Solaris | P::Hpux11 => new.end >= old.end && (new.start < old.start || new.end > old.end),
-        P::Bsd
-        | P::Hpux10
-        | P::Irix
-        | P::Windows
-        | P::Windows2k3
-        | P::OldLinux
-        | P::Linux
-        | P::Macos => new.start < old.start,
+        P::Bsd | P::Hpux10 | P::Irix | P::Windows | P::Windows2k3 | P::OldLinux | P::Linux | P::Macos => {
+            new.start < old.start
+        }
     }
 }
 
@@ -98,6 +93,11 @@ impl Spans {
         self.spans = joined;
     }
 
+    /// All of them, by start.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter()
+    }
+
     /// Forgets the segments that end before `left`.
     pub(crate) fn trim(&mut self, left: u64, budget: &mut MemoryBudget) {
         while self.spans.front().is_some_and(|span| span.end <= left) {
@@ -138,9 +138,11 @@ mod tests {
         use HostPolicy::*;
         let before = [Bsd, Hpux10, Irix, Windows, Windows2k3, OldLinux, Linux, Macos];
         let all = [
-            Bsd, First, Last, Linux, OldLinux, Solaris, Hpux10, Hpux11, Irix, Macos, Windows, Windows2k3, Vista,
+            Bsd, First, Last, Linux, OldLinux, Solaris, Hpux10, Hpux11, Irix, Macos, Windows, Windows2k3,
+            Vista,
         ];
-        let rows: [(&str, (u64, u64), (u64, u64), Vec<HostPolicy>); 9] = [
+        type Range = (u64, u64);
+        let rows: [(&str, Range, Range, Vec<HostPolicy>); 9] = [
             ("equal", (10, 20), (10, 20), vec![OldLinux, Solaris, Hpux11]),
             ("same start, shorter", (10, 20), (10, 15), vec![]),
             ("same start, longer", (10, 20), (10, 25), vec![Linux, OldLinux, Solaris, Hpux11]),

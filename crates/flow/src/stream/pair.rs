@@ -3,8 +3,8 @@
 
 use super::{MemoryBudget, Stream, StreamFlags};
 use crate::tcp::{
-    Advice, Arrival, ExceptionTarget, OverlapAction, Outcome, Segment, StreamContext, StreamEvent, TcpFlags,
-    TcpSession, TcpState,
+    Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Segment, StreamConfig, StreamContext,
+    StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use bartizan_base::{Direction, Reason};
 
@@ -40,6 +40,19 @@ impl StreamPair {
     pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {
         self.stream_mut(direction).settle(payload, budget);
         self.stream_mut(direction.flip()).settle(&[], budget);
+    }
+
+    /// Streams for a session that is under way, when a payload function comes onto the path late: they
+    /// begin with the bytes that the session expects next, at the offsets that these have.
+    #[must_use]
+    pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
+        let mut pair = StreamPair::default();
+        for direction in Direction::BOTH {
+            let stream = pair.stream_mut(direction);
+            stream.configure(config);
+            stream.begin_at(&session.peers[direction]);
+        }
+        pair
     }
 
     /// Gives all memory back.

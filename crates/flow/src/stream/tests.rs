@@ -1,2 +1,369 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests.
+//! Cases of reassembly; the properties are in `properties.rs`.
+
+use super::*;
+use crate::tcp::*;
+use bartizan_base::Direction::{ToClient, ToServer};
+use bartizan_base::{Direction, Timestamp};
+
+pub(super) const ACK: TcpFlags = TcpFlags::ACK;
+
+/// An established session with its streams, and what both readers of the client's stream have got.
+pub(super) struct Rig {
+    pub(super) session: TcpSession,
+    pub(super) pair: StreamPair,
+    pub(super) config: StreamConfig,
+    pub(super) counters: StreamCounters,
+    pub(super) budget: MemoryBudget,
+    pub(super) policy: HostPolicy,
+    pub(super) app: Vec<u8>,
+    pub(super) raw: Vec<(u64, Vec<u8>)>,
+    pub(super) gaps: Vec<(u64, u64)>,
+    pub(super) events: Vec<StreamEvent>,
+}
+
+pub(super) fn segment(flags: TcpFlags, seq: Seq, ack: Seq, payload: &[u8]) -> Segment<'_> {
+    Segment { seq, ack, flags, window: 65_535, payload, checksum_ok: true, ..Segment::default() }
+}
+
+impl Rig {
+    /// An established session; the client's first byte is `isn` + 1, the server's 1.
+    pub(super) fn open(config: StreamConfig, isn: u32) -> Self {
+        let mut rig = Rig {
+            session: TcpSession::default(),
+            pair: StreamPair::default(),
+            config,
+            counters: StreamCounters::default(),
+            budget: MemoryBudget::new(config.reassembly.memcap),
+            policy: HostPolicy::Bsd,
+            app: Vec::new(),
+            raw: Vec::new(),
+            gaps: Vec::new(),
+            events: Vec::new(),
+        };
+        let first = Seq(isn).plus(1);
+        rig.handle(ToServer, &segment(TcpFlags::SYN, Seq(isn), Seq(0), b""));
+        rig.handle(ToClient, &segment(TcpFlags::SYN | ACK, Seq(0), first, b""));
+        rig.handle(ToServer, &segment(ACK, first, Seq(1), b""));
+        assert_eq!(rig.session.state(), TcpState::Established);
+        rig
+    }
+
+    pub(super) fn context(&mut self) -> (&mut TcpSession, &mut StreamPair, StreamContext<'_>) {
+        let context =
+            StreamContext { config: &self.config, counters: &mut self.counters, budget: &mut self.budget };
+        (&mut self.session, &mut self.pair, context)
+    }
+
+    /// Handles a segment and leaves the readers alone.
+    pub(super) fn feed(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+        let arrival = Arrival { direction, now: Timestamp::from_parts(1000, 0), policy: self.policy };
+        let (session, pair, mut context) = self.context();
+        let out = session.handle(segment, arrival, Some(pair), &mut context);
+        self.events.extend(out.events.iter());
+        out
+    }
+
+    pub(super) fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+        let out = self.feed(direction, segment);
+        self.drain(if direction == ToServer { segment.payload } else { &[] });
+        self.pair.settle(direction, segment.payload, &mut self.budget);
+        out
+    }
+
+    pub(super) fn client(&mut self, isn: u32, offset: u32, payload: &[u8]) -> Outcome {
+        let first = Seq(isn).plus(1);
+        self.handle(ToServer, &segment(ACK, first.plus(offset), Seq(1), payload))
+    }
+
+    pub(super) fn acknowledge(&mut self, isn: u32, offset: u32) -> Outcome {
+        let first = Seq(isn).plus(1);
+        self.handle(ToClient, &segment(ACK, Seq(1), first.plus(offset), b""))
+    }
+
+    pub(super) fn drain(&mut self, packet: &[u8]) {
+        let stream = self.pair.stream_mut(ToServer);
+        loop {
+            let len = match stream.app(packet) {
+                Some(AppChunk::Data { bytes, .. }) => {
+                    self.app.extend_from_slice(bytes);
+                    bytes.len() as u64
+                }
+                Some(AppChunk::Gap { offset, len }) => {
+                    self.gaps.push((offset, len));
+                    len
+                }
+                None => break,
+            };
+            stream.app_consume(len);
+        }
+        while let Some(chunk) = stream.raw(packet) {
+            self.raw.push((chunk.offset + chunk.seen as u64, chunk.bytes[chunk.seen..].to_vec()));
+            let end = chunk.end();
+            stream.raw_consume(end);
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        let (session, pair, mut context) = self.context();
+        session.end(pair, &mut context);
+        self.drain(&[]);
+        self.pair.settle(ToServer, &[], &mut self.budget);
+    }
+
+    pub(super) fn raw_bytes(&self) -> Vec<u8> {
+        self.raw.iter().flat_map(|(_, bytes)| bytes.clone()).collect()
+    }
+
+    pub(super) fn release(mut self) {
+        self.pair.release(&mut self.budget);
+        assert_eq!(self.budget.used(), 0);
+    }
+}
+
+pub(super) fn config(mode: StreamMode) -> StreamConfig {
+    StreamConfig { mode, ..StreamConfig::default() }
+}
+
+#[test]
+fn in_order_data_is_read_from_the_packet_and_not_kept() {
+    let mut config = config(StreamMode::Passive);
+    config.reassembly.raw = false;
+    config.async_oneside = true;
+    config.midstream = true;
+    let mut rig = Rig::open(config, 9);
+    // One-sided: everything is readable at once.
+    rig.session = TcpSession::default();
+    rig.pair = StreamPair::default();
+    for n in 0..10u32 {
+        rig.handle(ToServer, &segment(ACK, Seq(1000 + n * 100), Seq(1), &[n as u8; 100]));
+        if n == 0 {
+            // The packet that opens the session does not acknowledge itself.
+            continue;
+        }
+        assert_eq!(rig.budget.used(), 0);
+        if n == 1 {
+            rig.budget = MemoryBudget::new(0);
+        }
+        assert_eq!(rig.budget.peak(), 0, "nothing is copied from here on");
+    }
+    assert_eq!(rig.app.len(), 1000);
+}
+
+#[test]
+fn passive_bytes_wait_for_the_acknowledgement() {
+    let mut rig = Rig::open(config(StreamMode::Passive), 9);
+    assert!(!rig.client(9, 0, b"hello world").readable.to_server);
+    assert!(rig.app.is_empty());
+    assert!(rig.acknowledge(9, 5).readable.to_server);
+    assert_eq!(rig.app, b"hello");
+    rig.end();
+    assert_eq!(rig.app, b"hello world");
+}
+
+#[test]
+fn a_gap_is_told_when_the_receiver_has_the_bytes() {
+    let mut rig = Rig::open(config(StreamMode::Passive), 9);
+    rig.client(9, 0, b"abc");
+    rig.client(9, 6, b"ghi");
+    rig.acknowledge(9, 3);
+    assert!(rig.gaps.is_empty());
+    let out = rig.acknowledge(9, 9);
+    assert!(out.events.contains(StreamEvent::ReassemblySeqGap));
+    assert_eq!((rig.app.as_slice(), rig.gaps.as_slice()), (&b"abcghi"[..], &[(3, 3)][..]));
+    assert!(rig.pair.stream(ToServer).has_gap());
+    assert_eq!(rig.counters.reassembly_gap, 1);
+}
+
+#[test]
+fn the_depth_ends_reassembly() {
+    let mut config = config(StreamMode::Passive);
+    config.reassembly.depth = 10;
+    config.bypass = true;
+    let mut rig = Rig::open(config, 9);
+    rig.client(9, 0, b"01234567");
+    rig.acknowledge(9, 8);
+    let out = rig.client(9, 8, b"89abc");
+    assert!(out.events.contains(StreamEvent::ReassemblyDepthReached) && out.bypass);
+    assert!(out.readable.to_server, "the parser is told");
+    let stream = rig.pair.stream(ToServer);
+    assert!(stream.depth_reached() && stream.is_dead() && stream.held() == 0);
+    // Nothing more, and counted once.
+    rig.client(9, 13, b"more");
+    assert_eq!((rig.app.as_slice(), rig.counters.stream_depth_reached), (&b"01234567"[..], 1));
+}
+
+#[test]
+fn a_gap_at_the_depth_holds_nothing() {
+    let mut config = config(StreamMode::Inline);
+    config.reassembly.depth = 10;
+    let mut rig = Rig::open(config, 9);
+    rig.client(9, 5, b"56789");
+    let out = rig.client(9, 10, b"beyond");
+    assert!(out.events.contains(StreamEvent::ReassemblyDepthReached));
+    assert_eq!(rig.budget.used(), 0);
+}
+
+#[test]
+fn a_parser_waits_for_what_it_needs() {
+    let mut rig = Rig::open(config(StreamMode::Inline), 9);
+    rig.pair.stream_mut(ToServer).app_need(6);
+    rig.client(9, 0, b"abc");
+    assert!(rig.app.is_empty());
+    rig.client(9, 3, b"def");
+    assert_eq!(rig.app, b"abcdef");
+    // What is needed will not come whole.
+    rig.pair.stream_mut(ToServer).app_need(6);
+    rig.client(9, 6, b"gh");
+    rig.client(9, 10, b"kl");
+    assert_eq!(rig.app.len(), 6);
+    rig.acknowledge(9, 12);
+    rig.client(9, 12, b"m");
+    assert_eq!((rig.app.as_slice(), rig.gaps.as_slice()), (&b"abcdefghklm"[..], &[(8, 2)][..]));
+}
+
+#[test]
+fn raw_inspection_waits_for_a_chunk_and_sees_an_overlap() {
+    let mut config = config(StreamMode::Passive);
+    config.reassembly.toserver_chunk_size = 8;
+    config.reassembly.raw_overlap = 3;
+    let mut rig = Rig::open(config, 9);
+    rig.client(9, 0, b"abcde");
+    rig.acknowledge(9, 5);
+    assert!(rig.raw.is_empty());
+    rig.client(9, 5, b"fghij");
+    rig.acknowledge(9, 10);
+    assert_eq!(rig.raw_bytes(), b"abcdefghij");
+    rig.client(9, 10, b"kl");
+    rig.pair.stream_mut(ToServer).raw_trigger();
+    rig.feed(ToClient, &segment(ACK, Seq(1), Seq(22), b""));
+    let chunk = rig.pair.stream_mut(ToServer).raw(&[]).unwrap();
+    assert_eq!((chunk.offset, chunk.bytes, chunk.seen, chunk.after_gap), (7, &b"hijkl"[..], 3, false));
+}
+
+#[test]
+fn differing_retransmissions_are_told_and_inline_undone() {
+    let mut config = config(StreamMode::Inline);
+    config.reassembly.check_overlap_different_data = true;
+    let mut rig = Rig::open(config, 9);
+    rig.client(9, 0, b"GET /good");
+    let evil = segment(ACK, Seq(10), Seq(1), b"GET /evil!");
+    let out = rig.feed(ToServer, &evil);
+    assert_eq!(out.advice, Advice::Rewrite);
+    assert!(out.events.contains(StreamEvent::ReassemblyOverlapDifferentData));
+    rig.drain(evil.payload);
+    let mut packet = *b"GET /evil!";
+    assert!(rig.pair.stream(ToServer).restore(Seq(10), &mut packet));
+    assert_eq!((&packet, rig.app.as_slice()), (b"GET /good!", &b"GET /good!"[..]));
+    assert_eq!((rig.counters.overlap_diff_data, rig.counters.rewritten), (1, 1));
+    rig.pair.settle(ToServer, evil.payload, &mut rig.budget);
+    rig.config.reassembly.overlap_action = OverlapAction::Drop;
+    let out = rig.client(9, 0, b"GET /evil!");
+    assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamOverlap));
+}
+
+fn urgent(rig: &mut Rig, offset: u32, pointer: u16, payload: &[u8]) -> Outcome {
+    let mut packet = segment(ACK | TcpFlags::URG, Seq(10).plus(offset), Seq(1), payload);
+    packet.urgent = pointer;
+    rig.handle(ToServer, &packet)
+}
+
+#[test]
+fn urgent_bytes_go_by_policy() {
+    for (policy, expected) in [
+        (UrgentPolicy::OutOfBand, &b"abdefgh"[..]),
+        (UrgentPolicy::Inline, b"abcdefgh"),
+        (UrgentPolicy::Drop, b"abcdefgh"),
+        (UrgentPolicy::Gap, b"abdefgh"),
+    ] {
+        let mut config = config(StreamMode::Passive);
+        config.reassembly.urgent = policy;
+        let mut rig = Rig::open(config, 9);
+        urgent(&mut rig, 0, 3, b"abcd");
+        // Sent again, without the flag.
+        rig.client(9, 2, b"cdef");
+        rig.client(9, 6, b"gh");
+        rig.acknowledge(9, 8);
+        if policy != UrgentPolicy::Gap {
+            assert_eq!(rig.app, expected, "{policy:?}");
+            assert!(rig.gaps.is_empty());
+        }
+        let out_of_band = u16::from(policy == UrgentPolicy::OutOfBand);
+        assert_eq!(rig.pair.stream(ToServer).urgent_out_of_band(), out_of_band);
+        rig.release();
+    }
+    // What came before the urgent byte closes up behind it.
+    let mut rig = Rig::open(config(StreamMode::Passive), 9);
+    rig.client(9, 4, b"efgh");
+    urgent(&mut rig, 0, 4, b"abcd");
+    rig.acknowledge(9, 8);
+    assert_eq!(rig.app, b"abcefgh");
+    // Inline, such packets can be dropped.
+    let mut config = config(StreamMode::Inline);
+    config.reassembly.urgent = UrgentPolicy::Drop;
+    let mut rig = Rig::open(config, 9);
+    assert!(matches!(urgent(&mut rig, 0, 1, b"x").advice, Advice::Drop(_)));
+}
+
+#[test]
+fn regions_are_counted_and_limited() {
+    let mut config = config(StreamMode::Inline);
+    config.midstream = true;
+    config.reassembly.max_regions = 2;
+    let mut rig = Rig::open(config, 9);
+    rig.session = TcpSession::default();
+    rig.pair = StreamPair::default();
+    let at = |n: u32| Seq(1000 + n * 300_000);
+    rig.handle(ToServer, &segment(ACK, at(0), Seq(1), b"a"));
+    rig.handle(ToServer, &segment(ACK, at(1), Seq(1), b"b"));
+    assert_eq!(rig.pair.stream(ToServer).max_regions(), 2);
+    let out = rig.handle(ToServer, &segment(ACK, at(2), Seq(1), b"c"));
+    assert!(out.events.contains(StreamEvent::ReassemblyInsertLimit), "{:?}", out.events);
+}
+
+#[test]
+fn used_up_memory_is_told_and_goes_by_policy() {
+    let mut config = config(StreamMode::Inline);
+    config.reassembly.memcap = 4096;
+    config.reassembly.memcap_policy = ExceptionPolicy::DropPacket;
+    let mut rig = Rig::open(config, 9);
+    rig.client(9, 100, &[1; 2000]);
+    let out = rig.client(9, 5000, &[1; 2000]);
+    assert!(out.events.contains(StreamEvent::ReassemblyInsertMemcap), "{:?}", out.events);
+    assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamMemory));
+    assert_eq!(out.exception, Some((ExceptionTarget::ReassemblyMemory, ExceptionPolicy::DropPacket)));
+    assert_eq!((rig.counters.segment_memcap_drop, rig.counters.insert_data_normal_fail), (1, 1));
+}
+
+#[test]
+fn long_streams_pass_the_wrap_many_times_over() {
+    // Offsets do not wrap and sequence numbers do: the anchor has to follow.
+    let mut config = config(StreamMode::Passive);
+    config.reassembly.raw = false;
+    let mut rig = Rig::open(config, u32::MAX - 5);
+    let chunk = vec![7u8; 60_000];
+    let mut at = 0u64;
+    for _ in 0..200 {
+        let seq = Seq(u32::MAX - 4).plus(at as u32);
+        rig.handle(ToServer, &segment(ACK, seq, Seq(1), &chunk));
+        at += chunk.len() as u64;
+        rig.handle(ToClient, &segment(ACK, Seq(1), Seq(u32::MAX - 4).plus(at as u32), b""));
+        assert_eq!(rig.pair.stream(ToServer).app_progress(), at);
+        rig.app.clear();
+    }
+    assert_eq!(rig.pair.stream(ToServer).right_edge(), at);
+}
+
+#[test]
+fn streams_can_join_a_session_late() {
+    let mut rig = Rig::open(config(StreamMode::Passive), 9);
+    let (session, _, mut context) = rig.context();
+    let arrival = |direction| Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Bsd };
+    session.handle(&segment(ACK, Seq(10), Seq(1), b"unseen"), arrival(ToServer), None, &mut context);
+    session.handle(&segment(ACK, Seq(1), Seq(16), b""), arrival(ToClient), None, &mut context);
+    rig.pair = StreamPair::attached(&rig.session, &rig.config);
+    rig.client(9, 6, b"seen");
+    rig.acknowledge(9, 10);
+    assert_eq!((rig.app.as_slice(), rig.gaps.len()), (&b"seen"[..], 0));
+    assert_eq!(rig.pair.stream(ToServer).app_progress(), 10);
+}

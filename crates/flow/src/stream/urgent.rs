@@ -5,6 +5,7 @@
 //! Sequence numbers count urgent bytes, stream offsets do not. This keeps where they were, for
 //! as long as segments may come that lie before or around them.
 
+use bartizan_base::Cursor;
 use smallvec::SmallVec;
 
 /// Urgent bytes whose place is kept at once; more go by the limit policy.
@@ -63,6 +64,34 @@ impl UrgentBytes {
             }
         }
         outer
+    }
+
+    /// Appends all of it.
+    pub(crate) fn export(&self, out: &mut Vec<u8>) {
+        out.extend(self.total.to_be_bytes());
+        out.extend(self.before.to_be_bytes());
+        out.push(u8::try_from(self.places.len()).unwrap_or(u8::MAX));
+        for place in &self.places {
+            out.extend(place.to_be_bytes());
+        }
+    }
+
+    /// Takes what [`UrgentBytes::export`] wrote.
+    pub(crate) fn import(&mut self, from: &mut Cursor<'_>) -> Option<()> {
+        self.total = from.u16()?;
+        self.before = from.u64()?;
+        let count = usize::from(from.u8()?);
+        if count > MOST_PLACES {
+            return None;
+        }
+        for _ in 0..count {
+            let place = from.u64()?;
+            if self.places.last().is_some_and(|last| *last >= place) {
+                return None;
+            }
+            self.places.push(place);
+        }
+        Some(())
     }
 
     /// Forgets the places before an inner offset that nothing can reach any more.

@@ -67,7 +67,7 @@ counters! {
     rewritten => "tcp.rewritten",
     /// Bytes held by sessions.
     memuse => "tcp.memuse",
-    /// Bytes held by reassembly.
+    /// Bytes held by reassembly, as of the last segment.
     reassembly_memuse => "tcp.reassembly_memuse",
 }
 

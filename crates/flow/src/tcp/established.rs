@@ -33,9 +33,9 @@ impl Step<'_, '_> {
             if !self.to_server() {
                 self.session.flags |= SessionFlags::CONFIRMED;
             }
-            // What is refused here is not reassembled; the packet itself does not count as invalid,
-            // since losses before the observer look the same.
-            let _ = self.established_ack();
+            // What is refused here is told and, passive, not reassembled; but the packet is not dropped
+            // for it (as in Suricata), since losses before the observer look the same.
+            self.out.rejected = self.established_ack().is_err();
             Ok(())
         } else {
             Ok(())
@@ -61,7 +61,11 @@ impl Step<'_, '_> {
         if self.has(TcpFlags::ACK) && self.validate_ack().is_ok() {
             self.update_last_ack();
         }
-        self.snd_mut().update_last_ack(seq);
+        // Where the sender is when it resets is where the receiver is, unless the sender lies: inline, only
+        // the receiver's word counts, or a gap before the RST could be filled unseen.
+        if !self.config.inline() {
+            self.snd_mut().update_last_ack(seq);
+        }
         self.handle_timestamp();
         self.accept();
     }

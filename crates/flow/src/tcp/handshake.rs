@@ -1,182 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The beginning of a session: handshake (RFC 9293 section 3.5), simultaneous open, Fast Open
-//! (RFC 7413), pick-up in the middle, one-sided sessions.
+//! The handshake (RFC 9293 section 3.5), simultaneous open, Fast Open (RFC 7413).
 
 use super::peer::PeerFlags;
+use super::pickup::note_first_timestamp;
 use super::queue::Queued;
 use super::session::SessionFlags;
-use super::step::{Handled, Rejected, Step};
-use super::{
-    ExceptionTarget, HostPolicy, StreamEvent, TcpFlags, TcpSession, TcpState, WSCALE_MAX,
-};
+use super::step::{Handled, Step};
+use super::{HostPolicy, StreamEvent, TcpFlags, TcpState, WSCALE_MAX};
 use bartizan_base::Direction;
 
-const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
+pub(crate) const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
 
 impl Step<'_, '_> {
-    /// A packet without a session.
-    pub(crate) fn no_session(&mut self) -> Handled {
-        if self.has(TcpFlags::RST) {
-            self.reject(StreamEvent::RstButNoSession)
-        } else if self.has(TcpFlags::FIN) {
-            self.midstream_exception();
-            if !self.config.midstream || self.segment.is_empty() || !self.config.may_pick_up() {
-                return self.reject(StreamEvent::FinButNoSession);
-            }
-            self.pick_up(TcpState::FinWait1)
-        } else if self.has(SYN_ACK) {
-            self.midstream_exception();
-            let wanted = self.config.midstream || self.config.async_oneside;
-            if wanted && self.config.may_pick_up() { self.pick_up_syn_ack() } else { Ok(()) }
-        } else if self.has(TcpFlags::SYN) {
-            self.first_syn()
-        } else if self.has(TcpFlags::ACK) {
-            self.midstream_exception();
-            if self.config.midstream && self.config.may_pick_up() {
-                self.pick_up(TcpState::Established)
-            } else {
-                Ok(())
-            }
-        } else {
-            Ok(())
-        }
-    }
-
-    fn midstream_exception(&mut self) {
-        self.exception(ExceptionTarget::Midstream, self.config.midstream_policy);
-    }
-
-    /// Makes the session, if there is memory for one.
-    fn create(&mut self, midstream: bool) -> Handled {
-        let memory = TcpSession::memory();
-        if self.config.memcap != 0 && self.counters.memuse.saturating_add(memory) > self.config.memcap {
-            self.counters.ssn_memcap_drop = self.counters.ssn_memcap_drop.wrapping_add(1);
-            self.exception(ExceptionTarget::SessionMemory, self.config.memcap_policy);
-            return Err(Rejected);
-        }
-        *self.session = TcpSession::default();
-        self.counters.memuse = self.counters.memuse.saturating_add(memory);
-        self.counters.sessions = self.counters.sessions.wrapping_add(1);
-        self.counters.active_sessions = self.counters.active_sessions.saturating_add(1);
-        if midstream {
-            self.counters.midstream_pickups = self.counters.midstream_pickups.wrapping_add(1);
-            self.session.flags |= SessionFlags::MIDSTREAM;
-        }
-        if self.config.async_oneside {
-            self.session.flags |= SessionFlags::ASYNC;
-        }
-        self.out.created = true;
-        let flags = self.segment.flags.bits();
-        self.snd_mut().tcp_flags = flags;
-        Ok(())
-    }
-
-    fn first_syn(&mut self) -> Handled {
-        self.create(false)?;
-        self.set_state(TcpState::SynSent);
-        let segment = self.segment;
-        let now = self.now;
-        // The side that sends the SYN is the client, whatever the flow thought before.
-        let client = self.session.client_mut();
-        client.set_isn(segment.seq);
-        client.next_seq = segment.seq.plus(1);
-        if let Some((ts, _)) = segment.options.ts {
-            note_first_timestamp(client, ts, now);
-            client.flags |= PeerFlags::TIMESTAMP;
-        }
-        self.session.server_mut().window = u32::from(segment.window);
-        if let Some(shift) = segment.wscale() {
-            self.session.flags |= SessionFlags::SERVER_WSCALE;
-            self.session.server_mut().wscale = shift;
-        }
-        self.session.flags.set(SessionFlags::CLIENT_SACK_OK, segment.options.sack_ok);
-        if segment.options.fast_open {
-            self.session.flags |= SessionFlags::FAST_OPEN;
-            if !segment.is_empty() {
-                let next = self.session.client().next_seq.plus(segment.len());
-                self.set_next_seq(Direction::ToServer, next);
-                self.accept_as(Direction::ToServer);
-            }
-        }
-        Ok(())
-    }
-
-    /// Picks a session up at a packet with data or an ACK; its sender is taken for the client.
-    fn pick_up(&mut self, state: TcpState) -> Handled {
-        self.create(true)?;
-        self.set_state(state);
-        self.session.flags |= SessionFlags::MIDSTREAM_ESTABLISHED | SessionFlags::SACK_OK;
-        let segment = self.segment;
-        let now = self.now;
-        // What was negotiated is not known: assume the largest windows.
-        let fin = u32::from(state == TcpState::FinWait1);
-        let snd = self.snd_mut();
-        snd.wscale = WSCALE_MAX;
-        snd.set_isn(segment.seq.minus(1));
-        snd.next_seq = segment.end().plus(fin);
-        snd.window = u32::from(segment.window) << WSCALE_MAX;
-        snd.last_ack = segment.seq;
-        snd.reset_next_win();
-        let rcv = self.rcv_mut();
-        rcv.wscale = WSCALE_MAX;
-        rcv.set_isn(segment.ack.minus(1));
-        rcv.next_seq = segment.ack;
-        rcv.last_ack = segment.ack;
-        rcv.next_win = segment.ack;
-        if let Some((ts, echo)) = segment.options.ts {
-            note_first_timestamp(self.snd_mut(), ts, now);
-            self.note_echo(echo);
-        }
-        self.accept();
-        Ok(())
-    }
-
-    /// The other side's timestamp, as far as a pick-up can know it.
-    fn note_echo(&mut self, echo: u32) {
-        let rcv = self.rcv_mut();
-        rcv.last_ts = echo;
-        if echo == 0 {
-            rcv.flags |= PeerFlags::ZERO_TIMESTAMP;
-        }
-        self.session.flags |= SessionFlags::TIMESTAMP;
-    }
-
-    /// Picks a session up at a SYN/ACK: the flow was made the wrong way round.
-    fn pick_up_syn_ack(&mut self) -> Handled {
-        self.create(true)?;
-        // A SYN/ACK comes from the server; if the flow says otherwise it is reversed.
-        if self.to_server() {
-            self.session.reverse();
-            self.out.reverse = true;
-            self.direction = Direction::ToClient;
-        }
-        self.set_state(TcpState::SynRecv);
-        self.session.flags |= SessionFlags::MIDSTREAM_SYN_ACK;
-        self.session.flags.set(SessionFlags::SACK_OK, self.segment.options.sack_ok);
-        let segment = self.segment;
-        let now = self.now;
-        let server = self.session.server_mut();
-        server.set_isn(segment.seq);
-        server.next_seq = segment.seq.plus(1);
-        server.window = u32::from(segment.window);
-        server.last_ack = segment.seq;
-        server.reset_next_win();
-        let client = self.session.client_mut();
-        client.set_isn(segment.ack.minus(1));
-        client.next_seq = segment.ack;
-        client.last_ack = segment.ack;
-        // The server answers with the option only when the client's SYN had it.
-        if let Some(shift) = segment.wscale() {
-            client.wscale = shift;
-            self.session.server_mut().wscale = WSCALE_MAX;
-        }
-        if let Some((ts, echo)) = segment.options.ts {
-            note_first_timestamp(self.session.server_mut(), ts, now);
-            self.note_echo(echo);
-        }
-        Ok(())
-    }
-
     pub(crate) fn syn_sent(&mut self) -> Handled {
         if self.has(SYN_ACK) {
             return if self.to_server() { self.four_way_syn_ack() } else { self.syn_ack() };
@@ -189,7 +24,11 @@ impl Step<'_, '_> {
         } else if self.has(TcpFlags::FIN) {
             Ok(())
         } else if self.has(TcpFlags::SYN) {
-            if self.to_server() { self.syn_again() } else { self.simultaneous_syn() }
+            if self.to_server() {
+                self.syn_again()
+            } else {
+                self.simultaneous_syn()
+            }
             Ok(())
         } else if self.has(TcpFlags::ACK) && self.config.async_oneside {
             self.one_sided_ack()
@@ -200,6 +39,7 @@ impl Step<'_, '_> {
 
     fn syn_ack(&mut self) -> Handled {
         let ack = self.segment.ack;
+        let echo = self.segment.options.ts.map(|(_, echo)| echo);
         let client = self.session.client();
         let (isn, next) = (client.isn, client.next_seq);
         if self.segment.options.fast_open || self.is(SessionFlags::FAST_OPEN) {
@@ -215,12 +55,14 @@ impl Step<'_, '_> {
             self.session.flags |= SessionFlags::FAST_OPEN;
             self.set_state(TcpState::Established);
         } else if ack != isn.plus(1) {
-            return self.reject(StreamEvent::ThreeWaySynackWithWrongAck);
+            // It may answer an earlier SYN.
+            match self.session.find_syn(ack, None) {
+                Some(syn) => self.session.apply_syn(&syn),
+                None => return self.reject(StreamEvent::ThreeWaySynackWithWrongAck),
+            }
         }
         if !self.echo_is_plausible() {
-            // It may answer an earlier SYN.
-            let echo = self.segment.options.ts.map(|(_, echo)| echo);
-            match self.session.find_syn(echo) {
+            match self.session.find_syn(ack, echo) {
                 Some(syn) => self.session.apply_syn(&syn),
                 None => return self.reject(StreamEvent::PktInvalidTimestamp),
             }
@@ -310,8 +152,8 @@ impl Step<'_, '_> {
         self.validate_rst()?;
         let isn = self.session.client().isn;
         let segment = self.segment;
-        let counts = !self.to_server()
-            || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
+        let counts =
+            !self.to_server() || (segment.seq == isn && segment.window == 0 && segment.ack == isn.plus(1));
         if counts {
             self.rcv_mut().flags |= PeerFlags::RST_RECEIVED;
             self.close_by_rst();
@@ -347,46 +189,6 @@ impl Step<'_, '_> {
         }
         server.window = u32::from(segment.window);
         server.wscale = segment.wscale().unwrap_or(0);
-    }
-
-    /// The client goes on without a SYN/ACK in sight: the other side is not seen.
-    fn one_sided_ack(&mut self) -> Handled {
-        let segment = self.segment;
-        if segment.seq != self.session.client().next_seq {
-            return self.reject(StreamEvent::ThreeWayAsyncWrongSeq);
-        }
-        self.session.flags |= SessionFlags::ASYNC;
-        self.set_state(TcpState::Established);
-        self.session.clear_queue();
-        let now = self.now;
-        let scaled = self.is(SessionFlags::SERVER_WSCALE);
-        let uses_ts =
-            segment.options.ts.is_some() && self.session.client().flags.contains(PeerFlags::TIMESTAMP);
-        let client = self.session.client_mut();
-        client.window = u32::from(segment.window);
-        client.last_ack = segment.seq;
-        client.reset_next_win();
-        if scaled {
-            client.wscale = WSCALE_MAX;
-        }
-        if uses_ts {
-            client.flags.remove(PeerFlags::TIMESTAMP);
-            client.last_pkt_ts = now;
-            self.session.flags |= SessionFlags::TIMESTAMP;
-        } else {
-            client.last_ts = 0;
-            client.flags.remove(PeerFlags::ZERO_TIMESTAMP);
-        }
-        let server = self.session.server_mut();
-        server.set_isn(segment.ack.minus(1));
-        server.next_seq = segment.ack;
-        server.last_ack = segment.ack;
-        server.next_win = segment.ack;
-        if self.is(SessionFlags::CLIENT_SACK_OK) {
-            self.session.flags |= SessionFlags::SACK_OK;
-        }
-        self.accept();
-        Ok(())
     }
 
     pub(crate) fn syn_recv(&mut self) -> Handled {
@@ -599,13 +401,5 @@ impl Step<'_, '_> {
         self.session.server_mut().wscale = WSCALE_MAX;
         self.session.client_mut().wscale = WSCALE_MAX;
         self.session.flags |= SessionFlags::SACK_OK;
-    }
-}
-
-fn note_first_timestamp(peer: &mut super::Peer, ts: u32, now: u32) {
-    peer.last_ts = ts;
-    peer.last_pkt_ts = now;
-    if ts == 0 {
-        peer.flags |= PeerFlags::ZERO_TIMESTAMP;
     }
 }

@@ -6,6 +6,43 @@
 //! [`Segment`] and says in an [`Outcome`] what it meant; given a [`crate::stream::StreamPair`] it also
 //! feeds reassembly. Without one (no payload function on the path) it tracks the session alone.
 //!
+//! ```
+//! use bartizan_base::{Direction, Timestamp};
+//! use bartizan_flow::stream::{AppChunk, MemoryBudget, StreamPair};
+//! use bartizan_flow::tcp::*;
+//!
+//! let config = StreamConfig { midstream: true, mode: StreamMode::Inline, ..StreamConfig::default() };
+//! let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(config.reassembly.memcap));
+//! let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+//! let (mut session, mut streams) = (TcpSession::default(), StreamPair::default());
+//!
+//! let payload = b"GET / HTTP/1.1\r\n";
+//! let segment = Segment { flags: TcpFlags::ACK, payload, checksum_ok: true, ..Segment::default() };
+//! let direction = Direction::ToServer;
+//! let arrival = Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Linux };
+//! let outcome = session.handle(&segment, arrival, Some(&mut streams), &mut context);
+//!
+//! for which in Direction::BOTH.into_iter().filter(|d| outcome.readable[*d]) {
+//!     // The packet belongs to its own direction; the other one reads what is held.
+//!     let packet = if which == direction { segment.payload } else { &[] };
+//!     while let Some(chunk) = streams.stream_mut(which).app(packet) {
+//!         let taken = match chunk {
+//!             AppChunk::Data { bytes, .. } => bytes.len() as u64, // the parser says how many
+//!             AppChunk::Gap { len, .. } => len,
+//!         };
+//!         streams.stream_mut(which).app_consume(taken);
+//!     }
+//! }
+//! streams.settle(direction, segment.payload, context.budget);
+//! assert_eq!(streams.stream(direction).app_progress(), 16);
+//! ```
+//!
+//! Differences from Suricata, on purpose: a session picked up at a packet of the flow's second direction
+//! keeps the flow's directions; inline, every payload that leaves is compared and shown to the readers
+//! whatever its packet's state, and a RST does not acknowledge what its sender sent; raw inspection can
+//! see an overlap. Inline and one-sided together, the sender's own progress stands for the missing
+//! acknowledgements, so a retransmission that differs is noticed only while its bytes are held.
+//!
 //! Not done here: choosing a host policy for an address, applying exception policies, timeouts,
 //! the flow's key and its reversal. The caller does these with what [`Outcome`] says.
 
@@ -15,9 +52,11 @@ mod config;
 mod counters;
 mod established;
 mod event;
+mod export;
 mod handshake;
 mod outcome;
 mod peer;
+mod pickup;
 mod queue;
 mod reuse;
 mod segment;

@@ -84,7 +84,7 @@ pub struct Outcome {
     /// The packet opens another session on the same tuple; nothing was done with it. Make a new
     /// flow and hand the packet to that.
     pub reuse: bool,
-    /// The session does not explain the packet.
+    /// The session does not explain the packet: state, sequence or acknowledgement number are wrong.
     pub rejected: bool,
     /// The checksum is wrong; the packet was not looked at.
     pub checksum_invalid: bool,

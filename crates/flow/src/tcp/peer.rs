@@ -47,7 +47,8 @@ pub struct Peer {
     /// Flags of all packets that this side sent.
     pub(crate) tcp_flags: u8,
     pub(crate) flags: PeerFlags,
-    sack: [(Seq, Seq); SACK_RANGES],
+    /// Ranges acknowledged selectively; empty ones are free.
+    pub(crate) sack: [(Seq, Seq); SACK_RANGES],
 }
 
 impl Peer {

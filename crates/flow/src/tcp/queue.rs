@@ -21,13 +21,13 @@ pub(crate) struct Queued {
 impl Queued {
     /// From a SYN/ACK.
     pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
-        Self { seq: segment.seq, ack: segment.ack, ..Self::syn(segment, now) }
+        Self { ack: segment.ack, ..Self::syn(segment, now) }
     }
 
-    /// From a SYN; the sequence numbers are equal by definition and are left out.
+    /// From a SYN, which acknowledges nothing.
     pub(crate) fn syn(segment: &Segment<'_>, now: u32) -> Self {
         Self {
-            seq: Seq(0),
+            seq: segment.seq,
             ack: Seq(0),
             window: segment.window,
             wscale: segment.wscale(),
@@ -42,7 +42,7 @@ impl Queued {
         let client = session.client();
         let server = session.server();
         Self {
-            seq: Seq(0),
+            seq: client.isn,
             ack: Seq(0),
             window: u16::try_from(server.window).unwrap_or(u16::MAX),
             wscale: session.flags.contains(SessionFlags::SERVER_WSCALE).then_some(server.wscale),
@@ -79,7 +79,7 @@ impl TcpSession {
     /// Keeps what the session knew of an earlier SYN.
     pub(crate) fn queue_syn(&mut self, config: &StreamConfig) -> Result<(), StreamEvent> {
         let entry = Queued::of_session(self);
-        if self.find_syn(entry.ts).is_some() {
+        if self.queue.iter().any(|known| known.seq == entry.seq && known.ts == entry.ts) {
             return Ok(());
         }
         if self.queue.len() >= usize::from(config.max_syn_queued) {
@@ -89,15 +89,20 @@ impl TcpSession {
         Ok(())
     }
 
-    /// The kept SYN with this timestamp. The latest one wins.
-    pub(crate) fn find_syn(&self, ts: Option<u32>) -> Option<Queued> {
-        self.queue.iter().rev().find(|known| known.ts == ts).copied()
+    /// The kept SYN that a SYN/ACK with this acknowledgement and echo answers. The latest one wins.
+    pub(crate) fn find_syn(&self, ack: Seq, echo: Option<u32>) -> Option<Queued> {
+        let answered = |known: &&Queued| known.seq.plus(1) == ack && (echo.is_none() || known.ts == echo);
+        self.queue.iter().rev().find(answered).copied()
     }
 
     /// Makes a SYN the one in force.
     pub(crate) fn apply_syn(&mut self, syn: &Queued) {
+        let client = self.client_mut();
+        if client.isn != syn.seq {
+            client.set_isn(syn.seq);
+            client.next_seq = syn.seq.plus(1);
+        }
         if let Some(ts) = syn.ts {
-            let client = self.client_mut();
             client.last_pkt_ts = syn.pkt_ts;
             client.last_ts = ts;
             client.flags |= PeerFlags::TIMESTAMP;

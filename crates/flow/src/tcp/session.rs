@@ -217,7 +217,7 @@ impl TcpSession {
         &mut self,
         segment: &Segment<'_>,
         arrival: Arrival,
-        mut streams: Option<&mut StreamPair>,
+        streams: Option<&mut StreamPair>,
         context: &mut StreamContext<'_>,
     ) -> Outcome {
         let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
@@ -246,6 +246,7 @@ impl TcpSession {
         let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from());
         let mut step = Step::new(self, segment, arrival, context, out, held);
         let rejected = step.run();
+        let uncounted = step.accept_what_leaves(rejected);
         let (mut out, reassemble) = step.finish();
         if rejected == Err(Rejected) {
             out.rejected = true;
@@ -257,8 +258,14 @@ impl TcpSession {
         if out.previous != out.state {
             out.kind |= PacketKind::STATE_UPDATE;
         }
-        if let (Some(direction), Some(pair)) = (reassemble, streams.as_deref_mut()) {
+        if let (Some(direction), Some(pair)) = (reassemble, streams) {
+            let overlap = context.counters.overlap;
             pair.feed(self, segment, direction, arrival, context, &mut out);
+            if uncounted {
+                // The session itself would not have looked at this data.
+                context.counters.overlap = overlap;
+            }
+            context.counters.reassembly_memuse = context.budget.used();
         }
         out
     }

@@ -3,8 +3,8 @@
 
 use super::session::{SessionFlags, StreamContext};
 use super::{
-    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment, Seq,
-    StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
+    Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
+    Seq, StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use bartizan_base::Direction;
 
@@ -69,6 +69,26 @@ impl<'s, 'p> Step<'s, 'p> {
         self.check_traffic_after_rst();
         self.out.established = self.session.state >= TcpState::Established;
         Ok(())
+    }
+
+    /// Inline, no payload leaves that reassembly has not compared and shown to the readers, whatever the
+    /// state says of its packet: a keep-alive's byte can be another one than before. Says whether
+    /// the packet goes to reassembly for this reason alone.
+    pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
+        let leaves = handled.is_ok() || !self.config.drop_invalid;
+        // What the receiver has acknowledged it does not take again.
+        let end = self.segment.end().plus(u32::from(self.has(TcpFlags::SYN)));
+        let taken = self.session.state >= TcpState::SynRecv && end.at_most(self.snd().last_ack);
+        let needed = self.config.inline()
+            && leaves
+            && !taken
+            && self.reassemble.is_none()
+            && !self.segment.is_empty()
+            && self.session.exists();
+        if needed {
+            self.accept();
+        }
+        needed
     }
 
     /// Calls the handler of a state.

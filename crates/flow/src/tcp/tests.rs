@@ -1,2 +1,560 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests.
+//! Tables of the state machine: what packets do to a session, and which events they set.
+
+use super::*;
+use crate::stream::{AppChunk, MemoryBudget, StreamPair};
+use bartizan_base::Direction::{ToClient, ToServer};
+use bartizan_base::{Direction, PerDirection, Reason, Timestamp};
+
+const S: TcpFlags = TcpFlags::SYN;
+const A: TcpFlags = TcpFlags::ACK;
+const SA: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
+const FA: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
+const R: TcpFlags = TcpFlags::RST;
+const RA: TcpFlags = TcpFlags::RST.union(TcpFlags::ACK);
+
+/// A session with its streams, and what the app readers have got.
+pub(crate) struct Rig {
+    pub(crate) session: TcpSession,
+    pub(crate) pair: StreamPair,
+    pub(crate) config: StreamConfig,
+    pub(crate) counters: StreamCounters,
+    pub(crate) budget: MemoryBudget,
+    pub(crate) policy: HostPolicy,
+    pub(crate) seconds: u64,
+    pub(crate) read: PerDirection<String>,
+}
+
+pub(crate) fn segment(flags: TcpFlags, seq: u32, ack: u32, payload: &[u8]) -> Segment<'_> {
+    Segment {
+        seq: Seq(seq),
+        ack: Seq(ack),
+        flags,
+        window: 8192,
+        payload,
+        checksum_ok: true,
+        ..Segment::default()
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(config: StreamConfig) -> Self {
+        Self {
+            session: TcpSession::default(),
+            pair: StreamPair::default(),
+            config,
+            counters: StreamCounters::default(),
+            budget: MemoryBudget::new(config.reassembly.memcap),
+            policy: HostPolicy::Bsd,
+            seconds: 1000,
+            read: PerDirection::default(),
+        }
+    }
+
+    /// Client 100, server 500; both next bytes are 101 and 501.
+    fn open(config: StreamConfig) -> Self {
+        let mut rig = Rig::new(config);
+        rig.put(ToServer, S, 100, 0, b"");
+        rig.put(ToClient, SA, 500, 101, b"");
+        rig.put(ToServer, A, 101, 501, b"");
+        assert_eq!(rig.session.state(), TcpState::Established);
+        rig
+    }
+
+    pub(crate) fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+        let arrival = Arrival { direction, now: Timestamp::from_parts(self.seconds, 0), policy: self.policy };
+        let mut context =
+            StreamContext { config: &self.config, counters: &mut self.counters, budget: &mut self.budget };
+        let out = self.session.handle(segment, arrival, Some(&mut self.pair), &mut context);
+        self.drain(direction, segment.payload);
+        out
+    }
+
+    fn put(&mut self, direction: Direction, flags: TcpFlags, seq: u32, ack: u32, payload: &[u8]) -> Outcome {
+        self.handle(direction, &segment(flags, seq, ack, payload))
+    }
+
+    fn drain(&mut self, direction: Direction, payload: &[u8]) {
+        for which in Direction::BOTH {
+            let packet = if which == direction { payload } else { &[] };
+            let stream = self.pair.stream_mut(which);
+            loop {
+                let len = match stream.app(packet) {
+                    Some(AppChunk::Data { bytes, .. }) => {
+                        self.read[which].push_str(&String::from_utf8_lossy(bytes));
+                        bytes.len() as u64
+                    }
+                    Some(AppChunk::Gap { len, .. }) => {
+                        self.read[which].push_str(&format!("<{len}>"));
+                        len
+                    }
+                    None => break,
+                };
+                stream.app_consume(len);
+            }
+            while let Some(end) = stream.raw(packet).map(|chunk| chunk.end()) {
+                stream.raw_consume(end);
+            }
+        }
+        self.pair.settle(direction, payload, &mut self.budget);
+    }
+
+    pub(crate) fn end(&mut self) -> Outcome {
+        let mut context =
+            StreamContext { config: &self.config, counters: &mut self.counters, budget: &mut self.budget };
+        let out = self.session.end(&mut self.pair, &mut context);
+        self.drain(ToServer, &[]);
+        self.pair.release(&mut self.budget);
+        self.session.release(&mut self.counters);
+        assert_eq!(self.budget.used(), 0);
+        out
+    }
+}
+
+fn inline() -> StreamConfig {
+    StreamConfig { mode: StreamMode::Inline, ..StreamConfig::default() }
+}
+
+fn midstream() -> StreamConfig {
+    StreamConfig { midstream: true, ..StreamConfig::default() }
+}
+
+type Row<'a> = (Direction, TcpFlags, u32, u32, &'a [u8], TcpState, Option<StreamEvent>);
+
+fn run(mut rig: Rig, name: &str, rows: &[Row<'_>]) -> Rig {
+    for (n, (direction, flags, seq, ack, payload, state, event)) in rows.iter().enumerate() {
+        let out = rig.put(*direction, *flags, *seq, *ack, payload);
+        assert_eq!(out.state, *state, "{name}: state after row {n}, {:?}", out.events);
+        match event {
+            Some(event) => assert!(out.events.contains(*event), "{name}: row {n}: {:?}", out.events),
+            None => assert!(out.events.is_empty(), "{name}: row {n}: {:?}", out.events),
+        }
+    }
+    rig
+}
+
+#[test]
+fn a_session_opens_talks_and_closes() {
+    use TcpState::{CloseWait, Closed, Established, FinWait1, FinWait2, LastAck, SynRecv, SynSent, TimeWait};
+    let rig = run(
+        Rig::new(StreamConfig::default()),
+        "client closes first",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToClient, SA, 500, 101, b"", SynRecv, None),
+            (ToServer, A, 101, 501, b"", Established, None),
+            (ToServer, A, 101, 501, b"question", Established, None),
+            (ToClient, A, 501, 109, b"answer", Established, None),
+            (ToServer, FA, 109, 507, b"", CloseWait, None),
+            (ToClient, A, 507, 110, b"", CloseWait, None),
+            (ToClient, FA, 507, 110, b"", LastAck, None),
+            (ToServer, A, 110, 508, b"", Closed, None),
+        ],
+    );
+    assert_eq!(rig.read, PerDirection::new("question".into(), "answer".into()));
+    assert_eq!(rig.counters.sessions, 1);
+    assert_eq!(rig.session.tcp_flags(ToServer).bits(), 0x13);
+    run(
+        Rig::open(StreamConfig::default()),
+        "server closes first",
+        &[
+            (ToClient, FA, 501, 101, b"", FinWait1, None),
+            (ToServer, A, 101, 502, b"", FinWait2, None),
+            (ToServer, FA, 101, 502, b"", TimeWait, None),
+            (ToClient, A, 502, 102, b"", Closed, None),
+        ],
+    );
+    run(
+        Rig::open(StreamConfig::default()),
+        "both close at once",
+        &[(ToClient, FA, 501, 101, b"", FinWait1, None), (ToServer, FA, 101, 501, b"", TimeWait, None)],
+    );
+}
+
+#[test]
+fn handshakes_that_go_wrong() {
+    use TcpState::{Closed, Established, SynRecv, SynSent};
+    let new = || Rig::new(StreamConfig::default());
+    run(
+        new(),
+        "wrong ack in the SYN/ACK",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToClient, SA, 500, 999, b"", SynSent, Some(StreamEvent::ThreeWaySynackWithWrongAck)),
+            (ToClient, SA, 500, 101, b"", SynRecv, None),
+        ],
+    );
+    run(
+        new(),
+        "SYN/ACK from the client",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToServer, SA, 500, 101, b"", SynSent, Some(StreamEvent::ThreeWaySynackInWrongDirection)),
+        ],
+    );
+    run(
+        new(),
+        "SYN sent again, with another number; the first is answered",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToServer, S, 300, 0, b"", SynSent, None),
+            (ToClient, SA, 500, 101, b"", SynRecv, None),
+            (ToServer, A, 101, 501, b"", Established, None),
+        ],
+    );
+    run(
+        new(),
+        "another SYN/ACK is the one that the client believes",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToClient, SA, 500, 101, b"", SynRecv, None),
+            (ToClient, SA, 700, 101, b"", SynRecv, None),
+            (ToServer, A, 101, 701, b"", Established, None),
+        ],
+    );
+    run(
+        new(),
+        "resent packets in syn_recv",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToClient, SA, 500, 101, b"", SynRecv, None),
+            (ToServer, S, 100, 0, b"", SynRecv, None),
+            (ToServer, S, 120, 0, b"", SynRecv, Some(StreamEvent::ThreeWaySynResendDiffSeqOnSynRecv)),
+            (ToClient, S, 120, 0, b"", SynRecv, Some(StreamEvent::ThreeWaySynToclientOnSynRecv)),
+            (ToServer, SA, 120, 1, b"", SynRecv, Some(StreamEvent::ThreeWaySynackToserverOnSynRecv)),
+            (ToClient, SA, 500, 999, b"", SynRecv, Some(StreamEvent::ThreeWaySynackResendWithDifferentAck)),
+            (ToServer, A, 101, 999, b"", SynRecv, Some(StreamEvent::ThreeWayRightSeqWrongAckEvasion)),
+            (ToServer, A, 90, 999, b"", SynRecv, Some(StreamEvent::ThreeWayWrongSeqWrongAck)),
+        ],
+    );
+    run(
+        new(),
+        "simultaneous open",
+        &[
+            (ToServer, S, 100, 0, b"", SynSent, None),
+            (ToClient, S, 500, 0, b"", SynSent, None),
+            (ToServer, SA, 100, 999, b"", SynSent, Some(StreamEvent::FourWaySynackWithWrongAck)),
+            (ToServer, SA, 99, 501, b"", SynSent, Some(StreamEvent::FourWaySynackWithWrongSyn)),
+            (ToServer, SA, 100, 501, b"", SynRecv, None),
+            (ToClient, A, 501, 101, b"", Established, None),
+        ],
+    );
+    run(
+        new(),
+        "the answer to a SYN is a RST",
+        &[(ToServer, S, 100, 0, b"", SynSent, None), (ToClient, RA, 0, 101, b"", Closed, None)],
+    );
+}
+
+#[test]
+fn queues_are_bounded() {
+    let mut rig = Rig::new(StreamConfig::default());
+    rig.put(ToServer, S, 100, 0, b"");
+    rig.put(ToClient, SA, 500, 101, b"");
+    let mut floods = 0;
+    for n in 0..20 {
+        let out = rig.put(ToClient, SA, 600 + n, 101, b"");
+        floods += usize::from(out.events.contains(StreamEvent::ThreeWaySynackFlood));
+    }
+    assert_eq!((rig.session.queue.len(), floods), (5, 15));
+    let mut rig = Rig::new(StreamConfig::default());
+    let mut floods = 0;
+    for n in 0..30 {
+        let out = rig.put(ToServer, S, 100 + n, 0, b"");
+        floods += usize::from(out.events.contains(StreamEvent::ThreeWaySynFlood));
+    }
+    assert_eq!((rig.session.queue.len(), floods), (10, 19));
+}
+
+#[test]
+fn what_does_not_belong_to_an_established_session() {
+    use TcpState::Established as E;
+    let far = 101 + 8192;
+    run(
+        Rig::open(StreamConfig::default()),
+        "established",
+        &[
+            (ToServer, SA, 100, 501, b"", E, Some(StreamEvent::EstSynackToserver)),
+            (ToClient, SA, 500, 999, b"", E, Some(StreamEvent::EstSynackResendWithDifferentAck)),
+            (ToClient, SA, 499, 101, b"", E, Some(StreamEvent::EstSynackResendWithDiffSeq)),
+            (ToClient, SA, 500, 101, b"", E, None),
+            (ToServer, S, 100, 0, b"", E, Some(StreamEvent::EstSynResend)),
+            (ToServer, S, 90, 0, b"", E, Some(StreamEvent::EstSynResendDiffSeq)),
+            (ToClient, S, 500, 0, b"", E, Some(StreamEvent::EstSynToclient)),
+            (ToServer, A, 101, 99_999, b"", E, Some(StreamEvent::EstInvalidAck)),
+            (ToServer, A, 101, 99_999, b"", E, Some(StreamEvent::PktInvalidAck)),
+            (ToServer, A, far, 501, b"x", E, Some(StreamEvent::EstPacketOutOfWindow)),
+            (ToServer, TcpFlags::PSH, 101, 7, b"x", E, Some(StreamEvent::PktBrokenAck)),
+        ],
+    );
+    let mut rig = run(
+        Rig::open(StreamConfig::default()),
+        "before the last ack",
+        &[
+            (ToServer, A, 101, 501, b"abcdef", E, None),
+            (ToClient, A, 501, 107, b"", E, None),
+            (ToServer, A, 101, 501, b"abc", E, Some(StreamEvent::PktSpuriousRetransmission)),
+            (ToClient, A, 501, 107, b"x", E, None),
+            (ToClient, SA, 500, 107, b"", E, Some(StreamEvent::EstSynackResend)),
+        ],
+    );
+    assert_eq!(rig.read.to_server, "abcdef");
+    rig.end();
+    assert_eq!(rig.read.to_client, "x");
+}
+
+#[test]
+fn inline_data_of_the_server_instead_of_the_last_ack_is_an_injection() {
+    let mut rig = Rig::new(inline());
+    rig.put(ToServer, S, 100, 0, b"");
+    rig.put(ToClient, SA, 500, 101, b"");
+    let out = rig.put(ToClient, A, 501, 101, b"evil");
+    assert!(out.rejected && out.events.contains(StreamEvent::ThreeWayAckDataInject));
+    assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
+    // Passive, the ACK was probably lost.
+    let mut rig = Rig::new(StreamConfig::default());
+    rig.put(ToServer, S, 100, 0, b"");
+    rig.put(ToClient, SA, 500, 101, b"");
+    assert_eq!(rig.put(ToClient, A, 501, 101, b"data").state, TcpState::Established);
+}
+
+#[test]
+fn inline_nothing_leaves_without_comparison() {
+    let mut rig = Rig::open(inline());
+    rig.put(ToServer, A, 101, 501, b"abc");
+    // A keep-alive with another byte than before.
+    let out = rig.put(ToServer, A, 103, 501, b"X");
+    assert!(out.kind.contains(PacketKind::KEEP_ALIVE));
+    assert_eq!(out.advice, Advice::Rewrite);
+    // A packet that is invalid but, by configuration, not dropped.
+    rig.config.drop_invalid = false;
+    let out = rig.put(ToServer, A, 104, 99_999, b"def");
+    assert!(out.rejected && out.advice == Advice::Forward && out.stored);
+    assert_eq!(rig.read.to_server, "abcdef");
+    // Data with a SYN that is not Fast Open.
+    let mut rig = Rig::new(inline());
+    assert!(rig.put(ToServer, S, 100, 0, b"early").stored);
+    assert_eq!(rig.read.to_server, "early");
+}
+
+#[test]
+fn which_rst_ends_a_session_depends_on_the_receiver() {
+    // The client's next byte is 103, 101 is acknowledged; the window is 8192.
+    let table = [
+        (HostPolicy::Bsd, 103, true),
+        (HostPolicy::Bsd, 104, false),
+        (HostPolicy::Vista, 102, false),
+        (HostPolicy::Linux, 101, true),
+        (HostPolicy::Linux, 102, true),
+        (HostPolicy::Linux, 5000, true),
+        (HostPolicy::Linux, 50_000, false),
+        (HostPolicy::Linux, 90, false),
+        (HostPolicy::Hpux11, 50_000, true),
+        (HostPolicy::Hpux11, 102, false),
+    ];
+    for (policy, seq, ends) in table {
+        let mut rig = Rig::open(StreamConfig::default());
+        rig.policy = policy;
+        rig.put(ToServer, A, 101, 501, b"xy");
+        let out = rig.put(ToServer, R, seq, 0, b"");
+        assert_eq!(out.state == TcpState::Closed, ends, "{policy:?} {seq}");
+        assert_eq!(rig.session.closed_by_rst(), ends);
+    }
+    let mut rig = Rig::open(StreamConfig::default());
+    let out = rig.put(ToServer, RA, 101, 99_999, b"");
+    assert!(out.rejected && out.events.contains(StreamEvent::RstInvalidAck));
+    let out = rig.put(ToServer, RA, 101, 501, b"gone");
+    assert!(out.events.contains(StreamEvent::RstWithData) && out.state == TcpState::Closed);
+}
+
+#[test]
+fn traffic_after_a_signed_rst_shows_it_was_forged() {
+    let mut rig = Rig::open(StreamConfig::default());
+    let mut rst = segment(R, 101, 0, b"");
+    rst.options.signed = true;
+    assert_eq!(rig.handle(ToServer, &rst).state, TcpState::Closed);
+    let out = rig.put(ToServer, A, 101, 501, b"still here");
+    assert!(out.events.contains(StreamEvent::SuspectedRstInject), "{:?}", out.events);
+    assert_eq!(out.state, TcpState::Established);
+}
+
+#[test]
+fn without_a_session() {
+    let mut rig = Rig::new(StreamConfig::default());
+    assert!(rig.put(ToServer, R, 1, 0, b"").events.contains(StreamEvent::RstButNoSession));
+    assert!(rig.put(ToServer, FA, 1, 1, b"").events.contains(StreamEvent::FinButNoSession));
+    let out = rig.put(ToServer, A, 1, 1, b"data");
+    assert_eq!(out.exception, Some((ExceptionTarget::Midstream, ExceptionPolicy::Ignore)));
+    assert!(!rig.session.exists() && rig.session.state().eve_name().is_none());
+    assert_eq!(rig.session.tcp_flags(ToServer).bits(), 0);
+}
+
+#[test]
+fn sessions_are_picked_up_in_the_middle() {
+    let mut rig = Rig::new(midstream());
+    let out = rig.put(ToServer, A, 1000, 2000, b"GET ");
+    assert!(out.created && rig.session.is_midstream() && out.state == TcpState::Established);
+    rig.put(ToClient, A, 2000, 1004, b"200 OK");
+    rig.put(ToServer, A, 1004, 2006, b"");
+    assert_eq!(rig.read, PerDirection::new("GET ".into(), "200 OK".into()));
+    // At a SYN/ACK the flow turns out to be the wrong way round.
+    let mut rig = Rig::new(midstream());
+    let out = rig.put(ToServer, SA, 500, 101, b"");
+    assert!(out.reverse && out.state == TcpState::SynRecv);
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"").state, TcpState::Established);
+    // The policy forbids it.
+    let config = StreamConfig { midstream_policy: ExceptionPolicy::DropFlow, ..StreamConfig::default() };
+    let mut rig = Rig::new(config);
+    let out = rig.put(ToServer, A, 1000, 2000, b"GET ");
+    assert_eq!(out.exception, Some((ExceptionTarget::Midstream, ExceptionPolicy::DropFlow)));
+    assert!(!rig.session.exists());
+}
+
+#[test]
+fn one_sided_sessions_read_without_acknowledgement() {
+    let config = StreamConfig { async_oneside: true, ..StreamConfig::default() };
+    let mut rig = Rig::new(config);
+    rig.put(ToServer, S, 100, 0, b"");
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"").state, TcpState::Established);
+    rig.put(ToServer, A, 101, 501, b"one ");
+    rig.put(ToServer, A, 105, 501, b"sided");
+    rig.end();
+    assert_eq!(rig.read.to_server, "one sided");
+}
+
+#[test]
+fn fast_open_data_comes_with_the_syn() {
+    let mut rig = Rig::new(StreamConfig::default());
+    let mut syn = segment(S, 100, 0, b"early ");
+    syn.options.fast_open = true;
+    assert!(rig.handle(ToServer, &syn).stored);
+    let out = rig.put(ToClient, SA, 500, 107, b"");
+    assert_eq!(out.flow_state, Some(FlowState::Established));
+    rig.put(ToServer, A, 107, 501, b"late");
+    rig.put(ToClient, A, 501, 111, b"");
+    assert_eq!(rig.read.to_server, "early late");
+    // The server ignores the data: it is sent again.
+    let mut rig = Rig::new(StreamConfig::default());
+    rig.handle(ToServer, &syn);
+    let out = rig.put(ToClient, SA, 500, 101, b"");
+    assert!(out.events.contains(StreamEvent::ThreeWaySynackTfoDataIgnored));
+}
+
+#[test]
+fn timestamps_are_checked() {
+    let stamped = |flags, seq, ack, ts| {
+        let mut s = segment(flags, seq, ack, b"");
+        s.options.ts = Some(ts);
+        s
+    };
+    let mut rig = Rig::new(StreamConfig::default());
+    rig.handle(ToServer, &stamped(S, 100, 0, (1000, 0)));
+    let out = rig.handle(ToClient, &stamped(SA, 500, 101, (9000, 77)));
+    assert!(out.events.contains(StreamEvent::PktInvalidTimestamp), "echo of what was never sent");
+    rig.handle(ToClient, &stamped(SA, 500, 101, (9000, 1000)));
+    rig.handle(ToServer, &stamped(A, 101, 501, (1001, 9000)));
+    assert_eq!(rig.session.state(), TcpState::Established);
+    let out = rig.handle(ToServer, &stamped(A, 101, 501, (900, 9000)));
+    assert!(out.rejected && out.events.contains(StreamEvent::PktInvalidTimestamp));
+    assert!(!rig.handle(ToServer, &stamped(A, 101, 501, (1000, 9000))).rejected, "one back is tolerated");
+    // After 24 days an old timestamp counts again.
+    rig.seconds += 25 * 24 * 3600;
+    assert!(!rig.handle(ToServer, &stamped(A, 101, 501, (900, 9000))).rejected);
+}
+
+#[test]
+fn packets_that_say_nothing_new() {
+    let mut rig = Rig::open(StreamConfig::default());
+    rig.put(ToServer, A, 101, 501, b"abc");
+    rig.put(ToClient, A, 501, 104, b"");
+    assert!(rig.put(ToServer, A, 103, 501, b"").kind.contains(PacketKind::KEEP_ALIVE));
+    assert!(rig.put(ToClient, A, 501, 104, b"").kind.contains(PacketKind::KEEP_ALIVE_ACK));
+    assert!(rig.put(ToClient, A, 501, 104, b"").kind.contains(PacketKind::DUPLICATE_ACK));
+    let mut update = segment(A, 501, 104, b"");
+    update.window = 0;
+    rig.handle(ToClient, &update);
+    let probe = rig.put(ToServer, A, 104, 501, b"z");
+    assert!(probe.kind.contains(PacketKind::ZERO_WINDOW_PROBE));
+    assert!(rig.handle(ToClient, &update).kind.contains(PacketKind::ZERO_WINDOW_PROBE_ACK));
+    update.window = 4000;
+    assert!(rig.handle(ToClient, &update).kind.contains(PacketKind::WINDOW_UPDATE));
+    // From the future, and it closes the window: ignored, with an event.
+    let mut bad = segment(A, 900, 300, b"");
+    bad.window = 1;
+    let out = rig.handle(ToClient, &bad);
+    assert!(out.events.contains(StreamEvent::PktBadWindowUpdate));
+    assert_eq!(rig.session.client().window, 4000);
+}
+
+#[test]
+fn scaled_windows_let_more_in() {
+    let mut rig = Rig::new(StreamConfig::default());
+    let mut syn = segment(S, 100, 0, b"");
+    syn.options.wscale = Some(7);
+    let mut syn_ack = segment(SA, 500, 101, b"");
+    syn_ack.options.wscale = Some(3);
+    rig.handle(ToServer, &syn);
+    rig.handle(ToClient, &syn_ack);
+    rig.put(ToServer, A, 101, 501, b"");
+    rig.put(ToClient, A, 501, 101, b"");
+    assert_eq!(rig.session.window_edge(ToServer), Seq(101 + (8192 << 3)));
+    assert_eq!(rig.session.window_edge(ToClient), Seq(501 + (8192 << 7)));
+    assert!(rig.put(ToServer, A, 60_000, 501, b"x").events.is_empty());
+}
+
+#[test]
+fn a_tuple_is_used_again() {
+    let config = StreamConfig::default();
+    let mut rig = Rig::open(config);
+    assert!(!rig.put(ToServer, S, 7000, 0, b"").reuse, "the session lives");
+    rig.put(ToServer, R, 101, 0, b"");
+    assert!(!rig.put(ToServer, S, 100, 0, b"").reuse, "a retransmitted SYN");
+    assert!(rig.put(ToServer, S, 7000, 0, b"").reuse);
+    assert!(!rig.session.starts_anew(&segment(A, 7000, 0, b""), ToServer, &config));
+    assert!(TcpSession::default().starts_anew(&segment(S, 7000, 0, b""), ToServer, &config));
+}
+
+#[test]
+fn a_wrong_checksum_is_not_looked_at() {
+    let mut bad = segment(S, 100, 0, b"");
+    bad.checksum_ok = false;
+    let mut rig = Rig::new(StreamConfig::default());
+    assert!(rig.handle(ToServer, &bad).checksum_invalid && !rig.session.exists());
+    assert_eq!(rig.counters.invalid_checksum, 1);
+    let mut rig = Rig::new(StreamConfig { checksum_validation: false, ..StreamConfig::default() });
+    assert_eq!(rig.handle(ToServer, &bad).state, TcpState::SynSent);
+}
+
+#[test]
+fn session_memory_is_bounded() {
+    let config = StreamConfig {
+        memcap: TcpSession::memory(),
+        memcap_policy: ExceptionPolicy::DropFlow,
+        ..StreamConfig::default()
+    };
+    let mut rig = Rig::new(config);
+    rig.put(ToServer, S, 100, 0, b"");
+    let first = core::mem::take(&mut rig.session);
+    let out = rig.put(ToServer, S, 100, 0, b"");
+    assert_eq!(out.exception, Some((ExceptionTarget::SessionMemory, ExceptionPolicy::DropFlow)));
+    assert_eq!(rig.counters.ssn_memcap_drop, 1);
+    let mut first = first;
+    first.release(&mut rig.counters);
+    assert!(rig.put(ToServer, S, 100, 0, b"").created);
+}
+
+#[test]
+fn sessions_are_small_and_work_without_streams() {
+    assert!(size_of::<TcpSession>() <= 256, "{}", size_of::<TcpSession>());
+    let config = StreamConfig::default();
+    let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
+    let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+    let mut session = TcpSession::default();
+    let arrival = |direction| Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Linux };
+    session.handle(&segment(S, 100, 0, b""), arrival(ToServer), None, &mut context);
+    session.handle(&segment(SA, 500, 101, b""), arrival(ToClient), None, &mut context);
+    let out = session.handle(&segment(A, 101, 501, b"data"), arrival(ToServer), None, &mut context);
+    assert_eq!(out.flow_state, Some(FlowState::Established));
+    assert_eq!(session.next_seq(ToServer), Seq(105));
+}

@@ -83,8 +83,7 @@ impl Step<'_, '_> {
             match self.policy {
                 HostPolicy::Hpux11 => segment.seq.at_least(snd.next_seq),
                 HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
-                    segment.end().at_least(snd.last_ack)
-                        && segment.seq.before(snd.next_seq.plus(snd.window))
+                    segment.end().at_least(snd.last_ack) && segment.seq.before(snd.next_seq.plus(snd.window))
                 }
                 _ => segment.seq == snd.next_seq,
             }
@@ -176,11 +175,8 @@ impl Step<'_, '_> {
         }
         let slack = u32::from(self.policy == HostPolicy::Linux || self.config.liberal_timestamps);
         let advance = ts.wrapping_sub(snd.last_ts).wrapping_add(slack).cast_signed();
-        let last_pkt_ts = if snd.last_pkt_ts == 0 && self.is(SessionFlags::MIDSTREAM) {
-            self.now
-        } else {
-            snd.last_pkt_ts
-        };
+        let last_pkt_ts =
+            if snd.last_pkt_ts == 0 && self.is(SessionFlags::MIDSTREAM) { self.now } else { snd.last_pkt_ts };
         let outlived = self.now > last_pkt_ts.saturating_add(TIMESTAMP_LIFETIME);
         let refused = advance < 0 || (snd.last_ts != 0 && outlived);
         if refused && !(expected && outlived) {
@@ -203,7 +199,8 @@ impl Step<'_, '_> {
         if client.flags.contains(PeerFlags::TIMESTAMP) {
             client.last_ts == 0 || echo == 0 || echo == client.last_ts
         } else {
-            client.last_ts != 0 || echo == 0
+            // Some middleboxes take the option out of SYNs, and some servers echo what they like.
+            self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
         }
     }
 }

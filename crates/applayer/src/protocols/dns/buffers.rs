@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What rules can look at in DNS and mDNS.
+
+use super::COMPLETE;
+use crate::protocol::{BufferKind::Multi, BufferSpec, buffer};
+
+/// `dns.query`: names asked for, in queries.
+pub(super) const QUERY: u16 = 0;
+/// `dns.queries.rrname`: names asked for, in queries and responses.
+pub(super) const QUERIES: u16 = 1;
+/// `dns.query.name`: the older name of that.
+pub(super) const QUERY_NAME: u16 = 2;
+/// `dns.answers.rrname`: owners of the answers.
+pub(super) const ANSWERS: u16 = 3;
+/// `dns.answer.name`: the older name of that.
+pub(super) const ANSWER_NAME: u16 = 4;
+/// `dns.authorities.rrname`.
+pub(super) const AUTHORITIES: u16 = 5;
+/// `dns.additionals.rrname`.
+pub(super) const ADDITIONALS: u16 = 6;
+/// `dns.response.rrname`: all names of a response, also those within data.
+pub(super) const RESPONSE: u16 = 7;
+/// `dns.rrtype.raw`: record types, two bytes each.
+pub(super) const RRTYPES: u16 = 8;
+
+/// Of DNS.
+pub(super) const DNS: &[BufferSpec] = &[
+    buffer(QUERY, "dns.query", true, false, COMPLETE, Multi),
+    buffer(QUERIES, "dns.queries.rrname", true, true, COMPLETE, Multi),
+    buffer(QUERY_NAME, "dns.query.name", true, true, COMPLETE, Multi),
+    buffer(ANSWERS, "dns.answers.rrname", true, true, COMPLETE, Multi),
+    buffer(ANSWER_NAME, "dns.answer.name", true, true, COMPLETE, Multi),
+    buffer(AUTHORITIES, "dns.authorities.rrname", true, true, COMPLETE, Multi),
+    buffer(ADDITIONALS, "dns.additionals.rrname", true, true, COMPLETE, Multi),
+    buffer(RESPONSE, "dns.response.rrname", false, true, COMPLETE, Multi),
+    buffer(RRTYPES, "dns.rrtype.raw", true, true, COMPLETE, Multi),
+];
+
+/// Of mDNS, where also responses go to the server.
+pub(super) const MDNS: &[BufferSpec] = &[
+    buffer(QUERIES, "mdns.queries.rrname", true, true, COMPLETE, Multi),
+    buffer(ANSWERS, "mdns.answers.rrname", true, true, COMPLETE, Multi),
+    buffer(AUTHORITIES, "mdns.authorities.rrname", true, true, COMPLETE, Multi),
+    buffer(ADDITIONALS, "mdns.additionals.rrname", true, true, COMPLETE, Multi),
+    buffer(RESPONSE, "mdns.response.rrname", true, false, COMPLETE, Multi),
+];

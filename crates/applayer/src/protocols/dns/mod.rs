@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! DNS over UDP and TCP (RFC 1035, RFC 7766) and multicast DNS (RFC 6762).
+//!
+//! Every message is a transaction of its own: the parser keeps no state between messages, so a flood of queries
+//! without answers costs nothing once they were inspected, and a response without its query is seen. Over TCP two
+//! bytes of length stand before each message; after a gap the parser waits for a piece of the stream that begins
+//! with something like a message.
+//!
+//! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow whose
+//! first packet is a response is turned.
+//!
+//! Not done: matching of responses to queries, DNS over TLS, EDNS response codes above 15, classes (IN and CH are
+//! not told apart).
+
+mod buffers;
+mod log;
+mod message;
+mod name;
+mod record;
+mod transaction;
+
+#[cfg(test)]
+mod tests;
+
+pub use message::{Data, Header, Message, Query, Record, Section};
+pub use name::{Bad, Name, NameFlags};
+pub use transaction::{DnsTransaction, Variant};
+
+use crate::event::EventCode;
+use crate::protocol::{
+    Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, Transport,
+};
+use crate::transaction::{Transaction, TxId, TxList};
+use bartizan_base::{Direction, PerDirection};
+use message::HEADER;
+
+/// Progress of a message that is there.
+const COMPLETE: u8 = 1;
+
+/// Bytes of length before each message over TCP.
+const PREFIX: usize = 2;
+
+/// Most transactions held for a flow. They are freed as soon as they were inspected and logged, so this is reached
+/// only by thousands of messages in one piece of a stream.
+const MAX_HELD: usize = 8192;
+
+/// Most memory that a flow's messages hold, in bytes.
+const MAX_MEMORY: usize = 4 << 20;
+
+/// Names of the events.
+const EVENTS: &[&str] = &[
+    "malformed_data",
+    "not_request",
+    "not_response",
+    "z_flag_set",
+    "invalid_opcode",
+    "name_too_long",
+    "infinite_loop",
+    "too_many_labels",
+    "invalid_additionals",
+    "invalid_authorities",
+    "flooded",
+];
+
+const MALFORMED_DATA: EventCode = 0;
+const NOT_REQUEST: EventCode = 1;
+const NOT_RESPONSE: EventCode = 2;
+const Z_FLAG_SET: EventCode = 3;
+const INVALID_OPCODE: EventCode = 4;
+const NAME_TOO_LONG: EventCode = 5;
+const INFINITE_LOOP: EventCode = 6;
+const TOO_MANY_LABELS: EventCode = 7;
+const INVALID_ADDITIONALS: EventCode = 8;
+const INVALID_AUTHORITIES: EventCode = 9;
+const FLOODED: EventCode = 10;
+
+const STATES: PerDirection<&[&str]> = PerDirection {
+    to_server: &["request_started", "request_complete"],
+    to_client: &["response_started", "response_complete"],
+};
+
+/// DNS.
+pub const SPEC: ProtocolSpec = ProtocolSpec {
+    name: "dns",
+    aliases: &[],
+    eve_name: "dns",
+    eve_type: Some("dns"),
+    transports: &[Transport::Tcp, Transport::Udp],
+    patterns: &[],
+    ports: &[
+        ProbePort { transport: Transport::Udp, port: 53, min_depth: 0, max_depth: HEADER as u16 },
+        ProbePort { transport: Transport::Tcp, port: 53, min_depth: 0, max_depth: (HEADER + PREFIX) as u16 },
+    ],
+    probe: Some(probe),
+    enabled_by_default: true,
+    complete: PerDirection::new(COMPLETE, COMPLETE),
+    states: STATES,
+    buffers: buffers::DNS,
+    events: EVENTS,
+    configure: |_| Ok(Box::new(Factory(Variant::Unicast))),
+};
+
+/// Multicast DNS.
+pub const MDNS: ProtocolSpec = ProtocolSpec {
+    name: "mdns",
+    aliases: &[],
+    eve_name: "mdns",
+    eve_type: Some("mdns"),
+    transports: &[Transport::Udp],
+    patterns: &[],
+    ports: &[ProbePort { transport: Transport::Udp, port: 5353, min_depth: 0, max_depth: HEADER as u16 }],
+    probe: Some(probe_multicast),
+    enabled_by_default: true,
+    complete: PerDirection::new(COMPLETE, COMPLETE),
+    states: STATES,
+    buffers: buffers::MDNS,
+    events: EVENTS,
+    configure: |_| Ok(Box::new(Factory(Variant::Multicast))),
+};
+
+/// What bytes look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looks {
+    /// Like a message: a query or a response.
+    Message(Direction),
+    /// Like a message that ends too early.
+    Cut,
+    /// Like something else.
+    Other,
+}
+
+/// Looks at a message of `length` bytes, of which `bytes` are there.
+fn looks(bytes: &[u8], length: usize) -> Looks {
+    let bytes = bytes.get(..length).unwrap_or(bytes);
+    let Some(header) = Header::read(bytes) else { return Looks::Other };
+    if bytes.len() == length {
+        match Message::read(bytes) {
+            Ok(_) => {}
+            Err(Bad::Short) => return Looks::Cut,
+            Err(Bad::Broken) => return Looks::Other,
+        }
+    }
+    if !header.plausible(length) {
+        return Looks::Other;
+    }
+    Looks::Message(if header.is_response() { Direction::ToClient } else { Direction::ToServer })
+}
+
+/// Looks at the beginning of a stream.
+fn looks_tcp(bytes: &[u8]) -> Looks {
+    match bytes.split_first_chunk::<PREFIX>() {
+        Some((length, rest)) => looks(rest, usize::from(u16::from_be_bytes(*length))),
+        None => Looks::Cut,
+    }
+}
+
+fn probe(transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
+    let seen = match transport {
+        Transport::Udp => looks(bytes, bytes.len()),
+        Transport::Tcp if bytes.len() < PREFIX + HEADER => return Probe::More,
+        Transport::Tcp => looks_tcp(bytes),
+    };
+    match seen {
+        Looks::Message(shown) => Probe::Yes(shown),
+        Looks::Cut | Looks::Other => Probe::No,
+    }
+}
+
+fn probe_multicast(_transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
+    match looks(bytes, bytes.len()) {
+        Looks::Message(_) => Probe::Yes(Direction::ToServer),
+        Looks::Cut | Looks::Other => Probe::No,
+    }
+}
+
+/// Why a message did not become a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its head is not that of a message.
+    Header,
+    /// It travels to the server and is a response.
+    NotRequest,
+    /// Its questions or answers cannot be read.
+    Malformed,
+}
+
+/// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS).
+///
+/// # Errors
+/// See [`Refused`].
+pub fn transaction(variant: Variant, direction: Direction, bytes: &[u8]) -> Result<DnsTransaction, Refused> {
+    let header = Header::read(bytes).filter(|h| h.plausible(bytes.len())).ok_or(Refused::Header)?;
+    let message = Message::read(bytes).map_err(|_| Refused::Malformed)?;
+    let response = match (variant, direction) {
+        (Variant::Multicast, _) => header.is_response(),
+        (Variant::Unicast, Direction::ToServer) if header.is_response() => return Err(Refused::NotRequest),
+        (Variant::Unicast, _) => direction == Direction::ToClient,
+    };
+    let odd = message.odd;
+    let found = [
+        (message.invalid_additionals, INVALID_ADDITIONALS),
+        (message.invalid_authorities, INVALID_AUTHORITIES),
+        (response && !header.is_response(), NOT_RESPONSE),
+        (header.flags & 0x0040 != 0, Z_FLAG_SET),
+        (header.opcode() >= 7, INVALID_OPCODE),
+        (odd.contains(NameFlags::TRUNCATED), NAME_TOO_LONG),
+        (odd.contains(NameFlags::LOOP), INFINITE_LOOP),
+        (odd.contains(NameFlags::LABELS), TOO_MANY_LABELS),
+    ];
+    let direction = if variant == Variant::Multicast { Direction::ToServer } else { direction };
+    let mut tx = DnsTransaction::new(variant, direction, response, message);
+    for (_, event) in found.iter().filter(|(is, _)| *is) {
+        tx.common_mut().events.set(*event);
+    }
+    Ok(tx)
+}
+
+struct Factory(Variant);
+
+impl ParserFactory for Factory {
+    fn make(&self) -> Box<dyn Parser> {
+        Box::new(DnsParser {
+            variant: self.0,
+            held: TxList::default(),
+            memory: 0,
+            lost: PerDirection::default(),
+        })
+    }
+}
+
+/// The parser of a flow.
+struct DnsParser {
+    variant: Variant,
+    held: TxList<DnsTransaction>,
+    /// Memory of the messages held, in bytes.
+    memory: usize,
+    /// A gap was seen: where the next message begins is not known.
+    lost: PerDirection<bool>,
+}
+
+impl DnsParser {
+    /// Takes in a whole message.
+    fn message(&mut self, direction: Direction, bytes: &[u8]) -> Result<(), Refused> {
+        let result = transaction(self.variant, direction, bytes);
+        match result {
+            Ok(tx) => {
+                self.memory = self.memory.saturating_add(tx.message().size());
+                self.held.push(tx);
+                self.bound();
+                Ok(())
+            }
+            Err(refused) => {
+                // The message itself has no transaction: the event goes to the one before it.
+                let event = match refused {
+                    Refused::Header => return Err(refused),
+                    Refused::NotRequest => NOT_REQUEST,
+                    Refused::Malformed => MALFORMED_DATA,
+                };
+                if let Some(last) = self.held.iter_mut().next_back() {
+                    let common = last.common_mut();
+                    common.events.set(event);
+                    common.updated[direction] = true;
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// Drops the oldest transactions when there are too many, and says so on the newest.
+    fn bound(&mut self) {
+        let mut dropped = false;
+        while self.held.len() > 1 && (self.held.len() > MAX_HELD || self.memory > MAX_MEMORY) {
+            let oldest = self.held.range().start;
+            self.free_tx(oldest);
+            dropped = true;
+        }
+        if dropped && let Some(newest) = self.held.last_mut() {
+            newest.common_mut().events.set(FLOODED);
+        }
+    }
+
+    fn stream(&mut self, direction: Direction, data: &[u8]) -> Progress {
+        if self.lost[direction] {
+            if data.len() < PREFIX + HEADER {
+                return Progress::Incomplete { consumed: 0, needed: PREFIX + HEADER };
+            }
+            if looks_tcp(data) == Looks::Other {
+                return Progress::Done;
+            }
+            self.lost[direction] = false;
+        }
+        let mut rest = data;
+        loop {
+            let consumed = data.len().saturating_sub(rest.len());
+            let Some((length, behind)) = rest.split_first_chunk::<PREFIX>() else {
+                return match rest.is_empty() {
+                    true => Progress::Done,
+                    false => Progress::Incomplete { consumed, needed: PREFIX },
+                };
+            };
+            let length = usize::from(u16::from_be_bytes(*length));
+            let Some((message, behind)) = behind.split_at_checked(length) else {
+                return Progress::Incomplete { consumed, needed: length.saturating_add(PREFIX) };
+            };
+            if length > 0 && self.message(direction, message).is_err() {
+                return Progress::Error;
+            }
+            rest = behind;
+        }
+    }
+}
+
+impl Parser for DnsParser {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        match context.transport {
+            Transport::Tcp => self.stream(direction, input.data),
+            Transport::Udp => {
+                // A bad datagram says nothing about the next one.
+                let _ = self.message(direction, input.data);
+                Progress::Done
+            }
+        }
+    }
+
+    fn gap(&mut self, direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
+        self.lost[direction] = true;
+        true
+    }
+
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        self.held.range()
+    }
+
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        self.held.get(id).map(|tx| tx as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        self.held.get_mut(id).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, id: TxId) {
+        if let Some(tx) = self.held.get(id) {
+            self.memory = self.memory.saturating_sub(tx.message().size());
+        }
+        self.held.free(id);
+    }
+
+    fn end(&mut self, _direction: Direction, _context: &mut ParseContext<'_>) {
+        // Every transaction is complete from its beginning.
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A message's body: content encodings undone, limits kept, the part that rules look at held, files fed.
+
+use super::decompress::{Decoder, Encoding, Stop};
+use super::events;
+use super::fields::ContentRange;
+use super::multipart::{Found, Multipart};
+use super::settings::{BodySettings, HttpSettings};
+use crate::event::Events;
+use crate::file::{FileSettings, FileState, FileTrack};
+
+/// Bytes held for inspection when the settings set no limit.
+const WINDOW: usize = 1 << 20;
+/// A decompressed body may be this many times larger than what came in.
+const BOMB_RATIO: u64 = 2048;
+/// Longest file name kept, in bytes.
+const MAX_NAME: usize = 4096;
+/// Files of one direction of a transaction that are tracked.
+const MAX_FILES: usize = 256;
+
+/// What is needed to open files.
+#[derive(Debug, Default)]
+pub(super) struct FileContext {
+    pub settings: FileSettings,
+    pub next_id: u32,
+}
+
+/// How the data of a body becomes files.
+#[derive(Default)]
+pub(super) enum FileSource {
+    /// It does not.
+    #[default]
+    None,
+    /// All of it is one file.
+    Whole,
+    /// A form with files in it.
+    Form(Box<Multipart>),
+}
+
+/// The files of a direction.
+#[derive(Default)]
+pub(super) struct Files {
+    pub list: Vec<FileTrack>,
+    /// The last one is still being filled.
+    open: bool,
+}
+
+impl Files {
+    /// Opens a file, unless too many are tracked.
+    pub(super) fn open(&mut self, name: &[u8], context: &mut FileContext, raised: &mut Events) {
+        self.close(FileState::Truncated);
+        if self.list.len() >= MAX_FILES {
+            return;
+        }
+        if name.len() > MAX_NAME {
+            raised.set(events::FILE_NAME_TOO_LONG);
+        }
+        let name = super::bytes::before(name, MAX_NAME);
+        self.list.push(FileTrack::open(context.next_id, name, &context.settings));
+        context.next_id = context.next_id.wrapping_add(1);
+        self.open = true;
+    }
+
+    /// Says that the file just opened is a piece of a larger one.
+    pub(super) fn set_range(&mut self, range: ContentRange) {
+        if let Some(file) = self.list.last_mut().filter(|_| self.open) {
+            file.start = range.start;
+            file.end = range.end;
+        }
+    }
+
+    fn append(&mut self, data: &[u8]) {
+        if self.open
+            && let Some(file) = self.list.last_mut()
+        {
+            file.append(data);
+        }
+    }
+
+    fn gap(&mut self, missing: u64) {
+        if self.open
+            && let Some(file) = self.list.last_mut()
+        {
+            file.gap(missing);
+        }
+    }
+
+    /// Ends the file being filled.
+    pub(super) fn close(&mut self, state: FileState) {
+        if self.open
+            && let Some(file) = self.list.last_mut()
+        {
+            file.close(state);
+        }
+        self.open = false;
+    }
+}
+
+/// A body.
+#[derive(Default)]
+pub(super) struct Body {
+    /// Held bytes and the offset of the first of them.
+    data: Vec<u8>,
+    offset: u64,
+    /// Bytes within the limit so far.
+    pub seen: u64,
+    /// Bytes of the message on the wire, chunk lines included.
+    pub message_length: u64,
+    /// Bytes after content encodings were undone.
+    pub entity_length: u64,
+    decoder: Option<Decoder>,
+    /// The body is encoded, even if the decoder is gone.
+    pub encoded: bool,
+    pub source: FileSource,
+    pub files: Files,
+    /// No more will come.
+    pub complete: bool,
+}
+
+/// A piece of a body, or the end of it.
+#[derive(Clone, Copy)]
+pub(super) enum Piece<'a> {
+    Data(&'a [u8]),
+    Gap(u64),
+}
+
+impl Body {
+    /// Sets the encodings to undo, in the order in which they were applied.
+    pub(super) fn set_encodings(&mut self, encodings: &[Encoding]) {
+        self.decoder = Decoder::new(encodings);
+        self.encoded = self.decoder.is_some();
+    }
+
+    /// The part held: bytes and offset of the first.
+    pub(super) fn view(&self) -> (&[u8], u64) {
+        (&self.data, self.offset)
+    }
+
+    /// Takes in a piece as it came; returns false if no more of it can be used (the body was encoded and the decoder is gone).
+    pub(super) fn receive(
+        &mut self,
+        data: &[u8],
+        limits: (&BodySettings, &HttpSettings),
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) -> bool {
+        self.message_length = self.message_length.saturating_add(data.len() as u64);
+        if !self.encoded {
+            self.entity_length = self.entity_length.saturating_add(data.len() as u64);
+            self.accept(Piece::Data(data), limits.0, context, raised);
+            return true;
+        }
+        let Some(mut decoder) = self.decoder.take() else { return false };
+        let _ = decoder.write(data, &mut |decoded| self.decoded(decoded, limits, context, raised));
+        self.decoder = Some(decoder);
+        true
+    }
+
+    /// Takes in decoded bytes, unless they are far too many.
+    fn decoded(
+        &mut self,
+        data: &[u8],
+        limits: (&BodySettings, &HttpSettings),
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) -> Result<(), Stop> {
+        self.entity_length = self.entity_length.saturating_add(data.len() as u64);
+        self.accept(Piece::Data(data), limits.0, context, raised);
+        let expanded = self.entity_length > self.message_length.saturating_mul(BOMB_RATIO);
+        if expanded && self.entity_length > limits.1.bomb_limit {
+            raised.set(events::COMPRESSION_BOMB);
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the body are missing.
+    pub(super) fn receive_gap(
+        &mut self,
+        missing: u64,
+        limits: &BodySettings,
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) {
+        if self.encoded {
+            // Nothing can be decoded behind a gap.
+            self.decoder = None;
+            return;
+        }
+        self.message_length = self.message_length.saturating_add(missing);
+        self.accept(Piece::Gap(missing), limits, context, raised);
+    }
+
+    /// No more encoded data comes: what decoders hold back is taken in.
+    pub(super) fn end_decoding(
+        &mut self,
+        limits: (&BodySettings, &HttpSettings),
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) {
+        if let Some(mut decoder) = self.decoder.take() {
+            let _ = decoder.finish(&mut |decoded| self.decoded(decoded, limits, context, raised));
+        }
+    }
+
+    fn accept(
+        &mut self,
+        piece: Piece<'_>,
+        limits: &BodySettings,
+        context: &mut FileContext,
+        raised: &mut Events,
+    ) {
+        let length = match piece {
+            Piece::Data(data) => data.len() as u64,
+            Piece::Gap(missing) => missing,
+        };
+        if length == 0 {
+            return;
+        }
+        let room = if limits.limit == 0 { u64::MAX } else { limits.limit.saturating_sub(self.seen) };
+        if room == 0 {
+            self.files.close(FileState::Truncated);
+            return;
+        }
+        let length = length.min(room);
+        match piece {
+            Piece::Data(data) => {
+                let data = super::bytes::before(data, usize::try_from(length).unwrap_or(usize::MAX));
+                self.hold(data, limits);
+                self.feed_files(data, context, raised);
+            }
+            Piece::Gap(_) => {
+                self.data.clear();
+                self.offset = self.seen.saturating_add(length);
+                self.files.gap(length);
+            }
+        }
+        self.seen = self.seen.saturating_add(length);
+    }
+
+    fn hold(&mut self, data: &[u8], limits: &BodySettings) {
+        self.data.extend_from_slice(data);
+        let keep = if limits.limit == 0 {
+            WINDOW
+        } else {
+            usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
+        };
+        if self.data.len() > keep.saturating_mul(2) {
+            let excess = self.data.len() - keep;
+            self.data.drain(..excess);
+            self.offset = self.offset.saturating_add(excess as u64);
+        }
+    }
+
+    fn feed_files(&mut self, data: &[u8], context: &mut FileContext, raised: &mut Events) {
+        match &mut self.source {
+            FileSource::None => {}
+            FileSource::Whole => self.files.append(data),
+            FileSource::Form(form) => {
+                let files = &mut self.files;
+                let mut found = Events::default();
+                form.write(data, &mut found, &mut |item| match item {
+                    Found::Open(name) => files.open(name, context, raised),
+                    Found::Data(data) => files.append(data),
+                    Found::Close => files.close(FileState::Closed),
+                });
+                for code in found.as_slice() {
+                    raised.set(*code);
+                }
+            }
+        }
+    }
+
+    /// The body has ended: files are closed.
+    pub(super) fn finish(&mut self) {
+        self.decoder = None;
+        self.complete = true;
+        if let FileSource::Form(form) = &mut self.source {
+            let state = if form.in_file() { FileState::Truncated } else { FileState::Closed };
+            let files = &mut self.files;
+            form.end(&mut |item| {
+                if let Found::Data(data) = item {
+                    files.append(data);
+                }
+            });
+            self.files.close(state);
+            return;
+        }
+        self.files.close(FileState::Closed);
+    }
+
+    /// The flow ended within the body.
+    pub(super) fn abort(&mut self) {
+        self.complete = true;
+        self.decoder = None;
+        self.files.close(FileState::Truncated);
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Byte-level helpers that the HTTP parser's modules share: the classes of white space that servers
+//! and browsers disagree about, trimming, and searches without regard to case.
+
+/// White space as `isspace` of the C locale has it.
+pub(super) const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
+}
+
+/// Space and tab only.
+pub(super) const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// A byte of a header name (RFC 2616 section 2.2, `token`).
+pub(super) const fn is_token(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x27 | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
+}
+
+/// Without white space ([`is_space`]) at both ends.
+pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = text
+        && is_space(*first)
+    {
+        text = rest;
+    }
+    while let [rest @ .., last] = text
+        && is_space(*last)
+    {
+        text = rest;
+    }
+    text
+}
+
+/// Without the CRs and LFs at the end.
+pub(super) fn chomp(mut line: &[u8]) -> &[u8] {
+    while let [rest @ .., b'\r' | b'\n'] = line {
+        line = rest;
+    }
+    line
+}
+
+/// Splits before the first byte that is not in the class.
+pub(super) fn span(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|b| !class(*b)).unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, &[]))
+}
+
+/// Bytes from `from` on; nothing if there are fewer.
+pub(super) fn after(text: &[u8], from: usize) -> &[u8] {
+    text.get(from..).unwrap_or_default()
+}
+
+/// The first `to` bytes, or all if there are fewer.
+pub(super) fn before(text: &[u8], to: usize) -> &[u8] {
+    text.get(..to).unwrap_or(text)
+}
+
+/// Position of a literal.
+pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    memchr::memmem::find(text, what)
+}
+
+/// A line with its LF and what follows it; `None` while there is no LF.
+pub(super) fn line_to_lf(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b'\n', text)?;
+    text.split_at_checked(end + 1)
+}
+
+/// Position of an ASCII literal without regard to case.
+pub(super) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
+    if what.is_empty() {
+        return Some(0);
+    }
+    text.windows(what.len()).position(|w| w.eq_ignore_ascii_case(what))
+}
+
+/// Equal without regard to case, NUL bytes in `text` ignored: some browsers drop them from names and values.
+pub(super) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
+    let mut left = text.iter().filter(|b| **b != 0);
+    let mut right = what.iter();
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return true,
+            (Some(l), Some(r)) if l.eq_ignore_ascii_case(r) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether `what` occurs, without regard to case and to NUL bytes in `text`.
+pub(super) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
+    if memchr::memchr(0, text).is_none() {
+        return find_nocase(text, what).is_some();
+    }
+    let clean: Vec<u8> = text.iter().copied().filter(|b| *b != 0).collect();
+    find_nocase(&clean, what).is_some()
+}
+
+/// Whether `text` begins with `what`, without regard to case.
+pub(super) fn starts_nocase(text: &[u8], what: &[u8]) -> bool {
+    text.get(..what.len()).is_some_and(|head| head.eq_ignore_ascii_case(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_and_searches() {
+        for byte in 0..=255u8 {
+            let separator = b"()<>@,;:\\\"/[]?={} \t".contains(&byte);
+            assert_eq!(is_token(byte), (32..=126).contains(&byte) && !separator, "{byte}");
+        }
+        assert_eq!(trim(b" \t a b\r\n"), b"a b");
+        assert_eq!(chomp(b"a\r\r\n"), b"a");
+        assert!(equals_nocase_nonul(b"G\0ZIP", b"gzip"));
+        assert!(!equals_nocase_nonul(b"gzip2", b"gzip"));
+        assert!(contains_nocase_nonul(b"x Ch\0unked", b"chunked"));
+        assert_eq!(line_to_lf(b"a\nb"), Some((&b"a\n"[..], &b"b"[..])));
+    }
+}

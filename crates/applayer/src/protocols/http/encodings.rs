@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of them.
+
+use super::bytes::{equals_nocase_nonul, find_nocase};
+use super::decompress::Encoding;
+use super::events;
+use super::tx::HttpTx;
+use bartizan_base::Direction;
+
+/// The encoding that a whole value names; `Some(None)`: one that leaves the body as it is.
+fn exact(value: &[u8]) -> Option<Option<Encoding>> {
+    let is = |name: &str| equals_nocase_nonul(value, name.as_bytes());
+    if is("gzip") || is("x-gzip") {
+        Some(Some(Encoding::Gzip))
+    } else if is("deflate") || is("x-deflate") {
+        Some(Some(Encoding::Deflate))
+    } else if is("lzma") {
+        Some(Some(Encoding::Lzma))
+    } else if is("br") {
+        Some(Some(Encoding::Brotli))
+    } else if is("inflate") || is("none") {
+        Some(None)
+    } else {
+        None
+    }
+}
+
+/// Whether a word of a list stands for no encoding.
+fn leaves_as_is(word: &[u8], direction: Direction) -> bool {
+    matches!(word, b"inflate" | b"none") || (word == b"identity" && direction == Direction::ToClient)
+}
+
+impl HttpTx {
+    /// Sets up decoding of a body from its headers.
+    pub(super) fn set_encodings(&mut self, direction: Direction) {
+        let Some(value) = self.message(direction).fields.value("content-encoding") else { return };
+        let encodings = match exact(value) {
+            Some(encoding) => encoding.into_iter().collect(),
+            None => {
+                let value = value.to_vec();
+                self.listed(&value, direction)
+            }
+        };
+        self.message_mut(direction).body.set_encodings(&encodings);
+    }
+
+    /// The encodings of a list, as far as the limits allow.
+    fn listed(&mut self, value: &[u8], direction: Direction) -> Vec<Encoding> {
+        let mut encodings = Vec::new();
+        let (mut layers, mut lzma) = (0u32, 0u32);
+        for word in value.split(|b| matches!(b, b',' | b' ')).filter(|w| !w.is_empty()) {
+            layers = layers.saturating_add(1);
+            if self.settings.layer_limit.is_some_and(|limit| layers > limit) {
+                self.raise(events::TOO_MANY_ENCODING_LAYERS);
+                break;
+            }
+            if find_nocase(word, b"gzip").is_some() {
+                if word != b"gzip" && word != b"x-gzip" {
+                    self.raise(events::ABNORMAL_CE_HEADER);
+                }
+                encodings.push(Encoding::Gzip);
+            } else if find_nocase(word, b"deflate").is_some() {
+                if word != b"deflate" && word != b"x-deflate" {
+                    self.raise(events::ABNORMAL_CE_HEADER);
+                }
+                encodings.push(Encoding::Deflate);
+            } else if word == b"lzma" {
+                lzma = lzma.saturating_add(1);
+                if self.settings.lzma_layers.is_some_and(|limit| lzma > limit) {
+                    self.raise(match direction {
+                        Direction::ToServer => events::REQUEST_TOO_MANY_LZMA_LAYERS,
+                        Direction::ToClient => events::RESPONSE_TOO_MANY_LZMA_LAYERS,
+                    });
+                    break;
+                }
+                encodings.push(Encoding::Lzma);
+            } else if !leaves_as_is(word, direction) {
+                self.raise(events::ABNORMAL_CE_HEADER);
+            }
+        }
+        encodings
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The data that a direction's state machine works on: a piece of the stream with a position, or a gap.
+
+use super::bytes::after;
+
+/// A piece of a direction's data, or a gap of some length.
+pub(super) struct Feed<'a> {
+    data: &'a [u8],
+    gap: Option<u64>,
+    at: usize,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) const fn data(data: &'a [u8]) -> Self {
+        Feed { data, gap: None, at: 0 }
+    }
+
+    pub(super) const fn gap(missing: u64) -> Self {
+        Feed { data: &[], gap: Some(missing), at: 0 }
+    }
+
+    /// What was not consumed yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        after(self.data, self.at)
+    }
+
+    /// How much was not consumed yet.
+    pub(super) fn left(&self) -> u64 {
+        self.gap.unwrap_or(self.rest().len() as u64)
+    }
+
+    pub(super) const fn is_gap(&self) -> bool {
+        self.gap.is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Consumes bytes.
+    pub(super) fn take(&mut self, count: usize) {
+        self.at = self.at.saturating_add(count).min(self.data.len());
+    }
+
+    /// Consumes a part of the gap.
+    pub(super) fn take_gap(&mut self, count: u64) {
+        self.gap = self.gap.map(|gap| gap.saturating_sub(count));
+    }
+
+    /// Consumes all and returns it.
+    pub(super) fn take_all(&mut self) -> &'a [u8] {
+        let rest = self.rest();
+        self.at = self.data.len();
+        rest
+    }
+
+    /// Gives bytes back; no more than were consumed of this piece.
+    pub(super) const fn give_back(&mut self, count: usize) {
+        self.at = self.at.saturating_sub(count);
+    }
+
+    /// Bytes consumed so far.
+    pub(super) const fn consumed(&self) -> usize {
+        self.at
+    }
+}
+
+/// What a step of a state machine says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// On with the next state.
+    Again,
+    /// More data is needed; all that was given is consumed.
+    More,
+    /// The other direction must be heard first.
+    Wait,
+    /// The direction cannot be parsed any further.
+    Fail,
+}
+
+/// State of a direction as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Open,
+    /// No more data will come.
+    Closed,
+    Failed,
+    /// What follows is not HTTP.
+    Tunnel,
+}

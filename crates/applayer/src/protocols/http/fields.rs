@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Values within messages: protocol versions, status codes, lengths, host and port, credentials' schemes, parameters
+//! of header values, content ranges. As lenient as libhtp (Rust port, 8.0) is.
+
+use super::bytes::{after, before, find, is_blank, span, starts_nocase};
+use core::str::FromStr as _;
+
+/// A protocol version. The order matters: it is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    /// Something else stood there.
+    Invalid,
+    /// Nothing was seen yet.
+    #[default]
+    Unknown,
+    V09,
+    V10,
+    V11,
+}
+
+/// Reads `HTTP/1.1` and the spellings that servers accept: also says whether it was an odd one.
+pub(super) fn version(text: &[u8]) -> (Version, bool) {
+    let space = |b: u8| b.is_ascii_whitespace();
+    let (_, rest) = span(text, space);
+    if !starts_nocase(rest, b"http") {
+        return (Version::Invalid, false);
+    }
+    let (before_slash, rest) = span(after(rest, 4), space);
+    let [b'/', rest @ ..] = rest else { return (Version::Invalid, false) };
+    let (padding, rest) = span(rest, |b| space(b) || b == b'0');
+    let (version, rest) = match rest {
+        [b'.', b'9', rest @ ..] => (Version::V09, rest),
+        [b'1', b'.', b'0', rest @ ..] => (Version::V10, rest),
+        [b'1', b'.', b'1', rest @ ..] => (Version::V11, rest),
+        _ => return (Version::Invalid, false),
+    };
+    if !span(rest, space).1.is_empty() {
+        return (Version::Invalid, false);
+    }
+    // `HTTP/0.9` is read as padding `0` and `.9`, and so counts as odd.
+    (version, !before_slash.is_empty() || !padding.is_empty())
+}
+
+/// A status code from 100 to 999.
+pub(super) fn status(text: &[u8]) -> Option<u16> {
+    let (_, rest) = span(text, is_blank);
+    let (digits, rest) = span(rest, |b| b.is_ascii_digit());
+    if digits.is_empty() || !span(rest, is_blank).1.is_empty() {
+        return None;
+    }
+    let code: u16 = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    (100..=999).contains(&code).then_some(code)
+}
+
+/// A `Content-Length`, and whether bytes before or after the number were skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContentLength {
+    pub length: Option<u64>,
+    pub junk_before: bool,
+    pub junk_after: bool,
+}
+
+/// Reads the first number in the value.
+pub(super) fn content_length(value: &[u8]) -> ContentLength {
+    let (_, rest) = span(value, is_blank);
+    let (junk, rest) = span(rest, |b| !b.is_ascii_digit());
+    let (digits, rest) = span(rest, |b| b.is_ascii_digit());
+    if digits.is_empty() {
+        return ContentLength { length: None, junk_before: false, junk_after: false };
+    }
+    let length = core::str::from_utf8(digits).ok().and_then(|d| d.parse().ok());
+    let junk_after = !span(rest, is_blank).1.is_empty();
+    ContentLength { length, junk_before: !junk.is_empty(), junk_after }
+}
+
+/// A line with a chunk's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChunkLine {
+    /// The length, and whether an extension follows.
+    Length(u64, bool),
+    /// Larger than any chunk may be, or no length at all.
+    Unusable,
+    /// Not a chunk line.
+    Invalid,
+}
+
+/// Bytes that may stand before a chunk's length.
+pub(super) const fn is_chunk_filler(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | b' ' | b'\t' | 0x0b | 0x0c)
+}
+
+/// Reads a chunk's length.
+pub(super) fn chunk_line(line: &[u8]) -> ChunkLine {
+    let (_, rest) = span(line, is_chunk_filler);
+    let (digits, rest) = span(rest, |b| b.is_ascii_hexdigit());
+    let (_, rest) = span(rest, is_blank);
+    if digits.is_empty() && rest.is_empty() {
+        return ChunkLine::Unusable;
+    }
+    let parsed = core::str::from_utf8(digits).ok().and_then(|d| u64::from_str_radix(d, 16).ok());
+    match parsed {
+        None => ChunkLine::Invalid,
+        Some(length) if length > i32::MAX as u64 => ChunkLine::Unusable,
+        Some(length) => ChunkLine::Length(length, rest.contains(&b';')),
+    }
+}
+
+/// Whether these bytes, without a line end yet, can become a chunk line.
+pub(super) fn may_be_chunk_line(data: &[u8]) -> bool {
+    let (_, rest) = span(data, is_chunk_filler);
+    rest.first().is_none_or(u8::is_ascii_hexdigit)
+}
+
+/// Host and port as they stand in a `Host` header or a CONNECT request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostPort<'a> {
+    pub host: &'a [u8],
+    /// Text and number of the port; the number is absent if it is none.
+    pub port: Option<(&'a [u8], Option<u16>)>,
+    pub valid: bool,
+}
+
+/// Splits host and port; `None`: nothing that could be a host.
+pub(super) fn host_port(text: &[u8]) -> Option<HostPort<'_>> {
+    let (host, rest) = host(text)?;
+    let mut valid = valid_host(host);
+    let port = port(rest).map(|(port, _)| (port, port_number(port)));
+    match port {
+        Some((_, None)) => valid = false,
+        None if !rest.is_empty() => valid = false,
+        _ => {}
+    }
+    Some(HostPort { host, port, valid })
+}
+
+/// The host at the beginning, with what follows.
+pub(super) fn host(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"//").unwrap_or(text);
+    if text.first() == Some(&b'/') {
+        return None;
+    }
+    let (_, text) = span(text, |b| b == b' ');
+    let (mut host, rest) = match ipv6_literal(text) {
+        Some(length) => text.split_at_checked(length)?,
+        None => span(text, |b| !matches!(b, b'/' | b'?' | b'#' | b':')),
+    };
+    if host.is_empty() {
+        return None;
+    }
+    while let [shorter @ .., b' '] = host {
+        host = shorter;
+    }
+    Some((host, rest))
+}
+
+fn ipv6_literal(text: &[u8]) -> Option<usize> {
+    let inner = text.strip_prefix(b"[")?;
+    let (address, rest) = span(inner, |b| !matches!(b, b'/' | b'?' | b'#' | b']'));
+    (!address.is_empty()).then_some(1 + address.len() + usize::from(rest.first() == Some(&b']')))
+}
+
+/// The port at the beginning (`:80`), with what follows.
+pub(super) fn port(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = text.strip_prefix(b":")?;
+    let (_, rest) = span(rest, |b| b == b' ');
+    let (port, rest) = span(rest, |b| !matches!(b, b'/' | b'?' | b'#'));
+    let (port, _) = span(port, |b| b != b' ');
+    (!port.is_empty()).then_some((port, rest))
+}
+
+/// A port's number; 0 is none.
+pub(super) fn port_number(text: &[u8]) -> Option<u16> {
+    core::str::from_utf8(text).ok()?.parse::<u16>().ok().filter(|n| *n != 0)
+}
+
+/// Whether a host name or address is one that could exist; underscores are let through.
+pub(super) fn valid_host(host: &[u8]) -> bool {
+    if host.is_empty() || host.len() > 255 {
+        return false;
+    }
+    if let Some(inner) = host.strip_prefix(b"[") {
+        let (address, rest) = span(inner, |b| !matches!(b, b'/' | b'?' | b'#' | b']'));
+        if !address.is_empty() && rest.first() == Some(&b']') {
+            return core::str::from_utf8(address).is_ok_and(|a| core::net::Ipv6Addr::from_str(a).is_ok());
+        }
+    }
+    if host.starts_with(b".") || find(host, b"..").is_some() {
+        return false;
+    }
+    host.split(|b| *b == b'.').all(|label| {
+        label.len() <= 63
+            && label.iter().all(|b| matches!(b, b'-' | b'_') || char::from(*b).is_alphanumeric())
+    })
+}
+
+/// Whether an `Authorization` value names none of the schemes basic, digest and bearer.
+pub(super) fn is_unknown_authorization(value: &[u8]) -> bool {
+    ![b"basic".as_slice(), b"digest", b"bearer"].iter().any(|scheme| starts_nocase(value, scheme))
+}
+
+/// A parameter (`filename=`, `boundary=`) of a header value, quotes removed. `name` is in lower case with the sign of equality.
+pub(super) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let space = |b: u8| super::bytes::is_space(b);
+    let (_, line) = span(value, space);
+    let mut quotes = 0usize;
+    let mut start = 0usize;
+    let mut previous = *line.first()?;
+    let last = line.len().checked_sub(1)?;
+    let mut skip_to = 0usize;
+    for (index, byte) in line.iter().enumerate().skip(1) {
+        if index < skip_to {
+            continue;
+        }
+        // After skipping, what stands before is white space and no backslash.
+        let escaped = previous == b'\\';
+        previous = *byte;
+        if !escaped && *byte == b'"' {
+            quotes += 1;
+        }
+        if ((!escaped && *byte == b';') || index == last) && quotes.is_multiple_of(2) {
+            let end = if index == last { index + 1 } else { index };
+            let token = before(after(line, start), end.saturating_sub(start));
+            let (blanks, _) = span(after(line, index + 1), space);
+            start = index + 1 + blanks.len();
+            skip_to = start;
+            if token.len() > name.len() && starts_nocase(token, name) {
+                let mut found = after(token, name.len());
+                found = found.strip_prefix(b"\"").unwrap_or(found);
+                found = found.strip_suffix(b"\"").unwrap_or(found);
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+/// A `Content-Range`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ContentRange {
+    pub start: Option<u64>,
+    pub end: Option<u64>,
+    pub size: Option<u64>,
+}
+
+/// Reads `bytes 0-9/100`, `bytes 0-9/*`, `bytes */100`.
+pub(super) fn content_range(value: &[u8]) -> Option<ContentRange> {
+    let text = core::str::from_utf8(value).ok()?.trim_start_matches(' ');
+    let text = text.strip_prefix("bytes")?.trim_start_matches(' ');
+    let (range, size) = text.split_once('/')?;
+    let number = |digits: &str| -> Option<u64> {
+        let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+        digits.get(..end)?.parse::<u64>().ok().filter(|n| i64::try_from(*n).is_ok())
+    };
+    if range == "*" {
+        return Some(ContentRange { size: Some(number(size)?), ..ContentRange::default() });
+    }
+    let (start, end) = range.split_once('-')?;
+    let (start, end) = (Some(number(start)?), Some(number(end)?));
+    let size = if size.starts_with('*') { None } else { Some(number(size)?) };
+    Some(ContentRange { start, end, size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version(b"HTTP/1.1"), (Version::V11, false));
+        assert_eq!(version(b"http / 01.0 "), (Version::V10, true));
+        assert_eq!(version(b"HTTP/0.9"), (Version::V09, true));
+        assert_eq!(version(b"HTTP/1.2"), (Version::Invalid, false));
+        assert_eq!(version(b"HTTP/1.10"), (Version::Invalid, false));
+        assert!(Version::Invalid < Version::V11 && Version::Unknown < Version::V09);
+    }
+
+    #[test]
+    fn lengths() {
+        let plain = |n| ContentLength { length: Some(n), junk_before: false, junk_after: false };
+        assert_eq!(content_length(b"  \t134    "), plain(134));
+        assert_eq!(content_length(b"abcd134 "), ContentLength { junk_before: true, ..plain(134) });
+        assert_eq!(content_length(b"12,13"), ContentLength { junk_after: true, ..plain(12) });
+        assert_eq!(content_length(b"none").length, None);
+        assert_eq!(content_length(b"99999999999999999999").length, None);
+        assert_eq!(chunk_line(b"12a5;ext=value\r\n"), ChunkLine::Length(0x12a5, true));
+        assert_eq!(chunk_line(b" \t12a5 \r\n"), ChunkLine::Length(0x12a5, false));
+        assert_eq!(chunk_line(b"80000000"), ChunkLine::Unusable);
+        assert_eq!(chunk_line(b"  "), ChunkLine::Unusable);
+        assert_eq!(chunk_line(b"zz"), ChunkLine::Invalid);
+        assert_eq!(chunk_line(b"ffffffffffffffffff\n"), ChunkLine::Invalid);
+        assert!(may_be_chunk_line(b"\r\n 6") && !may_be_chunk_line(b"X5O"));
+        assert_eq!(status(b" 404 "), Some(404));
+        assert_eq!(status(b"99"), None);
+        assert_eq!(status(b"200a"), None);
+    }
+
+    #[test]
+    fn hosts() {
+        let hp = host_port(b" www.example.com :  8001 ").expect("host");
+        assert_eq!(
+            (hp.host, hp.port, hp.valid),
+            (&b"www.example.com"[..], Some((&b"8001"[..], Some(8001))), true)
+        );
+        for (text, valid) in [
+            ("www.example.com.", true),
+            ("www.example.com:", false),
+            ("www.example.com:0", false),
+            ("[::1]:8080", true),
+            ("[::1]x", false),
+            ("[::1", false),
+            ("www..example.com", false),
+            ("www example com", false),
+            ("exa_mple-1.com", true),
+        ] {
+            assert_eq!(host_port(text.as_bytes()).map(|h| h.valid), Some(valid), "{text}");
+        }
+        assert!(host_port(b"/x").is_none());
+        assert!(host_port(b"").is_none());
+    }
+
+    #[test]
+    fn parameters_and_ranges() {
+        assert_eq!(parameter(b"attachment; filename=\"a b.txt\"", b"filename="), Some(&b"a b.txt"[..]));
+        assert_eq!(parameter(b"form-data; name=\"x;y\"; FileName=z", b"filename="), Some(&b"z"[..]));
+        assert_eq!(parameter(b"multipart/form-data; boundary=AaB03x", b"boundary="), Some(&b"AaB03x"[..]));
+        assert_eq!(parameter(b"text/html", b"boundary="), None);
+        assert_eq!(parameter(b"", b"boundary="), None);
+        let range = content_range(b"bytes 500-1000/146515").expect("range");
+        assert_eq!((range.start, range.end, range.size), (Some(500), Some(1000), Some(146_515)));
+        assert_eq!(content_range(b"bytes */12").and_then(|r| r.size), Some(12));
+        assert_eq!(
+            content_range(b"bytes 1-2/*"),
+            Some(ContentRange { start: Some(1), end: Some(2), size: None })
+        );
+        assert_eq!(content_range(b"nonsense"), None);
+        assert!(is_unknown_authorization(b"NTLM x") && !is_unknown_authorization(b"Bearer x"));
+    }
+}

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Header fields: scanning a block of them as tolerantly as servers and browsers do, and the table they end in.
+//!
+//! Semantics follow libhtp (Rust port, 8.0): requests end lines with LF or CRLF, responses also with CR or LF CR; folded
+//! lines are joined with the white space byte that folded them; a line without a colon becomes a field without name.
+//! The scanner never decides on bytes it has not seen: when what follows could change the meaning it asks for more.
+
+use super::bytes::{after, equals_nocase_nonul, is_blank, is_token, span, trim};
+
+/// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making each packet rescan all.
+const MAX_FOLDS: usize = 128;
+
+bitflags::bitflags! {
+    /// Oddities of a field.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) struct Odd: u16 {
+        const FOLDED = 1;
+        const NAME_EMPTY = 2;
+        const NAME_NOT_TOKEN = 4;
+        const SPACE_AFTER_NAME = 8;
+        const SPACE_BEFORE_NAME = 16;
+        const NO_COLON = 32;
+        const DEFORMED_EOL = 64;
+    }
+}
+
+/// A field as scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RawField {
+    pub name: Vec<u8>,
+    pub value: Vec<u8>,
+    pub odd: Odd,
+}
+
+/// A field of a message; repeated ones are joined.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub name: Vec<u8>,
+    pub value: Vec<u8>,
+    pub repeated: bool,
+}
+
+/// The fields of a message, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields {
+    pub list: Vec<Field>,
+}
+
+impl Fields {
+    /// The first field of this name; NUL bytes in names are ignored, as browsers do.
+    pub(super) fn get(&self, name: &str) -> Option<&Field> {
+        self.list.iter().find(|f| equals_nocase_nonul(&f.name, name.as_bytes()))
+    }
+
+    /// Its value.
+    pub(super) fn value(&self, name: &str) -> Option<&[u8]> {
+        self.get(name).map(|f| f.value.as_slice())
+    }
+
+    /// The field that a new one of this name would be joined with.
+    pub(super) fn same_name(&mut self, name: &[u8]) -> Option<&mut Field> {
+        self.list.iter_mut().find(|f| f.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Answer of a scan step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Scan<T> {
+    Got(T),
+    /// What is there does not decide it.
+    Need,
+    /// Not this.
+    Bad,
+}
+
+/// A block of fields as far as it could be scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub fields: Vec<RawField>,
+    /// Bytes scanned.
+    pub used: usize,
+    /// The empty line was seen.
+    pub ended: bool,
+}
+
+/// How the line ended and whether the next one continues it.
+struct LineEnd {
+    length: usize,
+    odd: Odd,
+    fold: Option<u8>,
+}
+
+/// Scans fields of one side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scanner {
+    /// Responses: CR alone ends a line too.
+    pub response: bool,
+    /// No more data will come.
+    pub complete: bool,
+}
+
+impl Scanner {
+    /// Scans as many fields as are complete.
+    pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
+        let mut fields = Vec::new();
+        let mut used = 0;
+        loop {
+            let rest = after(input, used);
+            match self.field(rest) {
+                Scan::Got((field, length)) => {
+                    used += length;
+                    fields.push(field);
+                    if let Some(end) = self.plain_eol(after(input, used)) {
+                        return Scan::Got(Block { fields, used: used + end, ended: true });
+                    }
+                }
+                Scan::Need if fields.is_empty() => return Scan::Need,
+                Scan::Need => return Scan::Got(Block { fields, used, ended: false }),
+                Scan::Bad => {
+                    if !fields.is_empty() {
+                        return Scan::Bad;
+                    }
+                    return match self.any_eol(rest) {
+                        Scan::Got((end, _)) => Scan::Got(Block { fields, used: used + end, ended: true }),
+                        Scan::Need => Scan::Need,
+                        Scan::Bad => Scan::Bad,
+                    };
+                }
+            }
+        }
+    }
+
+    fn field(self, input: &[u8]) -> Scan<(RawField, usize)> {
+        // A field with a colon that is not complete yet may still be complete as one without: the name may span lines.
+        if let Scan::Got(found) = self.field_with_colon(input) {
+            return Scan::Got(found);
+        }
+        if input.starts_with(b"\r\n") {
+            return Scan::Bad;
+        }
+        match self.value(input) {
+            Scan::Got((value, odd, used)) => Scan::Got((
+                RawField { name: Vec::new(), value, odd: odd | Odd::NO_COLON | Odd::NAME_EMPTY },
+                used,
+            )),
+            Scan::Need => Scan::Need,
+            Scan::Bad => Scan::Bad,
+        }
+    }
+
+    fn field_with_colon(self, input: &[u8]) -> Scan<(RawField, usize)> {
+        let (name, rest) = input.split_at_checked(self.name_length(input)).unwrap_or((&[], input));
+        let mut odd = Odd::empty();
+        match (name.first(), name.last()) {
+            (Some(first), Some(last)) => {
+                odd.set(Odd::SPACE_BEFORE_NAME, is_blank(*first));
+                odd.set(Odd::SPACE_AFTER_NAME, is_blank(*last));
+                odd.set(Odd::NAME_NOT_TOKEN, !is_padded_token(name));
+            }
+            _ => odd |= Odd::NAME_EMPTY,
+        }
+        let [b':', rest @ ..] = rest else { return Scan::Bad };
+        let (blanks, rest) = span(rest, is_blank);
+        if rest.is_empty() {
+            return Scan::Need;
+        }
+        match self.value(rest) {
+            Scan::Got((value, value_odd, used)) => {
+                let field = RawField { name: trim(name).to_vec(), value, odd: odd | value_odd };
+                Scan::Got((field, name.len() + 1 + blanks.len() + used))
+            }
+            Scan::Need => Scan::Need,
+            Scan::Bad => Scan::Bad,
+        }
+    }
+
+    /// Where the name ends: at the first colon, or before the end of a line that is not continued.
+    fn name_length(self, input: &[u8]) -> usize {
+        let mut ended_by = 0u8;
+        for (index, byte) in input.iter().enumerate() {
+            if ended_by == 0 {
+                match byte {
+                    b':' => return index,
+                    b'\n' => ended_by = b'\n',
+                    b'\r' if self.response => ended_by = b'\r',
+                    _ => {}
+                }
+            } else if *byte == b' ' {
+                ended_by = 0;
+            } else if *byte == b'\n' && ended_by == b'\r' {
+                ended_by = b'\n';
+            } else {
+                return index.saturating_sub(1);
+            }
+        }
+        0
+    }
+
+    /// A value with its folded lines: value, oddities, bytes used.
+    fn value(self, input: &[u8]) -> Scan<(Vec<u8>, Odd, usize)> {
+        let (first, end) = match self.value_line(input) {
+            Scan::Got(found) => found,
+            Scan::Need => return Scan::Need,
+            Scan::Bad => return Scan::Bad,
+        };
+        let mut value = first.to_vec();
+        let mut odd = end.odd;
+        let mut at = first.len() + end.length;
+        let Some(mut fold) = end.fold else { return Scan::Got((trim(&value).to_vec(), odd, at)) };
+        odd |= Odd::FOLDED;
+        let mut used = at;
+        for _ in 0..MAX_FOLDS {
+            if self.response {
+                match starts_with_name(after(input, at)) {
+                    Scan::Got(()) => {
+                        // White space, then a name and a colon: a field of its own.
+                        odd.remove(Odd::FOLDED);
+                        return Scan::Got((trim(&value).to_vec(), odd, at));
+                    }
+                    Scan::Need => return Scan::Need,
+                    Scan::Bad => {}
+                }
+            }
+            let (line, end) = match self.value_line(after(input, at)) {
+                Scan::Got(found) => found,
+                Scan::Need => return Scan::Need,
+                Scan::Bad => return Scan::Bad,
+            };
+            at += line.len() + end.length;
+            odd |= end.odd;
+            if !value.is_empty() {
+                value.push(fold);
+            }
+            // The end of the line without the byte that folds the next one.
+            let eol = end.length - usize::from(end.fold.is_some());
+            if !line.is_empty() || eol > 1 {
+                used = at;
+                value.extend_from_slice(line);
+            } else if input.get(at) == Some(&b'\n') {
+                // An empty folded line and an empty line: the end of the block.
+                used = at;
+            }
+            match end.fold {
+                Some(byte) => fold = byte,
+                None => break,
+            }
+        }
+        Scan::Got((trim(&value).to_vec(), odd, used))
+    }
+
+    /// One line of a value and how it ends.
+    fn value_line(self, input: &[u8]) -> Scan<(&[u8], LineEnd)> {
+        let ends = |b: &u8| *b == b'\n' || (self.response && *b == b'\r');
+        let Some(mut length) = input.iter().position(ends) else { return Scan::Need };
+        if let Some(before) = length.checked_sub(1)
+            && input.get(before) == Some(&b'\r')
+        {
+            length = before;
+        }
+        let (line, rest) = input.split_at_checked(length).unwrap_or((input, &[]));
+        match self.line_end(rest) {
+            Scan::Got(end) => Scan::Got((line, end)),
+            Scan::Need => Scan::Need,
+            Scan::Bad => Scan::Bad,
+        }
+    }
+
+    fn line_end(self, rest: &[u8]) -> Scan<LineEnd> {
+        let folding_eol = if self.response {
+            self.plain_eol(rest).map_or(Scan::Bad, |n| Scan::Got((n, Odd::empty())))
+        } else {
+            self.any_eol(rest)
+        };
+        match folding_eol {
+            Scan::Got((length, odd)) => match rest.get(length) {
+                Some(byte) if is_fold(*byte) => {
+                    return Scan::Got(LineEnd { length: length + 1, odd, fold: Some(*byte) });
+                }
+                None if !self.complete => return Scan::Need,
+                _ => {}
+            },
+            Scan::Need if !self.complete => return Scan::Need,
+            _ => {}
+        }
+        match self.any_eol(rest) {
+            Scan::Got((length, odd)) if self.complete => Scan::Got(LineEnd { length, odd, fold: None }),
+            Scan::Got((length, odd)) => match rest.get(length) {
+                None => Scan::Need,
+                Some(byte) if is_fold(*byte) => Scan::Bad,
+                Some(_) => Scan::Got(LineEnd { length, odd, fold: None }),
+            },
+            Scan::Need => Scan::Need,
+            Scan::Bad => Scan::Bad,
+        }
+    }
+
+    /// Length of a regular end of line.
+    fn plain_eol(self, rest: &[u8]) -> Option<usize> {
+        match rest {
+            [b'\r', b'\n', ..] => Some(2),
+            [b'\n', b'\r', ..] if self.response => Some(2),
+            [b'\n', ..] => Some(1),
+            [b'\r', ..] if self.response => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Length of an end of line, regular or of the deformed kinds that browsers take for one.
+    fn any_eol(self, rest: &[u8]) -> Scan<(usize, Odd)> {
+        let empty_line = |r: &[u8]| r.starts_with(b"\n") || r.starts_with(b"\r\n");
+        if rest.starts_with(b"\n\r\r\n") && empty_line(after(rest, 4)) {
+            return Scan::Got((4, Odd::DEFORMED_EOL));
+        }
+        if self.response {
+            if rest.starts_with(b"\r\n\r") {
+                let (filler, tail) = span(after(rest, 3), |b| matches!(b, b'\r' | b' ' | b'\t'));
+                if tail.is_empty() {
+                    return Scan::Need;
+                }
+                let newline = usize::from(tail.first() == Some(&b'\n'));
+                if !filler.is_empty() && !empty_line(after(tail, newline)) {
+                    return Scan::Got((3 + filler.len() + newline, Odd::DEFORMED_EOL));
+                }
+            }
+        } else if rest.starts_with(b"\n\r\r\n") {
+            return Scan::Got((2, Odd::DEFORMED_EOL));
+        }
+        self.plain_eol(rest).map_or(Scan::Bad, |n| Scan::Got((n, Odd::empty())))
+    }
+}
+
+/// Bytes that continue a line when they begin the next one.
+const fn is_fold(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0)
+}
+
+/// Whether a name is a token, white space around it apart.
+fn is_padded_token(name: &[u8]) -> bool {
+    let (_, rest) = span(name, is_blank);
+    let (_, rest) = span(rest, is_token);
+    span(rest, is_blank).1.is_empty()
+}
+
+/// Whether a field name with its colon stands here.
+fn starts_with_name(input: &[u8]) -> Scan<()> {
+    let (_, rest) = span(input, is_blank);
+    let (token, rest) = span(rest, is_token);
+    let (_, rest) = span(rest, is_blank);
+    match rest {
+        [] => Scan::Need,
+        [b':', value @ ..] if span(value, is_blank).1.is_empty() => Scan::Need,
+        [b':', ..] if !token.is_empty() => Scan::Got(()),
+        _ => Scan::Bad,
+    }
+}
+
+/// Whether a line holds nothing.
+pub(super) fn is_empty_line(line: &[u8]) -> bool {
+    matches!(line, b"\r" | b"\n" | b"\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(response: bool, input: &[u8]) -> Scan<Block> {
+        Scanner { response, complete: false }.block(input)
+    }
+
+    fn names(block: &Scan<Block>) -> Vec<(String, String)> {
+        let Scan::Got(block) = block else { return Vec::new() };
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        block.fields.iter().map(|f| (text(&f.name), text(&f.value))).collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn plain_blocks_on_both_sides() {
+        for response in [false, true] {
+            let input = b"Host: a\r\nX:  b c \r\n\r\nBODY";
+            let got = scan(response, input);
+            assert_eq!(names(&got), pairs(&[("Host", "a"), ("X", "b c")]));
+            let Scan::Got(block) = got else { panic!("block") };
+            assert!(block.ended);
+            assert_eq!(&input[block.used..], b"BODY");
+            assert_eq!(scan(response, b"\r\n"), Scan::Got(Block { fields: vec![], used: 2, ended: true }));
+            assert_eq!(scan(response, b"Host: a"), Scan::Need);
+            assert_eq!(scan(response, b"Host: a\r\n"), Scan::Need);
+        }
+    }
+
+    #[test]
+    fn folding_joins_lines() {
+        for response in [false, true] {
+            let got = scan(response, b"K: V\r\n a\r\n l\n u\r\n\te\r\n\r\n");
+            assert_eq!(names(&got), pairs(&[("K", "V a l u\te")]));
+            let got = scan(response, b"K:\r\n\r\n");
+            assert_eq!(names(&got), pairs(&[("K", "")]));
+        }
+        // On the response side a folded line that looks like a field is one.
+        let got = scan(true, b"K: V\r\n Content-Length: 3\r\n\r\n");
+        assert_eq!(names(&got), pairs(&[("K", "V"), ("Content-Length", "3")]));
+    }
+
+    #[test]
+    fn missing_colons_and_odd_names() {
+        let got = scan(false, b"k1:v1\r\n:v2\r\n v2+\r\nk3: v3\r\nk4 v4\r\nk\r5:v\r5\n\rmore\r\n\r\n");
+        let want =
+            [("k1", "v1"), ("", "v2 v2+"), ("k3", "v3"), ("", "k4 v4"), ("k\r5", "v\r5"), ("", "more")];
+        assert_eq!(names(&got), pairs(&want));
+        let got = scan(true, b"k1:v1\r\n:v2\r\n v2+\r\nk3: v3\r\nk4 v4\r\nk\r5:v\r5\n\rmore\r\n\r\n");
+        let want = [
+            ("k1", "v1"),
+            ("", "v2 v2+"),
+            ("k3", "v3"),
+            ("", "k4 v4"),
+            ("", "k"),
+            ("5", "v"),
+            ("", "5"),
+            ("", "more"),
+        ];
+        assert_eq!(names(&got), pairs(&want));
+        let Scan::Got(block) = scan(true, b"A b : c\r\nX\t: d\r\n\r\n") else { panic!("block") };
+        assert_eq!(block.fields[0].odd, Odd::NAME_NOT_TOKEN | Odd::SPACE_AFTER_NAME);
+        assert_eq!(block.fields[1].odd, Odd::SPACE_AFTER_NAME);
+    }
+
+    #[test]
+    fn deformed_line_ends() {
+        let got = scan(true, b"K: V\r\n\r \r\nX: y\r\n\r\n");
+        let Scan::Got(block) = got else { panic!("block") };
+        assert_eq!(block.fields.len(), 2);
+        assert!(block.fields[0].odd.contains(Odd::DEFORMED_EOL));
+        let got = scan(true, b"K:deformed folded\n\r V\n\r\r\n\n");
+        assert_eq!(names(&got), pairs(&[("K", "deformed folded V")]));
+        assert_eq!(scan(true, b"K: V\r\n\r"), Scan::Need);
+    }
+
+    #[test]
+    fn what_is_incomplete_stays() {
+        let input = b"k1:v1\r\nk2:v2\r";
+        let Scan::Got(block) = scan(true, input) else { panic!("block") };
+        assert!(!block.ended);
+        assert_eq!(&input[block.used..], b"k2:v2\r");
+    }
+}

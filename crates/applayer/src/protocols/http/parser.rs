@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One flow's HTTP/1 parser: two state machines, one per direction, over one table of transactions.
+
+use std::sync::Arc;
+
+use super::body::FileContext;
+use super::feed::{Feed, Status, Step};
+use super::settings::HttpSettings;
+use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
+use super::{request, response};
+use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::transaction::{Transaction, TxId};
+use bartizan_base::Direction;
+
+/// See the module.
+pub(super) struct HttpParser {
+    pub(super) settings: Arc<HttpSettings>,
+    pub(super) txs: Table,
+    pub(super) request: request::Side,
+    pub(super) response: response::Side,
+    /// Transaction whose request is being read.
+    pub(super) request_id: TxId,
+    /// Transaction whose response is being read.
+    pub(super) response_id: TxId,
+    pub(super) file_context: FileContext,
+    pub(super) completed_responses: u64,
+    /// The flow is of another protocol from here on; the inner value names it if it is known.
+    pub(super) switch: Option<Option<&'static str>>,
+}
+
+impl HttpParser {
+    pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
+        HttpParser {
+            txs: Table::new(Arc::clone(&settings)),
+            settings,
+            request: request::Side::new(),
+            response: response::Side::new(),
+            request_id: 0,
+            response_id: 0,
+            file_context: FileContext::default(),
+            completed_responses: 0,
+            switch: None,
+        }
+    }
+
+    fn status(&mut self, direction: Direction) -> &mut Status {
+        match direction {
+            Direction::ToServer => &mut self.request.status,
+            Direction::ToClient => &mut self.response.status,
+        }
+    }
+
+    fn run(&mut self, direction: Direction, feed: &mut Feed<'_>) -> Step {
+        let step = match direction {
+            Direction::ToServer => self.run_request(feed),
+            Direction::ToClient => self.run_response(feed),
+        };
+        if step == Step::Fail {
+            *self.status(direction) = Status::Failed;
+        }
+        step
+    }
+
+    /// Closes a direction: what is open is read as if a line end stood there.
+    fn close(&mut self, direction: Direction) {
+        self.txs.mute(true);
+        for side in [Direction::ToServer, direction] {
+            // The end of responses ends requests as well: no more of them will be answered.
+            if matches!(*self.status(side), Status::Open) {
+                *self.status(side) = Status::Closed;
+                self.run(side, &mut Feed::data(&[]));
+            }
+        }
+        self.txs.mute(false);
+    }
+
+    /// Both messages of the last transaction are over: another protocol follows.
+    fn complete_for_switch(&mut self) {
+        let id = self.response_id;
+        if let Some(tx) = self.txs.get_mut(id) {
+            for direction in Direction::BOTH {
+                let message = tx.message_mut(direction);
+                message.progress = COMPLETE;
+                message.body.finish();
+                tx.touch(direction);
+            }
+            self.response_id += 1;
+            self.request_id = self.request_id.max(self.response_id);
+        }
+    }
+}
+
+impl Parser for HttpParser {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
+        if let Some(to) = self.switch {
+            return Progress::Switch { consumed: 0, to };
+        }
+        self.file_context.settings = context.files.clone();
+        if *self.status(direction) == Status::Failed {
+            return Progress::Error;
+        }
+        let mut feed = Feed::data(input.data);
+        let mut step = Step::More;
+        if !input.data.is_empty() && *self.status(direction) != Status::Tunnel {
+            step = self.run(direction, &mut feed);
+            if self.switch.is_none()
+                && *self.status(direction) == Status::Tunnel
+                && let Some(to) = self.upgrade()
+            {
+                self.switch = Some(Some(to));
+                self.complete_for_switch();
+            }
+        }
+        if let Some(to) = self.switch {
+            return Progress::Switch { consumed: feed.consumed(), to };
+        }
+        if input.eof {
+            self.close(direction);
+        }
+        match step {
+            Step::Fail => Progress::Error,
+            Step::Wait if !feed.is_empty() => {
+                Progress::Incomplete { consumed: feed.consumed(), needed: feed.rest().len() + 1 }
+            }
+            _ => Progress::Done,
+        }
+    }
+
+    fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool {
+        self.file_context.settings = context.files.clone();
+        match *self.status(direction) {
+            Status::Failed => return false,
+            Status::Tunnel => return true,
+            Status::Open | Status::Closed => {}
+        }
+        let (id, first) = match direction {
+            Direction::ToServer => (self.request_id, self.request_id == 0),
+            Direction::ToClient => (self.response_id, self.request_id == 0),
+        };
+        let Some(tx) = self.txs.at(id) else { return false };
+        if first && tx.progress(direction) == NOT_STARTED {
+            // Nothing was seen yet: parsing begins with what comes after the gap.
+            return true;
+        }
+        self.run(direction, &mut Feed::gap(missing)) != Step::Fail
+    }
+
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        let last = self.request_id.max(self.response_id);
+        let started = self.txs.get(last).is_some_and(super::tx::HttpTx::started);
+        self.txs.first()..last + u64::from(started)
+    }
+
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        self.txs.get(id).map(|tx| tx as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        self.txs.get_mut(id).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, id: TxId) {
+        self.txs.free(id, self.request_id.min(self.response_id));
+    }
+
+    fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
+        self.file_context.settings = context.files.clone();
+        self.close(direction);
+        for tx in self.txs.iter_mut() {
+            let message = tx.message_mut(direction);
+            if message.progress != COMPLETE && (message.progress > HEADERS || message.body.seen > 0) {
+                message.body.abort();
+                tx.touch(direction);
+            }
+        }
+    }
+}

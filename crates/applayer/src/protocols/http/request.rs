@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as libhtp).
+
+use super::bytes::{chomp, is_space, line_to_lf, span};
+use super::events;
+use super::feed::{Feed, Status, Step};
+use super::headers::{Scan, Scanner, is_empty_line};
+use super::parser::HttpParser;
+use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
+use super::uri::Uri;
+use bartizan_base::Direction;
+
+/// White space that may follow a request of HTTP/0.9.
+const HTTP09_JUNK: usize = 16;
+
+/// Where the request side stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    Line,
+    Protocol,
+    Headers,
+    ConnectCheck,
+    ConnectWait,
+    ConnectProbe,
+    BodyDetermine,
+    BodyIdentity,
+    ChunkLength,
+    ChunkData,
+    ChunkEnd,
+    Finalize,
+    /// After a request of HTTP/0.9 everything is ignored.
+    Ignore,
+}
+
+/// The request side's own state.
+pub(super) struct Side {
+    pub state: State,
+    pub status: Status,
+    /// A line that is not complete yet.
+    pub line: Vec<u8>,
+    /// Headers that are not complete yet.
+    pub header: Option<Vec<u8>>,
+    pub content_length: Option<u64>,
+    /// Bytes of the body to come.
+    pub left: Option<u64>,
+    pub chunk_left: u64,
+}
+
+impl Side {
+    pub(super) const fn new() -> Self {
+        Side {
+            state: State::Idle,
+            status: Status::Open,
+            line: Vec::new(),
+            header: None,
+            content_length: None,
+            left: None,
+            chunk_left: 0,
+        }
+    }
+}
+
+impl HttpParser {
+    /// Runs the request side over a piece of data.
+    pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
+        loop {
+            let state = self.request.state;
+            if feed.is_gap() && !matches!(state, State::BodyIdentity | State::Ignore | State::Finalize) {
+                let id = self.request_id;
+                if let Some(tx) = self.txs.at(id) {
+                    tx.raise(events::INVALID_GAP);
+                }
+                return Step::More;
+            }
+            let step = match state {
+                State::Idle => self.request_idle(feed),
+                State::Line => self.request_line(feed),
+                State::Protocol => self.request_protocol(feed),
+                State::Headers => self.request_headers(feed),
+                State::ConnectCheck => self.connect_check(),
+                State::ConnectWait => self.connect_wait(),
+                State::ConnectProbe => self.connect_probe(feed),
+                State::BodyDetermine => self.request_body_determine(),
+                State::BodyIdentity => self.request_identity(feed),
+                State::ChunkLength => self.request_chunk_length(feed),
+                State::ChunkData => self.request_chunk_data(feed),
+                State::ChunkEnd => self.request_chunk_end(feed),
+                State::Finalize => self.request_finalize(feed),
+                State::Ignore => {
+                    feed.take_all();
+                    feed.take_gap(u64::MAX);
+                    Step::More
+                }
+            };
+            if step != Step::Again || self.request.status == Status::Tunnel {
+                return step;
+            }
+        }
+    }
+
+    pub(super) fn request_tx(&mut self) -> Option<&mut HttpTx> {
+        self.txs.at(self.request_id)
+    }
+
+    /// Holds an incomplete line for later, within the limit.
+    pub(super) fn hold_request(&mut self, feed: &mut Feed<'_>) -> Step {
+        let rest = feed.take_all();
+        if !self.request_fits(rest.len()) {
+            return Step::Fail;
+        }
+        self.request.line.extend_from_slice(rest);
+        Step::More
+    }
+
+    pub(super) fn request_fits(&mut self, more: usize) -> bool {
+        let held = self.request.line.len() + self.request.header.as_ref().map_or(0, Vec::len);
+        if more == 0 || held.saturating_add(more) <= self.settings.field_limit {
+            return true;
+        }
+        if let Some(tx) = self.request_tx() {
+            tx.raise(events::REQUEST_FIELD_TOO_LONG);
+        }
+        false
+    }
+
+    fn request_idle(&mut self, feed: &Feed<'_>) -> Step {
+        let closing = self.request.status == Status::Closed && !self.request.line.is_empty();
+        if feed.is_empty() && !closing {
+            return Step::More;
+        }
+        self.request.content_length = None;
+        self.request.left = None;
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        tx.request.message.progress = LINE;
+        self.request.state = State::Line;
+        Step::Again
+    }
+
+    fn request_line(&mut self, feed: &mut Feed<'_>) -> Step {
+        let part = match line_to_lf(feed.rest()) {
+            Some((line, _)) => line,
+            None if self.request.status == Status::Closed => feed.rest(),
+            None => return self.hold_request(feed),
+        };
+        feed.take(part.len());
+        let mut line = core::mem::take(&mut self.request.line);
+        line.extend_from_slice(part);
+        if !self.request_fits(line.len()) {
+            return Step::Fail;
+        }
+        if line.is_empty() {
+            return Step::More;
+        }
+        if is_empty_line(&line) {
+            return Step::Again;
+        }
+        let settings = self.settings.clone();
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        tx.read_request_line(chomp(&line));
+        let request = &mut tx.request;
+        if request.method_kind == Method::Connect && request.uri.is_none() {
+            return Step::Fail;
+        }
+        let parsed = match &request.uri {
+            Some(uri) if request.method_kind == Method::Connect => Uri::parse_authority(uri, &settings.uri),
+            Some(uri) => Uri::parse(uri, &settings.uri),
+            None => Uri::default(),
+        };
+        let (normalized, twice) = parsed.normalized(&settings.uri);
+        request.normalized_uri = normalized;
+        let host_invalid = parsed.host_invalid;
+        request.parsed_uri = Some(parsed);
+        if twice {
+            tx.raise(events::DOUBLE_ENCODED_URI);
+        }
+        if host_invalid {
+            tx.flags |= Flags::URI_HOST_INVALID;
+            tx.raise(events::REQUEST_URI_HOST_INVALID);
+        }
+        self.request.state = State::Protocol;
+        Step::Again
+    }
+
+    fn request_protocol(&mut self, feed: &Feed<'_>) -> Step {
+        let (space, more) = span(feed.rest(), is_space);
+        let is_09 = more.is_empty() && space.len() <= HTTP09_JUNK;
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let mut next = State::Headers;
+        if tx.request.is_http09 {
+            if is_09 {
+                next = State::Finalize;
+            } else {
+                // Headers follow: the protocol was left out.
+                tx.request.is_http09 = false;
+                tx.raise(events::REQUEST_LINE_MISSING_PROTOCOL);
+            }
+        }
+        if next == State::Headers {
+            tx.request.message.progress = HEADERS;
+        }
+        self.request.state = next;
+        Step::Again
+    }
+
+    fn request_headers(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.request.status == Status::Closed {
+            return self.request_headers_at_close();
+        }
+        let rest = feed.rest();
+        match line_to_lf(rest) {
+            Some((line, _)) => {
+                if self.request.header.is_some() && !self.request_fits(line.len()) {
+                    return Step::Fail;
+                }
+            }
+            None => {
+                feed.take_all();
+                if !self.request_fits(rest.len()) {
+                    return Step::Fail;
+                }
+                self.keep_raw_request(rest, rest.len(), 0);
+                self.request.header.get_or_insert_default().extend_from_slice(rest);
+                return Step::More;
+            }
+        }
+        let held = self.request.header.take().unwrap_or_default();
+        let joined;
+        let data = if held.is_empty() {
+            rest
+        } else {
+            joined = [held.as_slice(), rest].concat();
+            &joined
+        };
+        let Some((used, ended)) = self.scan_request_headers(data, false) else { return Step::Fail };
+        let leading_eol = match data {
+            [b'\r', b'\n', ..] if used == 0 => 2,
+            [b'\n', ..] if used == 0 => 1,
+            _ => 0,
+        };
+        let used = used + leading_eol;
+        self.keep_raw_request(data, if ended || leading_eol > 0 { used } else { data.len() }, held.len());
+        if ended || leading_eol > 0 {
+            feed.take(used.saturating_sub(held.len()));
+            return self.request_headers_done();
+        }
+        feed.take_all();
+        let unparsed = super::bytes::after(data, used);
+        if !self.request_fits(unparsed.len()) {
+            return Step::Fail;
+        }
+        self.request.header = Some(unparsed.to_vec());
+        Step::More
+    }
+
+    /// Keeps raw header bytes: of `data` all up to `to`, except what was held and so kept before.
+    fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) {
+        let Some(tx) = self.request_tx() else { return };
+        keep_raw(&mut tx.request.message.raw_headers, data, to, held);
+    }
+
+    fn request_headers_at_close(&mut self) -> Step {
+        let held = self.request.header.take();
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        tx.request.message.progress = TRAILER;
+        if let Some(held) = held
+            && self.scan_request_headers(&held, true).is_none()
+        {
+            return Step::Fail;
+        }
+        self.request.line.clear();
+        self.request_headers_done()
+    }
+
+    /// Scans headers into the transaction: bytes used, whether they ended. `None`: too many.
+    fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, bool)> {
+        let limit = self.settings.headers_limit;
+        let tx = self.request_tx()?;
+        let Scan::Got(block) = (Scanner { response: false, complete }).block(data) else {
+            return Some((0, false));
+        };
+        for field in block.fields {
+            tx.note_request_field(&field);
+            if !tx.add_field(Direction::ToServer, field, limit) {
+                return None;
+            }
+        }
+        Some((block.used, block.ended))
+    }
+
+    fn request_headers_done(&mut self) -> Step {
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        tx.touch(Direction::ToServer);
+        if tx.request.message.progress > HEADERS {
+            self.request.state = State::Finalize;
+            return Step::Again;
+        }
+        tx.process_request_headers();
+        tx.set_encodings(Direction::ToServer);
+        self.request.state = State::ConnectCheck;
+        Step::Again
+    }
+
+    fn connect_check(&mut self) -> Step {
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        if tx.request.method_kind == Method::Connect {
+            self.request.state = State::ConnectWait;
+            return Step::Wait;
+        }
+        self.request.state = State::BodyDetermine;
+        Step::Again
+    }
+
+    fn connect_wait(&mut self) -> Step {
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        if tx.response.message.progress <= LINE {
+            return Step::Wait;
+        }
+        let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
+        self.request.state = if accepted { State::ConnectProbe } else { State::Finalize };
+        Step::Again
+    }
+
+    /// A tunnel was agreed on: if HTTP goes on within it, it is followed.
+    fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
+        let rest = feed.rest();
+        let Some(end) = memchr::memchr2(b'\n', 0, rest) else { return self.hold_request(feed) };
+        let mut line = self.request.line.clone();
+        line.extend_from_slice(super::bytes::before(rest, end + 1));
+        let (_, text) = span(&line, is_space);
+        let (method, _) = span(text, |b| !is_space(b));
+        if Method::of(method) == Method::Unknown {
+            self.request.status = Status::Tunnel;
+            self.response.status = Status::Tunnel;
+            return Step::More;
+        }
+        self.request_complete()
+    }
+
+    fn request_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
+        if feed.is_gap() {
+            return self.request_complete();
+        }
+        let mut part = feed.rest();
+        let mut newline = false;
+        if self.request.status != Status::Closed {
+            if part.is_empty() {
+                return self.request_complete();
+            }
+            let Some((line, _)) = line_to_lf(part) else { return self.hold_request(feed) };
+            part = super::bytes::before(line, line.len().saturating_sub(1));
+            feed.take(part.len());
+            newline = true;
+        }
+        if !self.request.line.is_empty() && !self.request_fits(part.len()) {
+            return Step::Fail;
+        }
+        let mut data = core::mem::take(&mut self.request.line);
+        let held = data.len();
+        data.extend_from_slice(part);
+        if data.is_empty() {
+            return self.request_complete();
+        }
+        let (_, text) = span(&data, is_space);
+        let (method, _) = span(text, |b| !is_space(b));
+        if Method::of(method) != Method::Unknown {
+            // The next request: it is read again from its beginning.
+            self.request.left = None;
+            data.truncate(held);
+            self.request.line = data;
+            feed.give_back(part.len());
+            return self.request_complete();
+        }
+        if !method.is_empty() {
+            if self.request.left.unwrap_or(0) == 0 {
+                if let Some(tx) = self.request_tx() {
+                    tx.raise(events::REQUEST_BODY_UNEXPECTED);
+                }
+            } else {
+                self.request.left = Some(1);
+            }
+        }
+        if newline {
+            feed.take(1);
+            data.push(b'\n');
+        }
+        if self.request_body(&data) { Step::Again } else { Step::Fail }
+    }
+
+    /// The request is complete.
+    pub(super) fn request_complete(&mut self) -> Step {
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
+        if tx.request.message.progress != COMPLETE {
+            tx.end_decoding(Direction::ToServer, context);
+            tx.request.message.progress = COMPLETE;
+            tx.request.message.body.finish();
+            tx.raise_request_flags();
+            tx.touch(Direction::ToServer);
+        }
+        self.request.state = if tx.request.is_http09 { State::Ignore } else { State::Idle };
+        self.request_id += 1;
+        Step::Again
+    }
+}
+
+/// Appends to raw headers what was not there before, within the limit.
+pub(super) fn keep_raw(raw: &mut Vec<u8>, data: &[u8], to: usize, held: usize) {
+    // What is held was kept when it was held.
+    let new = super::bytes::after(super::bytes::before(data, to), held);
+    let room = MAX_RAW_HEADERS.saturating_sub(raw.len());
+    raw.extend_from_slice(super::bytes::before(new, room));
+}

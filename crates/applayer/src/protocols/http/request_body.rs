@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bodies of requests: of known length, or in chunks (RFC 9112 sections 6 and 7.1).
+
+use super::bytes::line_to_lf;
+use super::events;
+use super::feed::{Feed, Step};
+use super::fields::{self, ChunkLine};
+use super::parser::HttpParser;
+use super::request::State;
+use super::tx::{BODY, Coding, Flags, TRAILER};
+use bartizan_base::Direction;
+
+impl HttpParser {
+    pub(super) fn request_body_determine(&mut self) -> Step {
+        let Some(tx) = self.request_tx() else { return Step::Fail };
+        let message = &mut tx.request.message;
+        let length = message.content_length;
+        let (next, progress) = match message.coding {
+            Coding::Chunked => (State::ChunkLength, BODY),
+            Coding::Identity if length > Some(0) => (State::BodyIdentity, BODY),
+            Coding::Identity | Coding::NoBody => (State::Finalize, message.progress),
+            Coding::Unknown | Coding::Invalid => return Step::Fail,
+        };
+        message.progress = progress;
+        if message.coding == Coding::Identity {
+            self.request.content_length = length;
+            self.request.left = length;
+        }
+        self.request.state = next;
+        Step::Again
+    }
+
+    /// Hands a piece of the body to the transaction.
+    pub(super) fn request_body(&mut self, data: &[u8]) -> bool {
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.request_id) else { return false };
+        tx.touch(Direction::ToServer);
+        tx.request_data(data, context)
+    }
+
+    pub(super) fn request_identity(&mut self, feed: &mut Feed<'_>) -> Step {
+        let Some(left) = self.request.left else { return Step::Fail };
+        let count = feed.left().min(left);
+        if count == 0 {
+            return Step::More;
+        }
+        if feed.is_gap() {
+            let context = &mut self.file_context;
+            let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
+            tx.body_gap(Direction::ToServer, count, context);
+            feed.take_gap(count);
+        } else {
+            let data = super::bytes::before(feed.rest(), usize::try_from(count).unwrap_or(usize::MAX));
+            feed.take(data.len());
+            if !self.request_body(data) {
+                return Step::Fail;
+            }
+        }
+        let left = left.saturating_sub(count);
+        self.request.left = Some(left);
+        if left > 0 {
+            return Step::More;
+        }
+        self.request.state = State::Finalize;
+        self.end_request_decoding();
+        Step::Again
+    }
+
+    fn end_request_decoding(&mut self) {
+        let context = &mut self.file_context;
+        if let Some(tx) = self.txs.at(self.request_id) {
+            tx.end_decoding(Direction::ToServer, context);
+        }
+    }
+
+    fn count_request_bytes(&mut self, count: usize) {
+        if let Some(tx) = self.request_tx() {
+            let body = &mut tx.request.message.body;
+            body.message_length = body.message_length.saturating_add(count as u64);
+        }
+    }
+
+    pub(super) fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
+        loop {
+            let Some((part, _)) = line_to_lf(feed.rest()) else {
+                if self.request.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
+                    return self.bad_request_chunk();
+                }
+                return self.hold_request(feed);
+            };
+            feed.take(part.len());
+            if !self.request.line.is_empty() && !self.request_fits(part.len()) {
+                return Step::Fail;
+            }
+            let mut line = core::mem::take(&mut self.request.line);
+            line.extend_from_slice(part);
+            self.count_request_bytes(line.len());
+            if line.iter().all(|b| fields::is_chunk_filler(*b)) {
+                continue;
+            }
+            let (length, extension) = match fields::chunk_line(&line) {
+                ChunkLine::Length(length, extension) => (length, extension),
+                ChunkLine::Unusable => return self.bad_request_chunk(),
+                ChunkLine::Invalid => return Step::Fail,
+            };
+            let Some(tx) = self.request_tx() else { return Step::Fail };
+            if extension {
+                tx.raise_once(events::REQUEST_CHUNK_EXTENSION, Flags::REQUEST_CHUNK_EXTENSION);
+            }
+            if length == 0 {
+                tx.request.message.progress = TRAILER;
+                self.request.state = State::Headers;
+            } else {
+                self.request.chunk_left = length;
+                self.request.state = State::ChunkData;
+            }
+            return Step::Again;
+        }
+    }
+
+    fn bad_request_chunk(&mut self) -> Step {
+        if let Some(tx) = self.request_tx() {
+            tx.raise(events::INVALID_REQUEST_CHUNK_LEN);
+        }
+        Step::Fail
+    }
+
+    pub(super) fn request_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {
+        let count = usize::try_from(self.request.chunk_left).unwrap_or(usize::MAX);
+        let data = super::bytes::before(feed.rest(), count);
+        if data.is_empty() {
+            return Step::More;
+        }
+        feed.take(data.len());
+        if !self.request_body(data) {
+            return Step::Fail;
+        }
+        self.request.chunk_left = self.request.chunk_left.saturating_sub(data.len() as u64);
+        if self.request.chunk_left == 0 {
+            self.request.state = State::ChunkEnd;
+            return Step::Again;
+        }
+        Step::More
+    }
+
+    pub(super) fn request_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        let Some((line, _)) = line_to_lf(feed.rest()) else {
+            // Held bytes come back as the beginning of the next chunk line, where fillers are skipped.
+            self.count_request_bytes(feed.rest().len());
+            return self.hold_request(feed);
+        };
+        self.count_request_bytes(line.len());
+        feed.take(line.len());
+        self.request.state = State::ChunkLength;
+        Step::Again
+    }
+}

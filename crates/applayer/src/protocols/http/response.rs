@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The response side: status line, headers, body, and what browsers make of data that is none of these (RFC 9112, as
+//! leniently as libhtp).
+
+use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase};
+use super::events;
+use super::feed::{Feed, Status, Step};
+use super::fields::{self, Version};
+use super::headers::{Odd, RawField, Scan, Scanner, is_empty_line};
+use super::parser::HttpParser;
+use super::request::{self, keep_raw};
+use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
+use super::uri::Uri;
+use bartizan_base::Direction;
+
+/// Path of a request that was not seen.
+const UNSEEN: &[u8] = b"/libhtp::request_uri_not_seen";
+
+/// Where the response side stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Idle,
+    Line,
+    Headers,
+    BodyDetermine,
+    BodyKnown,
+    BodyToClose,
+    ChunkLength,
+    ChunkData,
+    ChunkEnd,
+    Finalize,
+}
+
+/// The response side's own state.
+pub(super) struct Side {
+    pub state: State,
+    pub status: Status,
+    pub line: Vec<u8>,
+    pub header: Option<Vec<u8>>,
+    pub left: Option<u64>,
+    pub chunk_left: u64,
+    /// Requests must be read before the next response.
+    pub yield_at_end: bool,
+}
+
+impl Side {
+    pub(super) const fn new() -> Self {
+        Side {
+            state: State::Idle,
+            status: Status::Open,
+            line: Vec::new(),
+            header: None,
+            left: None,
+            chunk_left: 0,
+            yield_at_end: false,
+        }
+    }
+}
+
+/// Whether a line is no status line, so that browsers take it for a body.
+fn is_body_line(line: &[u8]) -> bool {
+    let (_, rest) = span(line, |b| is_space(b) || b == 0);
+    !starts_nocase(rest, b"http")
+}
+
+/// A line with its end (CR LF, CR or LF) and what follows; `None` while it is open.
+fn line_to_eol(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr2(b'\r', b'\n', text)?;
+    let length = match super::bytes::after(text, end) {
+        [b'\r', b'\n', ..] => end + 2,
+        [b'\r'] => return None,
+        _ => end + 1,
+    };
+    text.split_at_checked(length)
+}
+
+impl HttpParser {
+    /// Runs the response side over a piece of data.
+    pub(super) fn run_response(&mut self, feed: &mut Feed<'_>) -> Step {
+        loop {
+            let state = self.response.state;
+            if feed.is_gap() && !matches!(state, State::BodyKnown | State::BodyToClose | State::Finalize) {
+                if let Some(tx) = self.response_tx() {
+                    tx.raise(events::INVALID_GAP);
+                }
+                return Step::More;
+            }
+            let step = match state {
+                State::Idle => self.response_idle(feed),
+                State::Line => self.response_line(feed),
+                State::Headers => self.response_headers(feed),
+                State::BodyDetermine => self.response_body_determine(),
+                State::BodyKnown => self.response_known(feed),
+                State::BodyToClose => self.response_to_close(feed),
+                State::ChunkLength => self.response_chunk_length(feed),
+                State::ChunkData => self.response_chunk_data(feed),
+                State::ChunkEnd => self.response_chunk_end(feed),
+                State::Finalize => self.response_finalize(feed),
+            };
+            if step != Step::Again || self.response.status == Status::Tunnel {
+                return step;
+            }
+        }
+    }
+
+    pub(super) fn response_tx(&mut self) -> Option<&mut HttpTx> {
+        self.txs.at(self.response_id)
+    }
+
+    pub(super) fn hold_response(&mut self, feed: &mut Feed<'_>) -> Step {
+        let rest = feed.take_all();
+        if !self.response_fits(rest.len()) {
+            return Step::Fail;
+        }
+        self.response.line.extend_from_slice(rest);
+        Step::More
+    }
+
+    pub(super) fn response_fits(&mut self, more: usize) -> bool {
+        let held = self.response.line.len() + self.response.header.as_ref().map_or(0, Vec::len);
+        if more == 0 || held.saturating_add(more) <= self.settings.field_limit {
+            return true;
+        }
+        if let Some(tx) = self.response_tx() {
+            tx.raise(events::RESPONSE_FIELD_TOO_LONG);
+        }
+        false
+    }
+
+    fn response_idle(&mut self, feed: &Feed<'_>) -> Step {
+        if feed.is_empty() {
+            return Step::More;
+        }
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        if tx.request.message.progress == NOT_STARTED {
+            tx.raise(events::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST);
+            if self.request.state == request::State::Finalize {
+                self.request_complete();
+            }
+            let Some(tx) = self.response_tx() else { return Step::Fail };
+            tx.request.uri = Some(UNSEEN.to_vec());
+            tx.request.parsed_uri = Some(Uri { path: Some(UNSEEN.to_vec()), ..Uri::default() });
+            tx.request.message.progress = COMPLETE;
+            self.request_id += 1;
+        }
+        self.response.left = None;
+        let request_line_open = self.request.state == request::State::Line;
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        if tx.request.is_http09 {
+            tx.response.message.coding = Coding::Identity;
+            tx.response.message.progress = BODY;
+            self.response.state = State::BodyToClose;
+        } else {
+            tx.response.message.progress = LINE;
+            if tx.request.method.is_none() && tx.request.uri.is_none() && request_line_open {
+                tx.raise(events::REQUEST_LINE_INCOMPLETE);
+            }
+            self.response.state = State::Line;
+        }
+        Step::Again
+    }
+
+    fn response_line(&mut self, feed: &mut Feed<'_>) -> Step {
+        let part = match line_to_eol(feed.rest()) {
+            Some((line, _)) => line,
+            None if self.response.status == Status::Closed => feed.rest(),
+            None => return self.hold_response(feed),
+        };
+        feed.take(part.len());
+        let mut line = core::mem::take(&mut self.response.line);
+        line.extend_from_slice(part);
+        if !self.response_fits(line.len()) {
+            return Step::Fail;
+        }
+        if line.is_empty() {
+            return Step::More;
+        }
+        if is_empty_line(&line) {
+            if self.response.status == Status::Closed {
+                self.response.state = State::Finalize;
+            }
+            return Step::Again;
+        }
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        tx.response.message.line = None;
+        tx.response.message.protocol = None;
+        tx.response.status = None;
+        tx.response.reason = None;
+        if is_body_line(&line) {
+            return self.body_before_status(&line, feed);
+        }
+        tx.read_status_line(&line);
+        // An interim response may follow another: progress does not go back.
+        if tx.response.code != Some(100) {
+            tx.response.message.progress = HEADERS;
+        }
+        self.response.state = State::Headers;
+        Step::Again
+    }
+
+    /// A line that is no status line.
+    fn body_before_status(&mut self, line: &[u8], feed: &Feed<'_>) -> Step {
+        let next = feed.rest();
+        if next.len() > 1 && (next.first() == Some(&b'H') || chomp(line).len() <= 2) {
+            return Step::Again;
+        }
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        tx.response.message.body.set_encodings(&[]);
+        self.response_body(line);
+        if feed.is_empty() {
+            let Some(tx) = self.response_tx() else { return Step::Fail };
+            tx.response.message.coding = Coding::Identity;
+            tx.response.message.progress = BODY;
+            self.response.left = None;
+            self.response.state = State::Finalize;
+        }
+        Step::Again
+    }
+
+    fn response_headers(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.response.status == Status::Closed {
+            if let Some(held) = self.response.header.take()
+                && self.scan_response_headers(&held, true).is_none()
+            {
+                return Step::Fail;
+            }
+            self.response.state = State::Finalize;
+            return Step::Again;
+        }
+        let rest = feed.rest();
+        match line_to_lf(rest) {
+            Some((line, _)) => {
+                if self.response.header.is_some() && !self.response_fits(line.len()) {
+                    return Step::Fail;
+                }
+            }
+            None => {
+                feed.take_all();
+                if !self.response_fits(rest.len()) {
+                    return Step::Fail;
+                }
+                if let Some(tx) = self.response_tx() {
+                    keep_raw(&mut tx.response.message.raw_headers, rest, rest.len(), 0);
+                }
+                self.response.header.get_or_insert_default().extend_from_slice(rest);
+                return Step::More;
+            }
+        }
+        let held = self.response.header.take().unwrap_or_default();
+        let joined;
+        let data = if held.is_empty() {
+            rest
+        } else {
+            joined = [held.as_slice(), rest].concat();
+            &joined
+        };
+        let Some((used, ended)) = self.scan_response_headers(data, false) else { return Step::Fail };
+        let only_eol = used == 0 && matches!(data, b"\r\n" | b"\n");
+        let used = if only_eol { data.len() } else { used };
+        let kept = if ended || only_eol { used } else { data.len() };
+        if let Some(tx) = self.response_tx() {
+            keep_raw(&mut tx.response.message.raw_headers, data, kept, held.len());
+        }
+        if ended || only_eol {
+            feed.take(used.saturating_sub(held.len()));
+            let Some(tx) = self.response_tx() else { return Step::Fail };
+            tx.touch(Direction::ToClient);
+            let headers = tx.response.message.progress <= HEADERS;
+            self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
+            return Step::Again;
+        }
+        feed.take_all();
+        let unparsed = super::bytes::after(data, used);
+        if !self.response_fits(unparsed.len()) {
+            return Step::Fail;
+        }
+        self.response.header = Some(unparsed.to_vec());
+        Step::More
+    }
+
+    fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, bool)> {
+        let limit = self.settings.headers_limit;
+        let tx = self.response_tx()?;
+        let Scan::Got(block) = (Scanner { response: true, complete }).block(data) else {
+            return Some((0, false));
+        };
+        for field in block.fields {
+            tx.note_response_field(&field);
+            if !tx.add_field(Direction::ToClient, field, limit) {
+                return None;
+            }
+        }
+        Some((block.used, block.ended))
+    }
+
+    fn response_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
+        if feed.is_gap() {
+            return self.response_complete(feed);
+        }
+        let mut part = feed.rest();
+        if self.response.status != Status::Closed {
+            match part.first() {
+                None => return self.response_complete(feed),
+                Some(b'\n') => {}
+                Some(_) => match line_to_lf(part) {
+                    Some((line, _)) => part = line,
+                    None => return self.hold_response(feed),
+                },
+            }
+            feed.take(part.len());
+        }
+        if !self.response.line.is_empty() && !self.response_fits(part.len()) {
+            return Step::Fail;
+        }
+        let mut data = core::mem::take(&mut self.response.line);
+        let held = data.len();
+        data.extend_from_slice(part);
+        if data.is_empty() {
+            return self.response_complete(feed);
+        }
+        if is_body_line(&data) {
+            if let Some(tx) = self.response_tx() {
+                tx.raise(events::RESPONSE_BODY_UNEXPECTED);
+            }
+            return if self.response_body(&data) { Step::Again } else { Step::Fail };
+        }
+        // The next response: it is read again from its beginning.
+        feed.give_back(part.len());
+        data.truncate(held);
+        self.response.line = data;
+        self.response_complete(feed)
+    }
+
+    fn response_complete(&mut self, feed: &Feed<'_>) -> Step {
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+        if tx.response.message.progress != COMPLETE {
+            tx.end_decoding(Direction::ToClient, context);
+            tx.response.message.progress = COMPLETE;
+            tx.response.message.body.finish();
+            tx.touch(Direction::ToClient);
+            self.completed_responses += 1;
+            let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
+            if tx.request.method_kind == Method::Connect && accepted && self.completed_responses == 1 {
+                tx.request.message.progress = COMPLETE;
+                tx.request.message.body.finish();
+                self.switch = Some(None);
+            }
+        }
+        if self.response.yield_at_end {
+            self.response.yield_at_end = false;
+            if self.response_id == self.request_id && !feed.is_empty() {
+                return Step::Wait;
+            }
+        }
+        self.response_id += 1;
+        self.response.state = State::Idle;
+        if self.switch.is_some() {
+            return Step::More;
+        }
+        Step::Again
+    }
+
+    /// The protocol that follows an accepted upgrade, if it is one that is known.
+    pub(super) fn upgrade(&self) -> Option<&'static str> {
+        let tx = self.txs.get(self.response_id)?;
+        if tx.response.code != Some(101) {
+            return None;
+        }
+        let value = tx.response.message.fields.value("upgrade")?;
+        if value == b"h2c" {
+            Some("http2")
+        } else if equals_nocase_nonul(value, b"websocket") {
+            Some("websocket")
+        } else {
+            None
+        }
+    }
+}
+
+impl HttpTx {
+    /// Takes a status line apart.
+    fn read_status_line(&mut self, line: &[u8]) {
+        let response = &mut self.response;
+        response.message.line = Some(line.to_vec());
+        response.message.version = Version::Invalid;
+        response.code = None;
+        let (_, rest) = span(line, |b| is_space(b) || b == 0);
+        let (protocol, rest) = span(rest, |b| !is_space(b));
+        let (blanks, rest) = span(rest, is_space);
+        let (status, rest) = span(rest, |b| !is_space(b));
+        let (more_blanks, reason) = span(rest, |b| b.is_ascii_whitespace());
+        let mut odd = false;
+        if !protocol.is_empty() {
+            response.message.protocol = Some(protocol.to_vec());
+            (response.message.version, odd) = fields::version(protocol);
+            if !blanks.is_empty() && !status.is_empty() {
+                response.status = Some(status.to_vec());
+                response.code = fields::status(status);
+                if !more_blanks.is_empty() {
+                    response.reason = Some(chomp(reason).to_vec());
+                }
+            }
+        }
+        let (version, code) = (response.message.version, response.code);
+        if odd {
+            self.raise(events::PROTOCOL_CONTAINS_EXTRA_DATA);
+        }
+        if version == Version::Invalid {
+            self.raise(events::RESPONSE_LINE_INVALID_PROTOCOL);
+        }
+        if code.is_none() {
+            self.raise(events::RESPONSE_LINE_INVALID_RESPONSE_STATUS);
+        }
+    }
+
+    fn note_response_field(&mut self, field: &RawField) {
+        let odd = field.odd;
+        if odd.contains(Odd::DEFORMED_EOL) {
+            self.raise(events::DEFORMED_EOL);
+        }
+        if odd.contains(Odd::SPACE_AFTER_NAME) {
+            self.raise_once(events::RESPONSE_INVALID_LWS_AFTER_NAME, Flags::FIELD_INVALID);
+        }
+        if odd.contains(Odd::SPACE_BEFORE_NAME) {
+            self.raise_once(events::INVALID_RESPONSE_FIELD_FOLDING, Flags::INVALID_FOLDING);
+        }
+        if odd.contains(Odd::NAME_NOT_TOKEN) {
+            self.raise_once(events::RESPONSE_HEADER_NAME_NOT_TOKEN, Flags::FIELD_INVALID);
+        }
+        // An empty name counts as a missing colon, too.
+        if odd.intersects(Odd::NO_COLON | Odd::NAME_EMPTY) {
+            self.raise_once(events::RESPONSE_FIELD_MISSING_COLON, Flags::FIELD_UNPARSEABLE);
+        }
+    }
+}

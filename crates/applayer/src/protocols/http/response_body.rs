@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bodies of responses: whether there is one, and where it ends (RFC 9112 section 6).
+
+use super::bytes::{contains_nocase_nonul, is_space, line_to_lf, span};
+use super::events;
+use super::feed::{Feed, Status, Step};
+use super::fields::{self, ChunkLine, Version};
+use super::parser::HttpParser;
+use super::request;
+use super::response::State;
+use super::tx::{BODY, Coding, Flags, LINE, Method, TRAILER};
+use bartizan_base::Direction;
+
+impl HttpParser {
+    pub(super) fn response_body_determine(&mut self) -> Step {
+        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+        let code = tx.response.code;
+        if tx.request.method_kind == Method::Connect {
+            match code {
+                Some(200..300) => {
+                    self.response.state = State::Finalize;
+                    tx.set_encodings(Direction::ToClient);
+                    return Step::Again;
+                }
+                Some(407) => {}
+                _ => self.response.yield_at_end = true,
+            }
+        }
+        let fields = &tx.response.message.fields;
+        let has_length = fields.get("content-length").is_some();
+        let has_transfer = fields.get("transfer-encoding").is_some();
+        if code == Some(101) {
+            if !has_length && !has_transfer {
+                self.response.state = State::Finalize;
+                if self.request.status != Status::Failed {
+                    self.request.status = Status::Tunnel;
+                }
+                self.response.status = Status::Tunnel;
+                tx.set_encodings(Direction::ToClient);
+                return Step::Again;
+            }
+            tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
+        } else if code == Some(100) && !has_transfer {
+            let found = fields.value("content-length").map(fields::content_length);
+            if let Some(found) = found {
+                tx.raise_length_junk(found);
+            }
+            if found.is_none_or(|f| f.length <= Some(0)) {
+                return self.interim_response();
+            }
+        } else if code.is_some_and(|c| (400..500).contains(&c))
+            && self.request.content_length > Some(0)
+            && self.request.left == self.request.content_length
+            && tx.request.message.fields.value("expect") == Some(b"100-continue")
+        {
+            // The client waits for a go-ahead that will not come: there is no body.
+            self.request.state = request::State::Finalize;
+        }
+        self.response_body_kind(has_length, has_transfer)
+    }
+
+    /// A 100 Continue: another status line follows.
+    fn interim_response(&mut self) -> Step {
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        if tx.response.seen_continue {
+            tx.raise(events::CONTINUE_ALREADY_SEEN);
+        }
+        tx.response.seen_continue = true;
+        tx.response.message.fields.list.clear();
+        tx.response.message.progress = LINE;
+        self.response.state = State::Line;
+        Step::Again
+    }
+
+    /// Finds out whether there is a body and how it ends.
+    fn response_body_kind(&mut self, has_length: bool, has_transfer: bool) -> Step {
+        let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+        let mut no_body = tx.request.method_kind == Method::Head;
+        if !no_body && matches!(tx.response.code, Some(100..200 | 204 | 304)) {
+            no_body = !has_length && !has_transfer;
+            if !no_body {
+                tx.raise(events::RESPONSE_BODY_UNEXPECTED);
+            }
+        }
+        if no_body {
+            tx.response.message.coding = Coding::NoBody;
+            self.response.state = State::Finalize;
+            tx.set_encodings(Direction::ToClient);
+            return Step::Again;
+        }
+        let fields = &tx.response.message.fields;
+        let byteranges = fields.value("content-type").is_some_and(|value| {
+            let (kind, _) = span(value, |b| b != b';' && !is_space(b));
+            super::bytes::find_nocase(kind, b"multipart/byteranges").is_some()
+        });
+        let transfer = fields.value("transfer-encoding").filter(|v| contains_nocase_nonul(v, b"chunked"));
+        let length = fields.value("content-length").map(fields::content_length);
+        if let Some(value) = transfer {
+            let plain = value.eq_ignore_ascii_case(b"chunked");
+            if !plain {
+                tx.raise(events::RESPONSE_ABNORMAL_TRANSFER_ENCODING);
+            }
+            if tx.response.message.version < Version::V11 {
+                tx.raise(events::RESPONSE_CHUNKED_OLD_PROTO);
+            }
+            tx.response.message.coding = Coding::Chunked;
+            tx.response.message.progress = BODY;
+            self.response.state = State::ChunkLength;
+        } else if let Some(found) = length {
+            tx.raise_length_junk(found);
+            tx.response.message.coding = Coding::Identity;
+            tx.response.message.content_length = found.length;
+            self.response.left = found.length;
+            match found.length {
+                None => {
+                    tx.raise(events::INVALID_CONTENT_LENGTH_FIELD_IN_RESPONSE);
+                    return Step::Fail;
+                }
+                Some(0) => self.response.state = State::Finalize,
+                Some(_) => {
+                    tx.response.message.progress = BODY;
+                    self.response.state = State::BodyKnown;
+                }
+            }
+        } else {
+            if byteranges {
+                tx.raise(events::RESPONSE_MULTIPART_BYTERANGES);
+                return Step::Fail;
+            }
+            tx.response.message.coding = Coding::Identity;
+            tx.response.message.progress = BODY;
+            self.response.left = None;
+            self.response.state = State::BodyToClose;
+        }
+        tx.set_encodings(Direction::ToClient);
+        Step::Again
+    }
+
+    /// Hands a piece of the body to the transaction; false if the decoder is gone.
+    pub(super) fn response_body(&mut self, data: &[u8]) -> bool {
+        let context = &mut self.file_context;
+        let Some(tx) = self.txs.at(self.response_id) else { return false };
+        tx.touch(Direction::ToClient);
+        tx.response_data(data, context)
+    }
+
+    fn response_gap(&mut self, count: u64) {
+        let context = &mut self.file_context;
+        if let Some(tx) = self.txs.at(self.response_id) {
+            tx.touch(Direction::ToClient);
+            tx.body_gap(Direction::ToClient, count, context);
+        }
+    }
+
+    pub(super) fn response_known(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.response.status == Status::Closed {
+            self.response.state = State::Finalize;
+            return Step::Again;
+        }
+        let Some(left) = self.response.left else { return Step::Fail };
+        let count = feed.left().min(left);
+        if count == 0 {
+            return Step::More;
+        }
+        if feed.is_gap() {
+            self.response_gap(count);
+            feed.take_gap(count);
+        } else {
+            let data = super::bytes::before(feed.rest(), usize::try_from(count).unwrap_or(usize::MAX));
+            feed.take(data.len());
+            if !self.response_body(data) {
+                return Step::Fail;
+            }
+        }
+        let left = left.saturating_sub(count);
+        self.response.left = Some(left);
+        if left > 0 {
+            return Step::More;
+        }
+        self.response.state = State::Finalize;
+        let context = &mut self.file_context;
+        if let Some(tx) = self.txs.at(self.response_id) {
+            tx.end_decoding(Direction::ToClient, context);
+        }
+        Step::Again
+    }
+
+    pub(super) fn response_to_close(&mut self, feed: &mut Feed<'_>) -> Step {
+        if feed.is_gap() {
+            self.response_gap(feed.left());
+            feed.take_gap(u64::MAX);
+        }
+        let data = feed.take_all();
+        if !data.is_empty() && !self.response_body(data) {
+            return Step::Fail;
+        }
+        if self.response.status == Status::Closed {
+            self.response.state = State::Finalize;
+            return Step::Again;
+        }
+        Step::More
+    }
+
+    fn count_response_bytes(&mut self, count: usize) {
+        if let Some(tx) = self.response_tx() {
+            let body = &mut tx.response.message.body;
+            body.message_length = body.message_length.saturating_add(count as u64);
+        }
+    }
+
+    pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
+        loop {
+            let Some((part, _)) = line_to_lf(feed.rest()) else {
+                if self.response.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
+                    return self.unchunked_response();
+                }
+                return self.hold_response(feed);
+            };
+            feed.take(part.len());
+            if !self.response.line.is_empty() && !self.response_fits(part.len()) {
+                return Step::Fail;
+            }
+            let mut line = core::mem::take(&mut self.response.line);
+            line.extend_from_slice(part);
+            self.count_response_bytes(line.len());
+            if line.iter().all(|b| fields::is_chunk_filler(*b)) {
+                continue;
+            }
+            let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
+            match fields::chunk_line(&line) {
+                ChunkLine::Unusable => {}
+                ChunkLine::Invalid => {
+                    feed.give_back(part.len());
+                    return self.unchunked_response();
+                }
+                ChunkLine::Length(length, extension) => {
+                    if extension {
+                        tx.raise_once(events::RESPONSE_CHUNK_EXTENSION, Flags::RESPONSE_CHUNK_EXTENSION);
+                    }
+                    if length == 0 {
+                        tx.response.message.progress = TRAILER;
+                        self.response.state = State::Headers;
+                    } else {
+                        self.response.chunk_left = length;
+                        self.response.state = State::ChunkData;
+                    }
+                }
+            }
+            return Step::Again;
+        }
+    }
+
+    /// What should be chunks is none: it is taken as it is, to the end of the stream.
+    fn unchunked_response(&mut self) -> Step {
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        tx.response.message.coding = Coding::Identity;
+        tx.raise(events::INVALID_RESPONSE_CHUNK_LEN);
+        self.response.state = State::BodyToClose;
+        Step::Again
+    }
+
+    pub(super) fn response_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.response.status == Status::Closed {
+            self.response.state = State::Finalize;
+            return Step::Again;
+        }
+        let count = usize::try_from(self.response.chunk_left).unwrap_or(usize::MAX);
+        let data = super::bytes::before(feed.rest(), count);
+        if data.is_empty() {
+            return Step::More;
+        }
+        feed.take(data.len());
+        if !self.response_body(data) {
+            return Step::Fail;
+        }
+        self.response.chunk_left = self.response.chunk_left.saturating_sub(data.len() as u64);
+        if self.response.chunk_left == 0 {
+            self.response.state = State::ChunkEnd;
+            return Step::Again;
+        }
+        Step::More
+    }
+
+    pub(super) fn response_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        let Some((line, _)) = line_to_lf(feed.rest()) else {
+            let skipped = feed.take_all();
+            self.count_response_bytes(skipped.len());
+            return Step::More;
+        };
+        feed.take(line.len());
+        self.count_response_bytes(line.len());
+        self.response.state = State::ChunkLength;
+        Step::Again
+    }
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A request and its response, and the table of those that a flow holds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::body::{Body, FileContext, FileSource};
+use super::buffers;
+use super::events;
+use super::fields::{ContentRange, Version, content_range, parameter};
+use super::headers::Fields;
+use super::log;
+use super::multipart::Multipart;
+use super::settings::HttpSettings;
+use super::uri::Uri;
+use crate::event::EventCode;
+use crate::file::FileTrack;
+use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
+use bartizan_base::Direction;
+use bartizan_events::JsonWriter;
+
+/// Progress of a direction: nothing yet.
+pub(super) const NOT_STARTED: u8 = 0;
+/// In the first line.
+pub(super) const LINE: u8 = 1;
+/// In the headers.
+pub(super) const HEADERS: u8 = 2;
+/// In the body.
+pub(super) const BODY: u8 = 3;
+/// In the trailer.
+pub(super) const TRAILER: u8 = 4;
+/// All seen.
+pub(super) const COMPLETE: u8 = 5;
+
+/// Repetitions of fields that are joined; further ones are ignored.
+pub(super) const MAX_REPETITIONS: u16 = 64;
+/// Bytes of raw headers kept per message.
+pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
+
+bitflags::bitflags! {
+    /// What was found odd and is reported once per transaction, or at the end of the request.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) struct Flags: u16 {
+        const FIELD_INVALID = 1;
+        const FIELD_UNPARSEABLE = 2;
+        const INVALID_FOLDING = 4;
+        const INVALID_TRANSFER_ENCODING = 8;
+        const INVALID_CONTENT_LENGTH = 16;
+        const HOST_MISSING = 32;
+        const HOST_AMBIGUOUS = 64;
+        const URI_HOST_INVALID = 128;
+        const HEADER_HOST_INVALID = 256;
+        const UNKNOWN_AUTHORIZATION = 512;
+        const TOO_MANY_HEADERS = 1024;
+        const REQUEST_CHUNK_EXTENSION = 2048;
+        const RESPONSE_CHUNK_EXTENSION = 4096;
+    }
+}
+
+/// How a body is delimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Coding {
+    #[default]
+    Unknown,
+    NoBody,
+    Identity,
+    Chunked,
+    Invalid,
+}
+
+/// What both messages have.
+#[derive(Default)]
+pub(super) struct Message {
+    pub progress: u8,
+    /// First line, without its end on the request side.
+    pub line: Option<Vec<u8>>,
+    pub protocol: Option<Vec<u8>>,
+    pub version: Version,
+    pub fields: Fields,
+    /// Fields whose repetition was counted.
+    pub repetitions: u16,
+    pub raw_headers: Vec<u8>,
+    pub coding: Coding,
+    pub content_length: Option<u64>,
+    pub body: Body,
+}
+
+/// A request.
+#[derive(Default)]
+pub(super) struct Request {
+    pub message: Message,
+    pub method: Option<Vec<u8>>,
+    pub method_kind: Method,
+    pub is_http09: bool,
+    pub uri: Option<Vec<u8>>,
+    pub parsed_uri: Option<Uri>,
+    pub normalized_uri: Option<Vec<u8>>,
+    /// Host name in lower case, from the URI or else the header.
+    pub hostname: Option<Vec<u8>>,
+    pub port: Option<u16>,
+    pub body_started: bool,
+}
+
+/// A response.
+#[derive(Default)]
+pub(super) struct Response {
+    pub message: Message,
+    pub status: Option<Vec<u8>>,
+    pub code: Option<u16>,
+    pub reason: Option<Vec<u8>>,
+    pub seen_continue: bool,
+}
+
+/// Methods that change how messages are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Method {
+    #[default]
+    Unknown,
+    Connect,
+    Head,
+    Post,
+    Put,
+    /// Another one that is known.
+    Other,
+}
+
+/// Methods that detection and the parser know.
+pub(super) const METHODS: &[&str] = &[
+    "GET",
+    "PUT",
+    "POST",
+    "HEAD",
+    "TRACE",
+    "OPTIONS",
+    "CONNECT",
+    "DELETE",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "CHECKOUT",
+    "UNCHECKOUT",
+    "CHECKIN",
+    "UPDATE",
+    "LABEL",
+    "REPORT",
+    "MKWORKSPACE",
+    "MKACTIVITY",
+    "MERGE",
+    "INVALID",
+    "VERSION-CONTROL",
+    "BASELINE-CONTROL",
+];
+
+impl Method {
+    /// The method's kind; methods are case-sensitive.
+    pub(super) fn of(text: &[u8]) -> Self {
+        match text {
+            b"CONNECT" => Method::Connect,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            other if METHODS.iter().any(|m| m.as_bytes() == other) => Method::Other,
+            _ => Method::Unknown,
+        }
+    }
+}
+
+/// A request and its response.
+pub struct HttpTx {
+    common: TxCommon,
+    pub(super) settings: Arc<HttpSettings>,
+    pub(super) flags: Flags,
+    /// Events are not raised: what a flow's end makes of open messages is no anomaly.
+    muted: bool,
+    pub(super) request: Request,
+    pub(super) response: Response,
+}
+
+impl HttpTx {
+    pub(super) fn new(id: TxId, settings: Arc<HttpSettings>) -> Self {
+        HttpTx {
+            common: TxCommon { id, ..TxCommon::default() },
+            settings,
+            flags: Flags::default(),
+            muted: false,
+            request: Request::default(),
+            response: Response::default(),
+        }
+    }
+
+    /// Whether anything of it was seen.
+    pub(super) fn started(&self) -> bool {
+        self.request.message.progress != NOT_STARTED || self.response.message.progress != NOT_STARTED
+    }
+
+    /// Raises an event.
+    pub(super) fn raise(&mut self, code: EventCode) {
+        if !self.muted {
+            self.common.events.set(code);
+        }
+    }
+
+    /// Raises an event of which there is one per transaction and kind of oddity.
+    pub(super) fn raise_once(&mut self, code: EventCode, kind: Flags) {
+        if !self.flags.contains(kind) {
+            self.raise(code);
+        }
+        self.flags |= kind;
+    }
+
+    /// Notes that detection should look again.
+    pub(super) fn touch(&mut self, direction: Direction) {
+        self.common.updated[direction] = true;
+    }
+
+    pub(super) fn message(&self, direction: Direction) -> &Message {
+        match direction {
+            Direction::ToServer => &self.request.message,
+            Direction::ToClient => &self.response.message,
+        }
+    }
+
+    pub(super) fn message_mut(&mut self, direction: Direction) -> &mut Message {
+        match direction {
+            Direction::ToServer => &mut self.request.message,
+            Direction::ToClient => &mut self.response.message,
+        }
+    }
+
+    /// A piece of the request's body, as it came.
+    pub(super) fn request_data(&mut self, data: &[u8], context: &mut FileContext) -> bool {
+        if !self.request.body_started && !data.is_empty() {
+            self.request.body_started = true;
+            self.start_request_files();
+        }
+        let HttpTx { common, settings, request, .. } = self;
+        let body = &mut request.message.body;
+        let open_whole = matches!(body.source, FileSource::Whole) && body.files.list.is_empty();
+        if open_whole
+            && !data.is_empty()
+            && let Some(path) = request.parsed_uri.as_ref().and_then(|u| u.path.as_ref())
+        {
+            body.files.open(path, context, &mut common.events);
+        }
+        body.receive(data, (&settings.request, settings), context, &mut common.events)
+    }
+
+    fn start_request_files(&mut self) {
+        let body = &mut self.request.message.body;
+        body.source = match self.request.method_kind {
+            Method::Put => FileSource::Whole,
+            Method::Post => match self.request.message.fields.value("content-type") {
+                Some(value) if parameter(value, b"boundary=").is_some() => {
+                    Multipart::new(value).map_or(FileSource::None, |form| FileSource::Form(Box::new(form)))
+                }
+                _ => FileSource::Whole,
+            },
+            _ => FileSource::None,
+        };
+    }
+
+    /// A piece of the response's body, as it came.
+    pub(super) fn response_data(&mut self, data: &[u8], context: &mut FileContext) -> bool {
+        if !data.is_empty() {
+            self.open_response_file(context);
+        }
+        let HttpTx { common, settings, response, .. } = self;
+        response.message.body.receive(data, (&settings.response, settings), context, &mut common.events)
+    }
+
+    /// No more data of a body comes.
+    pub(super) fn end_decoding(&mut self, direction: Direction, context: &mut FileContext) {
+        let HttpTx { common, settings, request, response, .. } = self;
+        let (body, limits) = match direction {
+            Direction::ToServer => (&mut request.message.body, &settings.request),
+            Direction::ToClient => (&mut response.message.body, &settings.response),
+        };
+        body.end_decoding((limits, settings), context, &mut common.events);
+    }
+
+    /// Bytes of a body are missing.
+    pub(super) fn body_gap(&mut self, direction: Direction, missing: u64, context: &mut FileContext) {
+        if direction == Direction::ToClient {
+            self.open_response_file(context);
+        }
+        let HttpTx { common, settings, request, response, .. } = self;
+        let (body, limits) = match direction {
+            Direction::ToServer => (&mut request.message.body, &settings.request),
+            Direction::ToClient => (&mut response.message.body, &settings.response),
+        };
+        body.receive_gap(missing, limits, context, &mut common.events);
+    }
+
+    /// Opens the response's file with its first byte, be it one of a body without status line.
+    fn open_response_file(&mut self, context: &mut FileContext) {
+        let HttpTx { common, request, response, .. } = self;
+        let body = &mut response.message.body;
+        if !body.files.list.is_empty() {
+            return;
+        }
+        let fields = &response.message.fields;
+        let announced = fields.value("content-disposition").and_then(|value| parameter(value, b"filename="));
+        let path = request.parsed_uri.as_ref().and_then(|u| u.path.as_deref());
+        let Some(name) = announced.or(path) else { return };
+        body.source = FileSource::Whole;
+        body.files.open(name, context, &mut common.events);
+        if let Some(value) = fields.value("content-range") {
+            match content_range(value) {
+                None => common.events.set(events::RANGE_INVALID),
+                Some(range) => match range_kind(range) {
+                    RangeKind::Part => body.files.set_range(range),
+                    RangeKind::Invalid => common.events.set(events::RANGE_INVALID),
+                    RangeKind::Whole => {}
+                },
+            }
+        }
+    }
+
+    /// Raises what was only flagged while the request was read.
+    pub(super) fn raise_request_flags(&mut self) {
+        for (flag, code) in [
+            (Flags::INVALID_TRANSFER_ENCODING, events::INVALID_TRANSFER_ENCODING_VALUE_IN_REQUEST),
+            (Flags::INVALID_CONTENT_LENGTH, events::INVALID_CONTENT_LENGTH_FIELD_IN_REQUEST),
+            (Flags::HOST_MISSING, events::MISSING_HOST_HEADER),
+            (Flags::HOST_AMBIGUOUS, events::HOST_HEADER_AMBIGUOUS),
+            (Flags::URI_HOST_INVALID, events::REQUEST_URI_HOST_INVALID),
+            (Flags::HEADER_HOST_INVALID, events::REQUEST_HEADER_HOST_INVALID),
+            (Flags::UNKNOWN_AUTHORIZATION, events::REQUEST_AUTH_UNRECOGNIZED),
+        ] {
+            if self.flags.contains(flag) {
+                self.common.events.set(code);
+            }
+        }
+    }
+}
+
+/// What a content range makes of a file.
+enum RangeKind {
+    Part,
+    /// All of the file, or nothing known about its place in it.
+    Whole,
+    Invalid,
+}
+
+fn range_kind(range: ContentRange) -> RangeKind {
+    let (Some(start), Some(end), Some(size)) = (range.start, range.end, range.size) else {
+        return RangeKind::Whole;
+    };
+    if end == 0 || size == 0 || (start == 0 && end == size - 1) {
+        RangeKind::Whole
+    } else if start > end || end > size - 1 {
+        RangeKind::Invalid
+    } else {
+        RangeKind::Part
+    }
+}
+
+impl Transaction for HttpTx {
+    fn common(&self) -> &TxCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut TxCommon {
+        &mut self.common
+    }
+
+    fn progress(&self, direction: Direction) -> u8 {
+        self.message(direction).progress
+    }
+
+    fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
+        buffers::get(self, query, scratch)
+    }
+
+    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
+        match name {
+            "http.response_code" | "http.stat_code" => self.response.code.map(u64::from),
+            "http.content_length" | "http.content_len" => self.message(direction).content_length,
+            "http.request_len" => Some(self.request.message.body.message_length),
+            "http.response_len" => Some(self.response.message.body.message_length),
+            "http.port" => self.request.port.map(u64::from),
+            _ => None,
+        }
+    }
+
+    fn files(&self, direction: Direction) -> &[FileTrack] {
+        &self.message(direction).body.files.list
+    }
+
+    fn files_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
+        &mut self.message_mut(direction).body.files.list
+    }
+
+    fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
+        log::write(self, json, options, in_alert);
+    }
+}
+
+/// The transactions that a flow holds.
+pub(super) struct Table {
+    first: TxId,
+    slots: VecDeque<Option<Box<HttpTx>>>,
+    live: usize,
+    settings: Arc<HttpSettings>,
+    muted: bool,
+}
+
+impl Table {
+    pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
+        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false }
+    }
+
+    /// Whether transactions note what is odd.
+    pub(super) fn mute(&mut self, muted: bool) {
+        self.muted = muted;
+        for tx in self.iter_mut() {
+            tx.muted = muted;
+        }
+    }
+
+    fn position(&self, id: TxId) -> Option<usize> {
+        usize::try_from(id.checked_sub(self.first)?).ok()
+    }
+
+    /// A transaction, made if it is not there; `None` when there are too many.
+    pub(super) fn at(&mut self, id: TxId) -> Option<&mut HttpTx> {
+        let position = self.position(id)?;
+        if self.slots.get(position).is_none_or(Option::is_none) {
+            let limit = self.settings.max_tx;
+            if self.live >= limit || position > limit.saturating_mul(8) {
+                return None;
+            }
+            while self.slots.len() <= position {
+                self.slots.push_back(None);
+            }
+            let slot = self.slots.get_mut(position)?;
+            let mut tx = HttpTx::new(id, Arc::clone(&self.settings));
+            tx.muted = self.muted;
+            *slot = Some(Box::new(tx));
+            self.live += 1;
+        }
+        self.slots.get_mut(position)?.as_deref_mut()
+    }
+
+    pub(super) fn get(&self, id: TxId) -> Option<&HttpTx> {
+        self.slots.get(self.position(id)?)?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: TxId) -> Option<&mut HttpTx> {
+        let position = self.position(id)?;
+        self.slots.get_mut(position)?.as_deref_mut()
+    }
+
+    /// Frees one; slots before `keep_from` are given up.
+    pub(super) fn free(&mut self, id: TxId, keep_from: TxId) {
+        if let Some(slot) = self.position(id).and_then(|p| self.slots.get_mut(p))
+            && slot.take().is_some()
+        {
+            self.live = self.live.saturating_sub(1);
+        }
+        while self.first < keep_from && self.slots.front().is_some_and(Option::is_none) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// First id that may be there.
+    pub(super) fn first(&self) -> TxId {
+        self.first
+    }
+
+    /// All that are there.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut HttpTx> {
+        self.slots.iter_mut().filter_map(Option::as_deref_mut)
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pieces of a TLS flow that rules look at.
+//!
+//! Texts that the table gives for both directions are those of the side that sends in the direction.
+
+use super::ja4;
+use super::tx::TlsTx;
+use crate::protocol::{BufferKind, BufferSpec, buffer};
+use crate::transaction::BufferQuery;
+use bartizan_base::Direction;
+
+/// Progress at which a hello is complete, in both directions.
+pub(super) const HELLO: u8 = 1;
+/// Progress at which the certificates are complete, in both directions.
+pub(super) const CERTIFICATE: u8 = 2;
+
+const SERVER_NAME: u16 = 0;
+const SUBJECT: u16 = 1;
+const ISSUER: u16 = 2;
+const SERIAL: u16 = 3;
+const FINGERPRINT: u16 = 4;
+const CERTIFICATES: u16 = 5;
+const ALTERNATIVE_NAMES: u16 = 6;
+const ALPN: u16 = 7;
+const RANDOM: u16 = 8;
+const RANDOM_TIME: u16 = 9;
+const RANDOM_BYTES: u16 = 10;
+const JA3_HASH: u16 = 11;
+const JA3_STRING: u16 = 12;
+const JA3S_HASH: u16 = 13;
+const JA3S_STRING: u16 = 14;
+const JA4_HASH: u16 = 15;
+
+/// The table for [`crate::protocol::ProtocolSpec::buffers`].
+pub(super) const SPECS: &[BufferSpec] = &[
+    buffer(SERVER_NAME, "tls.sni", true, false, HELLO, BufferKind::Single),
+    buffer(SUBJECT, "tls.cert_subject", true, true, CERTIFICATE, BufferKind::Single),
+    buffer(ISSUER, "tls.cert_issuer", true, true, CERTIFICATE, BufferKind::Single),
+    buffer(SERIAL, "tls.cert_serial", true, true, CERTIFICATE, BufferKind::Single),
+    buffer(FINGERPRINT, "tls.cert_fingerprint", true, true, CERTIFICATE, BufferKind::Single),
+    buffer(CERTIFICATES, "tls.certs", true, true, CERTIFICATE, BufferKind::Multi),
+    buffer(ALTERNATIVE_NAMES, "tls.subjectaltname", false, true, CERTIFICATE, BufferKind::Multi),
+    buffer(ALPN, "tls.alpn", true, true, HELLO, BufferKind::Multi),
+    buffer(RANDOM, "tls.random", true, true, HELLO, BufferKind::Single),
+    buffer(RANDOM_TIME, "tls.random_time", true, true, HELLO, BufferKind::Single),
+    buffer(RANDOM_BYTES, "tls.random_bytes", true, true, HELLO, BufferKind::Single),
+    buffer(JA3_HASH, "ja3.hash", true, false, HELLO, BufferKind::Single),
+    buffer(JA3_STRING, "ja3.string", true, false, HELLO, BufferKind::Single),
+    buffer(JA3S_HASH, "ja3s.hash", false, true, HELLO, BufferKind::Single),
+    buffer(JA3S_STRING, "ja3s.string", false, true, HELLO, BufferKind::Single),
+    buffer(JA4_HASH, "ja4.hash", true, false, HELLO, BufferKind::Single),
+];
+
+/// A value of a buffer.
+pub(super) fn get<'a>(tx: &'a TlsTx, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    let side = &tx.sides[query.direction];
+    let certificate = side.certificate.as_deref();
+    let index = usize::try_from(query.index).ok()?;
+    match query.id {
+        CERTIFICATES => return side.chain.get(index),
+        ALTERNATIVE_NAMES => return certificate?.names.get(index).map(String::as_bytes),
+        ALPN => return side.hello.alpns().nth(index),
+        _ if index > 0 => return None,
+        _ => {}
+    }
+    let client = &tx.sides[Direction::ToServer];
+    let server = &tx.sides[Direction::ToClient];
+    match query.id {
+        SERVER_NAME => client.server_name.as_deref(),
+        SUBJECT => certificate.map(|c| c.subject.as_bytes()),
+        ISSUER => certificate.map(|c| c.issuer.as_bytes()),
+        SERIAL => certificate.map(|c| c.serial.as_bytes()),
+        FINGERPRINT => certificate.map(|c| c.fingerprint.as_bytes()),
+        RANDOM => side.random.as_ref().map(|r| r.as_slice()),
+        RANDOM_TIME => side.random.as_ref()?.get(..4),
+        RANDOM_BYTES => side.random.as_ref()?.get(4..),
+        JA3_HASH => client.ja3.hash().map(str::as_bytes),
+        JA3_STRING => client.ja3.text().map(str::as_bytes),
+        JA3S_HASH => server.ja3.hash().map(str::as_bytes),
+        JA3S_STRING => server.ja3.text().map(str::as_bytes),
+        JA4_HASH if tx.config.ja4 => {
+            ja4::write(&client.hello, false, scratch);
+            Some(scratch)
+        }
+        _ => None,
+    }
+}

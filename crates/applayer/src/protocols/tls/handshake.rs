@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Handshake messages (RFC 5246 section 7.4): put together over records, then handed to their readers.
+//!
+//! As in Suricata 8 a message's four bytes of head must lie in one record. Not done: messages after the change of the
+//! cipher (they are encrypted).
+
+use super::certificate;
+use super::events;
+use super::hello::{self, Kind};
+use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use bartizan_base::{Cursor, Direction};
+
+/// Longest message that is put together; longer ones are passed over with an event.
+pub(super) const MESSAGE_MAX: usize = 1 << 18;
+
+const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+const NEW_SESSION_TICKET: u8 = 4;
+const CERTIFICATE: u8 = 11;
+const SERVER_KEY_EXCHANGE: u8 = 12;
+const CERTIFICATE_REQUEST: u8 = 13;
+const SERVER_HELLO_DONE: u8 = 14;
+const CERTIFICATE_VERIFY: u8 = 15;
+const CLIENT_KEY_EXCHANGE: u8 = 16;
+const FINISHED: u8 = 20;
+const CERTIFICATE_URL: u8 = 21;
+const CERTIFICATE_STATUS: u8 = 22;
+
+/// A message of which not all is there.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    /// The message's type, if one is being put together.
+    kind: Option<u8>,
+    /// Bytes of it that are to come.
+    missing: usize,
+    data: Vec<u8>,
+    /// It is too long: its bytes are only counted.
+    discard: bool,
+}
+
+const fn known(kind: u8) -> bool {
+    matches!(
+        kind,
+        HELLO_REQUEST
+            | CLIENT_HELLO
+            | SERVER_HELLO
+            | NEW_SESSION_TICKET
+            | CERTIFICATE
+            | SERVER_KEY_EXCHANGE
+            | CERTIFICATE_REQUEST
+            | SERVER_HELLO_DONE
+            | CERTIFICATE_VERIFY
+            | CLIENT_KEY_EXCHANGE
+            | FINISHED
+            | CERTIFICATE_URL
+            | CERTIFICATE_STATUS
+    )
+}
+
+/// Takes in a whole handshake record. An error ends the parsing of the flow.
+pub(super) fn record(
+    tx: &mut TlsTx,
+    assembly: &mut Assembly,
+    direction: Direction,
+    body: &[u8],
+) -> Result<(), u8> {
+    let mut cursor = Cursor::new(body);
+    while !cursor.is_empty() {
+        if let Some(kind) = assembly.kind {
+            let take = assembly.missing.min(cursor.len());
+            let piece = cursor.take(take).unwrap_or_default();
+            assembly.missing = assembly.missing.saturating_sub(take);
+            if !assembly.discard {
+                assembly.data.extend_from_slice(piece);
+            }
+            if assembly.missing == 0 {
+                let whole = core::mem::take(assembly);
+                if !whole.discard {
+                    message(tx, direction, kind, &whole.data);
+                }
+            }
+            continue;
+        }
+        let (Some(kind), Some(length)) = (cursor.u8(), cursor.u24()) else {
+            tx.event(events::INVALID_SSL_RECORD);
+            return Err(events::INVALID_HANDSHAKE_MESSAGE);
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if !known(kind) {
+            let _ = cursor.take(length.min(cursor.len()));
+            let encrypted = match direction {
+                Direction::ToServer => Flags::CLIENT_CHANGE_CIPHER_SPEC,
+                Direction::ToClient => Flags::SERVER_CHANGE_CIPHER_SPEC,
+            };
+            if !tx.flags.contains(encrypted) {
+                tx.event(events::INVALID_HANDSHAKE_MESSAGE);
+            }
+            continue;
+        }
+        match cursor.take(length) {
+            Some(body) => message(tx, direction, kind, body),
+            None => {
+                let discard = length > MESSAGE_MAX;
+                if discard {
+                    tx.event(events::INVALID_HANDSHAKE_MESSAGE);
+                }
+                let rest = cursor.take(cursor.len()).unwrap_or_default();
+                *assembly = Assembly {
+                    kind: Some(kind),
+                    missing: length.saturating_sub(rest.len()),
+                    data: if discard { Vec::new() } else { rest.to_vec() },
+                    discard,
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) {
+    match kind {
+        CLIENT_HELLO | SERVER_HELLO => {
+            let (kind, flag) = if kind == CLIENT_HELLO {
+                (Kind::Client, Flags::CLIENT_HELLO)
+            } else {
+                (Kind::Server, Flags::SERVER_HELLO)
+            };
+            tx.current = flag;
+            if hello::decode(tx, direction, kind, body) {
+                match direction {
+                    Direction::ToServer => tx.client_at(ClientState::HelloDone),
+                    Direction::ToClient => tx.server_at(ServerState::Hello),
+                }
+            }
+        }
+        SERVER_KEY_EXCHANGE => tx.current = Flags::SERVER_KEY_EXCHANGE,
+        CLIENT_KEY_EXCHANGE => tx.current = Flags::CLIENT_KEY_EXCHANGE,
+        CERTIFICATE => {
+            certificate::decode(tx, direction, body);
+            match direction {
+                Direction::ToServer => tx.client_at(ClientState::CertificateDone),
+                Direction::ToClient => tx.server_at(ServerState::CertificateDone),
+            }
+        }
+        CERTIFICATE_REQUEST if direction == Direction::ToClient => {
+            tx.current = Flags::CLIENT_CERTIFICATE_WANTED;
+        }
+        SERVER_HELLO_DONE if direction == Direction::ToClient => tx.server_at(ServerState::HelloDone),
+        _ => {}
+    }
+    let current = tx.current;
+    tx.flags.insert(current);
+}

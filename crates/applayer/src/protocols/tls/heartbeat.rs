@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Heartbeats (RFC 6520) and their misuse to read a peer's memory (CVE-2014-0160).
+//!
+//! In the clear the lengths tell; once encrypted, an answer longer than its question does.
+
+use super::events;
+use super::tx::{Flags, TlsTx};
+use bartizan_base::{Cursor, Direction};
+
+/// Type and length before the payload.
+const HEAD: usize = 3;
+/// Least padding (RFC 6520 section 4).
+const PADDING: usize = 16;
+
+/// Takes in a heartbeat record. An error ends the parsing of the flow.
+pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
+    let mut cursor = Cursor::new(body);
+    let (Some(kind), Some(payload)) = (cursor.u8(), cursor.u16()) else { return Ok(()) };
+    let encrypted = tx.flags.contains(Flags::CHANGE_CIPHER_SPEC);
+    if !encrypted && !matches!(kind, 1 | 2) {
+        return Err(events::INVALID_HEARTBEAT_MESSAGE);
+    }
+    let own = match direction {
+        Direction::ToServer => Flags::HEARTBEAT_BY_CLIENT,
+        Direction::ToClient => Flags::HEARTBEAT_BY_SERVER,
+    };
+    let pending = Flags::HEARTBEAT_BY_CLIENT | Flags::HEARTBEAT_BY_SERVER;
+    if !tx.flags.intersects(pending) {
+        tx.flags.insert(own);
+        if encrypted {
+            tx.heartbeat_length = body.len();
+            return Ok(());
+        }
+        let needed = usize::from(payload).saturating_add(HEAD);
+        if needed > body.len() {
+            return Err(events::OVERFLOW_HEARTBEAT_MESSAGE);
+        }
+        if body.len().saturating_sub(needed) < PADDING {
+            return Err(events::INVALID_HEARTBEAT_MESSAGE);
+        }
+        return Ok(());
+    }
+    if tx.flags.contains(own) {
+        // A second question before the answer.
+        return Err(events::INVALID_HEARTBEAT_MESSAGE);
+    }
+    tx.flags.remove(pending);
+    let asked = core::mem::take(&mut tx.heartbeat_length);
+    if encrypted && asked > 0 && asked < body.len() {
+        return Err(events::DATALEAK_HEARTBEAT_MISMATCH);
+    }
+    Ok(())
+}

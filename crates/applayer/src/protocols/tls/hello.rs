@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Client and server hello (RFC 5246 section 7.4.1, RFC 8446 section 4.1) with the extensions that rules and records see.
+//!
+//! Reading is lenient as in Suricata 8: an extension that cannot be read ends the list but not the hello; a list whose
+//! frame is broken ends the hello without its state being reached. Fields of repeated hellos (HelloRetryRequest) add up.
+//!
+//! Not done: key shares, pre-shared keys, encrypted client hello (the outer hello is read).
+
+use super::events;
+use super::tx::{Flags, TlsTx};
+use super::version::{self, is_grease};
+use bartizan_base::{Cursor, Direction};
+
+/// Which hello a message is. A server that sends a client hello is read as it claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Client,
+    Server,
+}
+
+/// What a hello offers, without GREASE: source of JA4 and of the handshake objects in records.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct HelloFields {
+    /// Highest version named.
+    pub(crate) version: Option<u16>,
+    /// Cipher suites in order.
+    pub(crate) ciphers: Vec<u16>,
+    /// Extension types in order.
+    pub(crate) extensions: Vec<u16>,
+    /// Signature algorithms in order.
+    pub(crate) signature_algorithms: Vec<u16>,
+    /// Protocol names, each behind its length.
+    alpn: Vec<u8>,
+}
+
+/// Most values kept per list. One hello cannot hold more, but a client can send many.
+const LIST_MAX: usize = 1 << 15;
+const ALPN_MAX: usize = 1 << 16;
+
+fn push(list: &mut Vec<u16>, value: u16) {
+    if list.len() < LIST_MAX && !is_grease(value) {
+        list.push(value);
+    }
+}
+
+impl HelloFields {
+    pub(crate) fn set_version(&mut self, version: u16) {
+        if !is_grease(version) && self.version.is_none_or(|v| v < version) {
+            self.version = Some(version);
+        }
+    }
+
+    pub(crate) fn add_cipher(&mut self, cipher: u16) {
+        push(&mut self.ciphers, cipher);
+    }
+
+    pub(crate) fn add_extension(&mut self, extension: u16) {
+        push(&mut self.extensions, extension);
+    }
+
+    pub(crate) fn add_signature_algorithm(&mut self, algorithm: u16) {
+        push(&mut self.signature_algorithms, algorithm);
+    }
+
+    pub(crate) fn add_alpn(&mut self, name: &[u8]) {
+        if let Ok(length) = u8::try_from(name.len())
+            && length > 0
+            && self.alpn.len() < ALPN_MAX
+        {
+            self.alpn.push(length);
+            self.alpn.extend_from_slice(name);
+        }
+    }
+
+    /// Protocol names in order.
+    pub(crate) fn alpns(&self) -> impl Iterator<Item = &[u8]> {
+        let mut cursor = Cursor::new(&self.alpn);
+        core::iter::from_fn(move || {
+            let length = cursor.u8()?;
+            cursor.take(usize::from(length))
+        })
+    }
+
+    /// Whether no hello was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+const EXT_SERVER_NAME: u16 = 0;
+const EXT_GROUPS: u16 = 10;
+const EXT_POINT_FORMATS: u16 = 11;
+const EXT_SIGNATURE_ALGORITHMS: u16 = 13;
+const EXT_ALPN: u16 = 16;
+const EXT_SESSION_TICKET: u16 = 35;
+const EXT_EARLY_DATA: u16 = 42;
+const EXT_SUPPORTED_VERSIONS: u16 = 43;
+
+/// Reads a hello sent in `direction`. `true`: it was read to its end.
+pub(super) fn decode(tx: &mut TlsTx, direction: Direction, kind: Kind, body: &[u8]) -> bool {
+    let mut cursor = Cursor::new(body);
+    let ok = read(tx, direction, kind, &mut cursor).is_some();
+    if !ok {
+        tx.event(events::HANDSHAKE_INVALID_LENGTH);
+    }
+    ok
+}
+
+fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+    read_version(tx, direction, kind, cursor.u16()?);
+    let random = cursor.array::<32>()?;
+    let owner = match kind {
+        Kind::Client => Direction::ToServer,
+        Kind::Server => Direction::ToClient,
+    };
+    tx.sides[owner].random = Some(random);
+    // A server's hello had neither session id nor compression in drafts of TLS 1.3 before 22.
+    let short = kind == Kind::Server && tx.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE);
+    if !short {
+        let length = usize::from(cursor.u8()?);
+        session_id(tx, direction, kind, cursor.take(length)?);
+    }
+    ciphers(tx, direction, kind, cursor)?;
+    if !short {
+        let skip = match kind {
+            Kind::Server => {
+                cursor.skip(1)?;
+                0
+            }
+            Kind::Client => usize::from(cursor.u8()?),
+        };
+        cursor.skip(skip)?;
+    }
+    extensions(tx, direction, kind, cursor)?;
+    if tx.config.ja3.computed() {
+        tx.sides[direction].ja3.finish();
+    }
+    Some(())
+}
+
+fn read_version(tx: &mut TlsTx, direction: Direction, kind: Kind, version: u16) {
+    let side = &mut tx.sides[direction];
+    side.hello.set_version(version);
+    if kind == Kind::Server && (version == version::TLS13 || version >> 8 == 0x7f) {
+        tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+    }
+    // Final TLS 1.3 names itself in an extension only: who names it here speaks an early draft.
+    side.version = if (0x7f01..0x7f10).contains(&version) || version == version::TLS13 {
+        version::PRE_DRAFT16
+    } else {
+        version
+    };
+    if tx.config.ja3.computed() {
+        side.ja3.begin(version);
+    }
+}
+
+fn session_id(tx: &mut TlsTx, direction: Direction, kind: Kind, id: &[u8]) {
+    let side = &mut tx.sides[direction];
+    if id.is_empty() || !side.session_id.is_empty() {
+        return;
+    }
+    side.session_id = id.to_vec();
+    if kind == Kind::Server && tx.sides.to_server.session_id == tx.sides.to_client.session_id {
+        tx.flags.insert(Flags::SESSION_RESUMED);
+    }
+}
+
+fn ciphers(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+    let length = match kind {
+        Kind::Server => 2,
+        Kind::Client => usize::from(cursor.u16()?),
+    };
+    let list = cursor.take(length)?;
+    if length % 2 != 0 {
+        return None;
+    }
+    let side = &mut tx.sides[direction];
+    numbers(list).for_each(|c| side.hello.add_cipher(c));
+    if tx.config.ja3.computed() {
+        side.ja3.field(numbers(list));
+    }
+    Some(())
+}
+
+/// The 16-bit numbers of a list; a single byte at the end is left out.
+fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
+}
+
+/// What the extensions of one hello add to JA3.
+#[derive(Default)]
+struct Ja3Parts<'a> {
+    types: Vec<u16>,
+    groups: &'a [u8],
+    point_formats: &'a [u8],
+}
+
+fn extensions(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_>) -> Option<()> {
+    let mut parts = Ja3Parts::default();
+    if cursor.len() >= 2 {
+        let length = usize::from(cursor.u16()?);
+        let mut block = Cursor::new(cursor.take(length)?);
+        while !block.is_empty() {
+            let extension = block.u16()?;
+            let length = usize::from(block.u16()?);
+            let body = block.take(length)?;
+            if let Err(event) = one(tx, direction, kind, extension, body, &mut parts) {
+                tx.event(event);
+                break;
+            }
+            if tx.config.ja3.computed() {
+                parts.types.push(extension);
+            }
+            tx.sides[direction].hello.add_extension(extension);
+        }
+    }
+    if tx.config.ja3.computed() {
+        let ja3 = &mut tx.sides[direction].ja3;
+        ja3.field(parts.types.iter().copied());
+        if kind == Kind::Client {
+            ja3.field(numbers(parts.groups));
+            ja3.field(parts.point_formats.iter().map(|f| u16::from(*f)));
+        }
+    }
+    Some(())
+}
+
+/// Reads one extension. An error ends the list.
+fn one<'a>(
+    tx: &mut TlsTx,
+    direction: Direction,
+    kind: Kind,
+    extension: u16,
+    body: &'a [u8],
+    parts: &mut Ja3Parts<'a>,
+) -> Result<(), u8> {
+    let broken = events::HANDSHAKE_INVALID_LENGTH;
+    let mut cursor = Cursor::new(body);
+    match extension {
+        _ if body.is_empty() && extension != EXT_EARLY_DATA && extension != EXT_SESSION_TICKET => {}
+        EXT_SERVER_NAME => server_name(tx, direction, &mut cursor)?,
+        EXT_GROUPS => {
+            let length = cursor.u16().ok_or(broken)?;
+            let groups = cursor.take(usize::from(length)).ok_or(broken)?;
+            if kind == Kind::Client && tx.config.ja3.computed() {
+                if groups.len() % 2 != 0 {
+                    return Err(broken);
+                }
+                parts.groups = groups;
+            }
+        }
+        EXT_POINT_FORMATS => {
+            let length = cursor.u8().ok_or(broken)?;
+            parts.point_formats = cursor.take(usize::from(length)).ok_or(broken)?;
+        }
+        EXT_SIGNATURE_ALGORITHMS => {
+            let length = cursor.u16().ok_or(broken)?;
+            let list = cursor.take(usize::from(length)).ok_or(broken)?;
+            if length % 2 != 0 {
+                return Err(broken);
+            }
+            if kind == Kind::Client {
+                let hello = &mut tx.sides[direction].hello;
+                numbers(list).for_each(|a| hello.add_signature_algorithm(a));
+            }
+        }
+        EXT_ALPN => alpn(tx, direction, &mut cursor).ok_or(broken)?,
+        EXT_EARLY_DATA if kind == Kind::Client => tx.flags.insert(Flags::EARLY_DATA),
+        EXT_SUPPORTED_VERSIONS => supported_versions(tx, direction, kind, &mut cursor).ok_or(broken)?,
+        // A ticket may be refused: whether the session was resumed shows when no certificate follows.
+        EXT_SESSION_TICKET if kind == Kind::Client => tx.flags.insert(Flags::SESSION_RESUMED),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Server name (RFC 6066 section 3): the first name of the first such extension counts.
+fn server_name(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Result<(), u8> {
+    let broken = events::HANDSHAKE_INVALID_LENGTH;
+    cursor.skip(2).ok_or(broken)?;
+    if cursor.u8().ok_or(broken)? != 0 {
+        return Err(events::INVALID_SNI_TYPE);
+    }
+    let length = usize::from(cursor.u16().ok_or(broken)?);
+    let name = cursor.take(length).filter(|n| (1..=255).contains(&n.len()));
+    let name = name.ok_or(events::INVALID_SNI_LENGTH)?;
+    let side = &mut tx.sides[direction];
+    if side.server_name.is_some() {
+        tx.event(events::MULTIPLE_SNI_EXTENSIONS);
+    } else {
+        side.server_name = Some(name.to_vec());
+    }
+    Ok(())
+}
+
+fn alpn(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Option<()> {
+    let length = usize::from(cursor.u16()?);
+    let rest = cursor.rest();
+    let mut list = Cursor::new(cursor.take(length)?);
+    while let Some(length) = list.u8() {
+        let length = usize::from(length);
+        match list.take(length) {
+            Some(name) => tx.sides[direction].hello.add_alpn(name),
+            // A name that reaches beyond the list is broken only if it reaches beyond the extension too.
+            None if list.position().saturating_add(length) > rest.len() => return None,
+            None => break,
+        }
+    }
+    Some(())
+}
+
+fn supported_versions(
+    tx: &mut TlsTx,
+    direction: Direction,
+    kind: Kind,
+    cursor: &mut Cursor<'_>,
+) -> Option<()> {
+    match kind {
+        Kind::Client => {
+            let length = usize::from(cursor.u8()?);
+            if length < 2 {
+                return None;
+            }
+            let list = cursor.take(length)?;
+            // The first one is what the client likes best.
+            if let Some(preferred) = numbers(list).find(|v| version::is_valid(*v)) {
+                let side = &mut tx.sides[direction];
+                side.version = preferred;
+                side.hello.set_version(preferred);
+            }
+            tx.flags.insert(Flags::VERSIONS_OFFERED);
+        }
+        Kind::Server => {
+            let chosen = cursor.u16()?;
+            if tx.flags.contains(Flags::VERSIONS_OFFERED) && chosen > version::TLS12 {
+                tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+            }
+            tx.sides[direction].version = chosen;
+        }
+    }
+    Some(())
+}

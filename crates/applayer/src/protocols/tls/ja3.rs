@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! JA3 and JA3S: MD5 over a text made of the numbers in a hello.
+//!
+//! Source: the description at <https://github.com/salesforce/ja3> (BSD-3-Clause). Client: version, cipher suites,
+//! extensions, groups, point formats; server: version, cipher suite, extensions. GREASE is left out; decimal numbers,
+//! `-` between values, `,` between fields.
+
+use super::version::is_grease;
+use md5::{Digest as _, Md5};
+
+/// A JA3 text that is being put together, and its hash once the hello was read to its end.
+#[derive(Debug, Default)]
+pub(super) struct Ja3 {
+    text: String,
+    hash: Option<String>,
+    /// The current field has a value.
+    started: bool,
+}
+
+impl Ja3 {
+    /// A text may not become longer (repeated hellos that break off before their end add to it).
+    const MAX: usize = 1 << 19;
+
+    /// Begins with the version, unless an earlier hello did.
+    pub(super) fn begin(&mut self, version: u16) {
+        if self.text.is_empty() {
+            self.text = version.to_string();
+        }
+    }
+
+    /// Whether values are still wanted: only the first whole hello counts.
+    pub(super) fn open(&self) -> bool {
+        self.hash.is_none() && self.text.len() < Self::MAX
+    }
+
+    /// Adds a field.
+    pub(super) fn field(&mut self, values: impl Iterator<Item = u16>) {
+        if !self.open() {
+            return;
+        }
+        self.text.push(',');
+        self.started = false;
+        for value in values.filter(|v| !is_grease(*v)) {
+            if self.started {
+                self.text.push('-');
+            }
+            self.started = true;
+            self.text.push_str(&value.to_string());
+        }
+    }
+
+    /// The hello is complete.
+    pub(super) fn finish(&mut self) {
+        if self.hash.is_none() && !self.text.is_empty() {
+            let digest = Md5::digest(self.text.as_bytes());
+            self.hash = Some(digest.iter().map(|b| format!("{b:02x}")).collect());
+        }
+    }
+
+    /// The text, if there is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        (!self.text.is_empty()).then_some(self.text.as_str())
+    }
+
+    /// The hash, if the hello was complete.
+    pub(super) fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_example() {
+        // The example of the description: 769,47-53-5-10-49161-49162-49171-49172-50-56-19-4,0-10-11,23-24-25,0
+        let mut ja3 = Ja3::default();
+        ja3.begin(769);
+        ja3.field([0x1a1a, 47, 53, 5, 10, 49161, 49162, 49171, 49172, 50, 56, 19, 4].into_iter());
+        ja3.field([0, 10, 11].into_iter());
+        ja3.field([23, 24, 25].into_iter());
+        ja3.field([0].into_iter());
+        ja3.finish();
+        assert_eq!(ja3.hash(), Some("ada70206e40642a3e4461f35503241d5"));
+        ja3.field([1].into_iter());
+        assert_eq!(ja3.text(), Some("769,47-53-5-10-49161-49162-49171-49172-50-56-19-4,0-10-11,23-24-25,0"));
+    }
+
+    #[test]
+    fn empty_fields_keep_their_commas() {
+        let mut ja3 = Ja3::default();
+        ja3.begin(769);
+        ja3.field([4, 5, 10, 9, 100, 98, 3, 6, 19, 18, 99].into_iter());
+        for _ in 0..3 {
+            ja3.field([].into_iter());
+        }
+        ja3.finish();
+        // The second example of the description.
+        assert_eq!(ja3.hash(), Some("de350869b8c85de67a350c8d186f11e6"));
+    }
+}

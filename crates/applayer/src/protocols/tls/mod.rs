@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SSL 2.0 to TLS 1.3 (RFC 5246, RFC 8446), as far as it can be seen without keys.
+//!
+//! The semantics are those of Suricata 8, since alerts and records are to agree with its: one transaction per flow, states per
+//! direction, what makes a record be written and when.
+//!
+//! - [`parser`]: records; [`handshake`]: messages; [`hello`], [`certificate`], [`heartbeat`], [`sslv2`]: what is in them;
+//! - [`tx`]: the transaction; [`buffers`], [`log`]: what rules and records see; [`ja3`], [`ja4`]: fingerprints.
+//!
+//! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: rules may ask, records do not show it; who loads
+//! rules that ask sets `yes`), `ja4-fingerprints`, `encryption-handling` (`track-only`, its old name `default`, `bypass`, `full`),
+//! `no-reassemble` (the older way to say `bypass`).
+//!
+//! Not done: DTLS, frames, STARTTLS (a matter of the protocols that have it).
+
+mod buffers;
+mod certificate;
+mod events;
+mod handshake;
+mod heartbeat;
+pub(crate) mod hello;
+mod ja3;
+pub(crate) mod ja4;
+mod log;
+mod parser;
+mod sslv2;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod version;
+
+use crate::protocol::{DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, Transport};
+use bartizan_base::{Direction, PerDirection, SettingError, Settings, parse_bool};
+use std::sync::Arc;
+
+pub use tx::TlsTx;
+
+/// TLS's entry in the table of protocols.
+pub static SPEC: ProtocolSpec = ProtocolSpec {
+    name: "tls",
+    aliases: &["ssl"],
+    eve_name: "tls",
+    eve_type: Some("tls"),
+    transports: &[Transport::Tcp],
+    patterns: PATTERNS,
+    ports: &[ProbePort { transport: Transport::Tcp, port: 443, min_depth: 3, max_depth: 3 }],
+    probe: Some(probe),
+    enabled_by_default: true,
+    complete: PerDirection {
+        to_server: tx::ClientState::Finished as u8,
+        to_client: tx::ServerState::Finished as u8,
+    },
+    states: PerDirection { to_server: tx::CLIENT_STATES, to_client: tx::SERVER_STATES },
+    buffers: buffers::SPECS,
+    events: events::NAMES,
+    configure,
+};
+
+const fn first(direction: Direction, bytes: &'static [u8]) -> DetectionPattern {
+    DetectionPattern { transport: Transport::Tcp, direction, bytes, nocase: false, offset: 0, depth: 3 }
+}
+
+/// Beginnings of a direction: hello in a record, a bare hello, and what a server may send first that one sees.
+const PATTERNS: &[DetectionPattern] = &[
+    DetectionPattern {
+        transport: Transport::Tcp,
+        direction: Direction::ToServer,
+        bytes: &[1, 0, 2],
+        nocase: false,
+        offset: 2,
+        depth: 5,
+    },
+    first(Direction::ToServer, &[0x01, 3, 0]),
+    first(Direction::ToServer, &[0x16, 3, 0]),
+    first(Direction::ToServer, &[0x01, 3, 1]),
+    first(Direction::ToServer, &[0x16, 3, 1]),
+    first(Direction::ToServer, &[0x01, 3, 2]),
+    first(Direction::ToServer, &[0x16, 3, 2]),
+    first(Direction::ToServer, &[0x01, 3, 3]),
+    first(Direction::ToServer, &[0x16, 3, 3]),
+    first(Direction::ToClient, &[0x15, 3, 0]),
+    first(Direction::ToClient, &[0x16, 3, 0]),
+    first(Direction::ToClient, &[0x17, 3, 0]),
+    first(Direction::ToClient, &[0x15, 3, 1]),
+    first(Direction::ToClient, &[0x16, 3, 1]),
+    first(Direction::ToClient, &[0x17, 3, 1]),
+    first(Direction::ToClient, &[0x15, 3, 2]),
+    first(Direction::ToClient, &[0x16, 3, 2]),
+    first(Direction::ToClient, &[0x17, 3, 2]),
+    first(Direction::ToClient, &[0x15, 3, 3]),
+    first(Direction::ToClient, &[0x16, 3, 3]),
+    first(Direction::ToClient, &[0x17, 3, 3]),
+];
+
+/// Asked on port 443, and again for each pattern found: a hello of SSL 2.0, or one of the patterns.
+fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
+    let [first, second, third, ..] = data else { return Probe::More };
+    let yes = match direction {
+        Direction::ToServer => {
+            (first & 0x80 != 0 && *third == 1) || matches!([first, second, third], [0x01 | 0x16, 3, 0..=3])
+        }
+        Direction::ToClient => matches!([first, second, third], [0x15..=0x17, 3, 0..=3]),
+    };
+    if yes { Probe::Yes(direction) } else { Probe::No }
+}
+
+/// When a fingerprint is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fingerprint {
+    Off,
+    /// For rules only.
+    Auto,
+    On,
+}
+
+impl Fingerprint {
+    fn read(settings: &Settings, key: &str) -> Result<Self, SettingError> {
+        match settings.get(key) {
+            None => Ok(Fingerprint::Auto),
+            Some(text) if text.eq_ignore_ascii_case("auto") => Ok(Fingerprint::Auto),
+            Some(text) => match parse_bool(text) {
+                Some(true) => Ok(Fingerprint::On),
+                Some(false) => Ok(Fingerprint::Off),
+                None => Err(error(key, text, "auto, yes or no")),
+            },
+        }
+    }
+
+    fn computed(self) -> bool {
+        self != Fingerprint::Off
+    }
+
+    fn logged(self) -> bool {
+        self == Fingerprint::On
+    }
+}
+
+/// What happens once a session is encrypted (`encryption-handling`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encryption {
+    /// Records are followed, payload is not inspected.
+    TrackOnly,
+    /// The flow needs nothing any more.
+    Bypass,
+    /// As any other flow.
+    Full,
+}
+
+/// Settings that all flows share.
+#[derive(Debug)]
+struct Config {
+    ja3: Fingerprint,
+    /// Rules may look at JA4.
+    ja4: bool,
+    encryption: Encryption,
+}
+
+impl Config {
+    fn bypass(&self) -> bool {
+        self.encryption == Encryption::Bypass
+    }
+
+    fn full_inspection(&self) -> bool {
+        self.encryption == Encryption::Full
+    }
+}
+
+fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
+    SettingError { key: format!("app-layer.protocols.tls.{key}"), value: value.to_owned(), expected }
+}
+
+fn configure(settings: &Settings) -> Result<Box<dyn ParserFactory>, SettingError> {
+    let encryption = match settings.get("encryption-handling") {
+        Some("full") => Encryption::Full,
+        Some("bypass") => Encryption::Bypass,
+        Some("track-only" | "default") => Encryption::TrackOnly,
+        Some(other) => {
+            return Err(error("encryption-handling", other, "track-only, bypass or full"));
+        }
+        None if settings.bool("no-reassemble", false)? => Encryption::Bypass,
+        None => Encryption::TrackOnly,
+    };
+    let config = Config {
+        ja3: Fingerprint::read(settings, "ja3-fingerprints")?,
+        ja4: Fingerprint::read(settings, "ja4-fingerprints")?.computed(),
+        encryption,
+    };
+    Ok(Box::new(Factory { config: Arc::new(config) }))
+}
+
+struct Factory {
+    config: Arc<Config>,
+}
+
+impl ParserFactory for Factory {
+    fn make(&self) -> Box<dyn Parser> {
+        Box::new(parser::TlsParser::new(Arc::clone(&self.config)))
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The record layer (RFC 8446 section 5.1) and the parser of a flow.
+//!
+//! A record is looked at when all of it is there, payload as it comes. Everything that is kept of a flow lies in its one
+//! transaction; a message that spreads over records is the only further buffer.
+//!
+//! Not done: going on behind a gap (Suricata stops there too).
+
+use super::Config;
+use super::handshake::{self, Assembly};
+use super::sslv2;
+use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use super::{events, heartbeat, version};
+use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::transaction::{Transaction, TxId};
+use bartizan_base::{Direction, PerDirection};
+use std::sync::Arc;
+
+const HEAD: usize = 5;
+/// RFC 5246 section 6.2.2.
+const RECORD_MAX: usize = (1 << 14) + 1024;
+/// Shorter records are odd; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
+const RECORD_USUAL: u64 = 6;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const HEARTBEAT: u8 = 24;
+
+/// State of one direction's record layer.
+#[derive(Debug, Default)]
+struct Records {
+    /// Bytes of a record to pass over.
+    skip: usize,
+    /// The record at the front is not complete and was looked at before.
+    partial: bool,
+    assembly: Assembly,
+    /// Records and their bytes so far.
+    count: u64,
+    bytes: u64,
+}
+
+/// The parser of a TLS flow.
+#[derive(Debug)]
+pub(super) struct TlsParser {
+    tx: Option<TlsTx>,
+    records: PerDirection<Records>,
+}
+
+/// What the front of the data is.
+enum Step {
+    /// So many bytes were taken in.
+    Taken(usize),
+    /// So many bytes are needed from here.
+    Needs(usize),
+}
+
+impl TlsParser {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        TlsParser { tx: Some(TlsTx::new(config)), records: PerDirection::default() }
+    }
+}
+
+impl Parser for TlsParser {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+        let Some(tx) = self.tx.as_mut() else { return Progress::Done };
+        let records = &mut self.records[direction];
+        tx.common_mut().updated = PerDirection::new(true, true);
+        if records.skip == 0 && !records.partial {
+            tx.current = Flags::empty();
+        }
+        let was_encrypted = tx.encrypted;
+        let mut rest = input.data;
+        while !rest.is_empty() {
+            let step = if records.skip > 0 {
+                let length = records.skip.min(rest.len());
+                records.skip = records.skip.saturating_sub(length);
+                Ok(Step::Taken(length))
+            } else if sslv2::begins(*rest.first().unwrap_or(&0)) {
+                old_record(tx, records, direction, rest)
+            } else {
+                record(tx, records, direction, rest)
+            };
+            match step {
+                Ok(Step::Taken(length)) => {
+                    records.partial = false;
+                    rest = rest.get(length..).unwrap_or_default();
+                }
+                Ok(Step::Needs(length)) => {
+                    records.partial = true;
+                    let consumed = input.data.len().saturating_sub(rest.len());
+                    if tx.encrypted && !was_encrypted && tx.config.bypass() {
+                        break;
+                    }
+                    return Progress::Incomplete { consumed, needed: length.max(1) };
+                }
+                Err(event) => {
+                    tx.event(event);
+                    return Progress::Error;
+                }
+            }
+        }
+        tx.piece_done();
+        if tx.encrypted && tx.config.bypass() {
+            return Progress::Stop { bypass: true };
+        }
+        Progress::Done
+    }
+
+    fn gap(&mut self, _direction: Direction, _missing: u64, _context: &mut ParseContext<'_>) -> bool {
+        false
+    }
+
+    fn tx_range(&self) -> core::ops::Range<TxId> {
+        if self.tx.is_some() { 0..1 } else { 1..1 }
+    }
+
+    fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
+        self.tx.as_ref().filter(|_| id == 0).map(|tx| tx as &dyn Transaction)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
+        self.tx.as_mut().filter(|_| id == 0).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn free_tx(&mut self, id: TxId) {
+        if id == 0 {
+            self.tx = None;
+        }
+    }
+
+    fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
+        let Some(tx) = self.tx.as_mut() else { return };
+        match direction {
+            Direction::ToServer => tx.client_at(ClientState::Finished),
+            Direction::ToClient => tx.server_at(ServerState::Finished),
+        }
+        tx.common_mut().updated[direction] = true;
+    }
+}
+
+/// Counts a record. Very many very short ones end the parsing.
+fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8> {
+    records.count = records.count.saturating_add(1);
+    records.bytes = records.bytes.saturating_add(length as u64);
+    if records.count > records.bytes / RECORD_USUAL + 1 && records.count > 2 {
+        tx.event(events::TOO_MANY_RECORDS_IN_PACKET);
+        return Err(events::TOO_MANY_RECORDS_IN_PACKET);
+    }
+    Ok(())
+}
+
+/// A record of SSL 2.0.
+fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
+    let Some((head, length)) = sslv2::lengths(data) else { return Ok(Step::Needs(3)) };
+    let whole = head.saturating_add(length);
+    let Some(body) = data.get(head..whole) else { return Ok(Step::Needs(whole)) };
+    sslv2::record(tx, direction, body)?;
+    count(tx, records, whole)?;
+    Ok(Step::Taken(whole))
+}
+
+/// A record of SSL 3.0 or TLS.
+fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
+    let [kind, major, minor, high, low, rest @ ..] = data else { return Ok(Step::Needs(HEAD)) };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    let side = &mut tx.sides[direction];
+    let hello = match direction {
+        Direction::ToServer => Flags::CLIENT_HELLO,
+        Direction::ToClient => Flags::SERVER_HELLO,
+    };
+    if side.version == version::SSL2 {
+        side.version = version::UNKNOWN;
+    }
+    let before = side.version;
+    // The hello knows better than the record.
+    let current = if tx.flags.contains(hello) && before != version::UNKNOWN {
+        before
+    } else {
+        u16::from_be_bytes([*major, *minor])
+    };
+    if !(CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(kind) {
+        if !matches!(before, 0x0301 | 0x0302) {
+            return Err(events::INVALID_RECORD_TYPE);
+        }
+        // TLS 1.0 and 1.1 let implementations ignore what they do not know.
+        tx.event(events::INVALID_RECORD_TYPE);
+        records.skip = length;
+        return Ok(Step::Taken(HEAD));
+    }
+    if length == 0 {
+        return Err(events::INVALID_RECORD_LENGTH);
+    }
+    if !version::is_valid(current) {
+        return Err(events::INVALID_RECORD_VERSION);
+    }
+    if length > RECORD_MAX {
+        return Err(events::INVALID_RECORD_LENGTH);
+    }
+    if *kind == APPLICATION_DATA {
+        if rest.is_empty() {
+            return Ok(Step::Needs(HEAD + 1));
+        }
+        tx.sides[direction].version = current;
+        application_data(tx, direction);
+        records.skip = length;
+        count(tx, records, HEAD.saturating_add(length))?;
+        return Ok(Step::Taken(HEAD));
+    }
+    let whole = HEAD.saturating_add(length);
+    let Some(body) = rest.get(..length) else { return Ok(Step::Needs(whole)) };
+    tx.sides[direction].version = current;
+    match *kind {
+        CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
+        ALERT => alert(tx, body)?,
+        HEARTBEAT => heartbeat::record(tx, direction, body)?,
+        HANDSHAKE if encrypted_handshake(tx) => {}
+        _ if length < 4 => return Err(events::INVALID_SSL_RECORD),
+        _ => handshake::record(tx, &mut records.assembly, direction, body)?,
+    }
+    count(tx, records, whole)?;
+    Ok(Step::Taken(whole))
+}
+
+/// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change for the
+/// sake of middle boxes (RFC 8446 appendix D.4) and then another hello.
+fn encrypted_handshake(tx: &TlsTx) -> bool {
+    tx.flags.contains(Flags::CHANGE_CIPHER_SPEC)
+        && !(tx.flags.contains(Flags::CLIENT_HELLO)
+            && tx.sides.to_server.version > version::TLS12
+            && !tx.flags.contains(Flags::SERVER_HELLO))
+}
+
+fn change_cipher_spec(tx: &mut TlsTx, direction: Direction) {
+    tx.flags.insert(Flags::CHANGE_CIPHER_SPEC);
+    match direction {
+        Direction::ToServer => {
+            tx.flags.insert(Flags::CLIENT_CHANGE_CIPHER_SPEC);
+            tx.client_at(ClientState::HandshakeDone);
+        }
+        Direction::ToClient => tx.flags.insert(Flags::SERVER_CHANGE_CIPHER_SPEC),
+    }
+}
+
+fn alert(tx: &mut TlsTx, body: &[u8]) -> Result<(), u8> {
+    match body {
+        [] | [_] => return Err(events::INVALID_ALERT_MESSAGE),
+        // Longer ones are encrypted. A fatal one ends the session.
+        [2, _] => tx.finish(),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn application_data(tx: &mut TlsTx, direction: Direction) {
+    // Early data comes before the handshake is done (RFC 8446 section 2.3).
+    if tx.flags.contains(Flags::EARLY_DATA) && !tx.flags.contains(Flags::SERVER_HELLO) {
+        return;
+    }
+    match direction {
+        Direction::ToServer => tx.client_at(ClientState::HandshakeDone),
+        Direction::ToClient => tx.server_at(ServerState::HandshakeDone),
+    }
+    tx.encrypted = true;
+}

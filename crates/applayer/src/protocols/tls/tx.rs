@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one transaction of a TLS flow: what both sides said, how far they got.
+
+use super::Config;
+use super::certificate::{Certificate, Chain};
+use super::hello::HelloFields;
+use super::ja3::Ja3;
+use super::{buffers, events, log, version};
+use crate::event::EventCode;
+use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
+use bartizan_base::{Direction, PerDirection};
+use bartizan_events::JsonWriter;
+use std::sync::Arc;
+
+bitflags::bitflags! {
+    /// What was seen.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) struct Flags: u32 {
+        const CLIENT_HELLO = 1;
+        const SERVER_HELLO = 1 << 1;
+        const CLIENT_KEY_EXCHANGE = 1 << 2;
+        const SERVER_KEY_EXCHANGE = 1 << 3;
+        const CLIENT_CERTIFICATE_WANTED = 1 << 5;
+        /// From either side.
+        const CHANGE_CIPHER_SPEC = 1 << 6;
+        const CLIENT_CHANGE_CIPHER_SPEC = 1 << 7;
+        const SERVER_CHANGE_CIPHER_SPEC = 1 << 8;
+        /// The client offered to resume, or the server repeated its session id.
+        const SESSION_RESUMED = 1 << 9;
+        /// The client hello has the extension "supported versions".
+        const VERSIONS_OFFERED = 1 << 10;
+        /// TLS 1.3: a record is written although no certificate can be seen.
+        const LOG_WITHOUT_CERTIFICATE = 1 << 11;
+        const EARLY_DATA = 1 << 12;
+        const HEARTBEAT_BY_CLIENT = 1 << 13;
+        const HEARTBEAT_BY_SERVER = 1 << 14;
+        const SSL2_CLIENT_HELLO = 1 << 15;
+        const SSL2_SERVER_HELLO = 1 << 16;
+        const SSL2_MASTER_KEY = 1 << 17;
+        const SSL2_NO_SESSION = 1 << 18;
+        const SSL2_CLIENT_ENCRYPTS = 1 << 19;
+        const SSL2_SERVER_ENCRYPTS = 1 << 20;
+    }
+}
+
+impl Flags {
+    /// Those that the number `ssl.state` shows, as bits of the same value.
+    const STATE: Flags = Flags::CLIENT_HELLO
+        .union(Flags::SERVER_HELLO)
+        .union(Flags::CLIENT_KEY_EXCHANGE)
+        .union(Flags::SERVER_KEY_EXCHANGE);
+}
+
+/// How far the client got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum ClientState {
+    #[default]
+    InProgress,
+    HelloDone,
+    CertificateDone,
+    HandshakeDone,
+    Finished,
+}
+
+/// How far the server got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum ServerState {
+    #[default]
+    InProgress,
+    Hello,
+    CertificateDone,
+    HelloDone,
+    HandshakeDone,
+    Finished,
+}
+
+/// Names of [`ClientState`].
+pub(super) const CLIENT_STATES: &[&str] = &[
+    "client_in_progress",
+    "client_hello_done",
+    "client_cert_done",
+    "client_handshake_done",
+    "client_finished",
+];
+
+/// Names of [`ServerState`].
+pub(super) const SERVER_STATES: &[&str] = &[
+    "server_in_progress",
+    "server_hello",
+    "server_cert_done",
+    "server_hello_done",
+    "server_handshake_done",
+    "server_finished",
+];
+
+/// What one side said. `to_server` is the client's.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    /// From the hello; before it, from the record.
+    pub(super) version: u16,
+    pub(super) random: Option<[u8; 32]>,
+    pub(super) session_id: Vec<u8>,
+    pub(super) server_name: Option<Vec<u8>>,
+    pub(super) hello: HelloFields,
+    pub(super) ja3: Ja3,
+    /// The first certificate that could be read.
+    pub(super) certificate: Option<Box<Certificate>>,
+    pub(super) chain: Chain,
+}
+
+/// The transaction of a TLS flow.
+#[derive(Debug)]
+pub struct TlsTx {
+    common: TxCommon,
+    pub(super) config: Arc<Config>,
+    pub(super) sides: PerDirection<Side>,
+    pub(super) flags: Flags,
+    /// Flags of the last handshake message; none at the start of a record that begins a piece of data.
+    pub(super) current: Flags,
+    client: ClientState,
+    server: ServerState,
+    /// Length of an encrypted heartbeat that waits for its answer.
+    pub(super) heartbeat_length: usize,
+    /// Encrypted payload was seen.
+    pub(super) encrypted: bool,
+    /// Whether a record is written; decided once, when the handshake is done on both sides.
+    worth: Option<bool>,
+}
+
+impl TlsTx {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        TlsTx {
+            common: TxCommon::default(),
+            config,
+            sides: PerDirection::default(),
+            flags: Flags::default(),
+            current: Flags::default(),
+            client: ClientState::default(),
+            server: ServerState::default(),
+            heartbeat_length: 0,
+            encrypted: false,
+            worth: None,
+        }
+    }
+
+    pub(super) fn event(&mut self, code: EventCode) {
+        self.common.events.set(code);
+    }
+
+    /// The client got as far as `state`; never goes back.
+    pub(super) fn client_at(&mut self, state: ClientState) {
+        self.client = self.client.max(state);
+        self.decide();
+    }
+
+    /// The server got as far as `state`; never goes back.
+    pub(super) fn server_at(&mut self, state: ServerState) {
+        self.server = self.server.max(state);
+        self.decide();
+    }
+
+    /// Both sides are done with everything.
+    pub(super) fn finish(&mut self) {
+        self.client_at(ClientState::Finished);
+        self.server_at(ServerState::Finished);
+    }
+
+    /// At the end of a piece of data: a certificate of the side that was asked for one completes the handshake.
+    pub(super) fn piece_done(&mut self) {
+        let side = if self.flags.contains(Flags::CLIENT_CERTIFICATE_WANTED) {
+            &self.sides.to_server
+        } else {
+            &self.sides.to_client
+        };
+        if side.certificate.is_some() {
+            self.client_at(ClientState::HandshakeDone);
+            self.server_at(ServerState::HandshakeDone);
+        }
+    }
+
+    fn decide(&mut self) {
+        if self.worth.is_none()
+            && self.client >= ClientState::HandshakeDone
+            && self.server >= ServerState::HandshakeDone
+        {
+            self.worth = Some(self.worth_a_record());
+        }
+    }
+
+    fn worth_a_record(&self) -> bool {
+        self.sides.to_client.certificate.is_some()
+            || self.flags.intersects(Flags::SESSION_RESUMED | Flags::LOG_WITHOUT_CERTIFICATE)
+    }
+
+    /// The session was resumed, as far as one can see.
+    pub(super) fn resumed(&self) -> bool {
+        self.flags.contains(Flags::SESSION_RESUMED | Flags::SERVER_HELLO)
+            && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
+            && self.sides.to_client.certificate.is_none()
+    }
+}
+
+impl Transaction for TlsTx {
+    fn common(&self) -> &TxCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut TxCommon {
+        &mut self.common
+    }
+
+    fn progress(&self, direction: Direction) -> u8 {
+        match direction {
+            Direction::ToServer => self.client as u8,
+            Direction::ToClient => self.server as u8,
+        }
+    }
+
+    fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
+        buffers::get(self, query, scratch).map(BufferView::whole)
+    }
+
+    /// - `tls.version`, `ssl.version`: of this direction's side, as on the wire (SSL 2.0: 0x0200);
+    /// - `tls.not_before`, `tls.not_after`: seconds since 1970 of this side's certificate, two's complement (`as i64`);
+    /// - `tls.chain_len`: certificates that this side sent;
+    /// - `ssl.state`: bits of the last handshake message (client hello 1, server hello 2, client key exchange 4,
+    ///   server key exchange 8);
+    /// - `tls.encrypted`: 1 once encrypted payload was seen and `encryption-handling` is not `full` (its bytes tell rules nothing);
+    /// - `tls.resumed`: 1 if a record exists only because the session was resumed (`session-resumption: no` leaves it out).
+    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
+        let side = &self.sides[direction];
+        let certificate = side.certificate.as_deref();
+        match name {
+            "tls.version" | "ssl.version" => {
+                (side.version != version::UNKNOWN).then_some(u64::from(side.version))
+            }
+            "tls.not_before" => certificate.map(|c| c.not_before.cast_unsigned()),
+            "tls.not_after" => certificate.map(|c| c.not_after.cast_unsigned()),
+            "tls.chain_len" => {
+                (self.progress(direction) >= buffers::CERTIFICATE).then_some(side.chain.len() as u64)
+            }
+            "ssl.state" => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
+            "tls.encrypted" => Some(u64::from(self.encrypted && !self.config.full_inspection())),
+            "tls.resumed" => Some(u64::from(
+                self.sides.to_client.certificate.is_none()
+                    && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
+                    && self.flags.contains(Flags::SESSION_RESUMED),
+            )),
+            _ => None,
+        }
+    }
+
+    fn log_ready(&self, _complete: PerDirection<u8>) -> bool {
+        match self.worth {
+            Some(worth) => worth,
+            None => Direction::BOTH.iter().all(|d| self.common.ended[*d]) && self.worth_a_record(),
+        }
+    }
+
+    fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
+        log::write(self, json, options, in_alert);
+    }
+}
+
+const _: () = assert!(events::NAMES.len() < crate::event::GENERIC_BASE as usize);

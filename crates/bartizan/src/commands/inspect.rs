@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan inspect`: what is in these captures?
+
+use crate::error::{Exit, Failure};
+use crate::{input, load};
+use bartizan_base::{FunctionId, Generation, LinkId};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
+use bartizan_packet::LinkType;
+use bartizan_packet::capture::{CaptureEnd, CaptureReader};
+use bartizan_rules::{RuleSetReport, Severity};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rule file (may be repeated); plain, gzip or zstd. Without one nothing is detected, only logged.
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
+    /// Settings from a suricata.yaml instead of Suricata's shipped ones.
+    #[arg(long, value_name = "FILE")]
+    suricata_config: Option<PathBuf>,
+    /// Override one setting, for example `stream.midstream=true`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Prevention over captures: drop, reject and pass act as they would inline.
+    #[arg(long)]
+    ips: bool,
+    /// Folder for eve.json, stats.json and files; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
+    out: PathBuf,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Capture files: pcap or pcapng, plain, gzip or zstd.
+    #[arg(required = true, value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
+}
+
+/// What is printed at the end.
+#[derive(Serialize)]
+struct Summary {
+    packets: u64,
+    bytes: u64,
+    flows: u64,
+    /// Alerts by sid.
+    alerts: BTreeMap<u32, u64>,
+    rules: Rules,
+    seconds: Seconds,
+    threads: u32,
+    /// Captures that could not be read to their end, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    incomplete: Vec<String>,
+    /// The engine that searches patterns.
+    patterns: String,
+    eve: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Rules {
+    loaded: u64,
+    refused: BTreeMap<String, u64>,
+    skipped: u64,
+}
+
+#[derive(Serialize)]
+struct Seconds {
+    load: f64,
+    inspect: f64,
+}
+
+/// Inspects.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let begun = Instant::now();
+    let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
+    let mut warnings = Vec::new();
+    let base = load::Base::new(&settings, &mut warnings)?;
+    let files = load::rule_files(&args.rules)?;
+    let loaded = base.rules(&files, &settings, Generation(1))?;
+    report_refused(&loaded.diagnostics, &files);
+    let app = Arc::new(load::app_layer(&settings, bartizan_detect::ruleset::file_hashes(&loaded.rules))?);
+    let (engine_settings, more) =
+        EngineSettings::from_settings(&settings, args.ips, load::seed()).map_err(Failure::input)?;
+    warnings.extend(more);
+    // Captures are opened before anything is written: a wrong path costs nothing.
+    let readers = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
+    std::fs::create_dir_all(&args.out).map_err(|error| {
+        Failure::stopped(format!(
+            "cannot make the output folder {}: {error}; choose another with --out",
+            args.out.display()
+        ))
+    })?;
+    let report = loaded.rules.report.clone();
+    let run = RunInfo::default();
+    let mut recorder = EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run, &mut warnings)
+        .map_err(Failure::stopped)?;
+    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+    let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
+    let mut worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    if args.suricata_config.is_some() {
+        for key in settings.unread() {
+            eprintln!("note: the setting `{key}` is not used");
+        }
+    }
+    let load_seconds = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let mut incomplete = Vec::new();
+    let mut number = 0;
+    for (index, reader) in readers.into_iter().enumerate() {
+        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, &mut worker, &mut recorder)
+        {
+            eprintln!("warning: {why}");
+            incomplete.push(why);
+        }
+    }
+    worker.shutdown(&mut recorder);
+    let counts = (report.loaded, report.refused_total(), report.skipped);
+    let counters = recorder.stats(&worker, worker.clock(), counts);
+    let problems = recorder.finish();
+    let stats = write_stats(&args.out, &counters);
+    let flows = count(&worker, "flow.total");
+    let summary = Summary {
+        packets: worker.counters().packets,
+        bytes: worker.counters().bytes,
+        flows,
+        alerts: recorder.alerts().clone(),
+        rules: rules_of(&report),
+        seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
+        threads: 1,
+        incomplete,
+        patterns: base.compiler.info().to_string(),
+        eve: args.out.join("eve.json"),
+    };
+    print_summary(&summary, args.json)?;
+    for problem in &problems {
+        eprintln!("error: {problem}");
+    }
+    stats?;
+    Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
+}
+
+/// Writes `stats.json`: every counter by its dotted name.
+fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
+    let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let path = folder.join("stats.json");
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
+    let text = serde_json::to_vec_pretty(&map).map_err(|e| failed(&e))?;
+    std::fs::write(&path, text).map_err(|e| failed(&e))
+}
+
+fn count(worker: &Worker, name: &str) -> u64 {
+    let mut found = 0;
+    worker.visit_stats(|n, value| {
+        if n == name {
+            found = value;
+        }
+    });
+    found
+}
+
+fn rules_of(report: &RuleSetReport) -> Rules {
+    Rules { loaded: report.loaded, refused: report.refused.clone(), skipped: report.skipped }
+}
+
+/// Says on stderr which rules were left out and why.
+fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
+    const SHOWN: usize = 20;
+    let color = std::io::stderr().is_terminal();
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
+    for diagnostic in errors.clone().take(SHOWN) {
+        match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
+            Some(file) => eprintln!("{}", diagnostic.render(&file.source, color)),
+            None => eprintln!("error: {}: {}", diagnostic.file, diagnostic.message),
+        }
+    }
+    let more = errors.count().saturating_sub(SHOWN);
+    if more > 0 {
+        eprintln!("... and {more} more rules were left out; `bartizan check` shows all of them");
+    }
+}
+
+fn open_capture(path: &Path) -> Result<CaptureReader, Failure> {
+    let file = input::open(path, "capture")?;
+    CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
+}
+
+/// Reads a capture to its end. Some: why it ended early.
+fn read_capture(
+    mut reader: CaptureReader,
+    link: LinkId,
+    number: &mut u64,
+    worker: &mut Worker,
+    recorder: &mut EveRecorder,
+) -> Option<String> {
+    recorder.enter_capture(reader.name());
+    let mut unsupported = 0u64;
+    let failed = loop {
+        match reader.next() {
+            Ok(Some(record)) => {
+                *number += 1;
+                let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
+                if !link_type.is_supported() {
+                    unsupported += 1;
+                }
+                let frame = Frame {
+                    now: record.timestamp,
+                    bytes: record.data,
+                    wire_len: record.wire_len,
+                    link_type,
+                    link,
+                    number: Some(*number),
+                };
+                worker.frame(&frame, recorder);
+            }
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    if unsupported > 0 {
+        eprintln!(
+            "warning: {}: {unsupported} packets have a link type that is not supported and were only counted",
+            reader.name()
+        );
+    }
+    match (&failed, &reader.status().end) {
+        (Some(_), _) => failed,
+        (None, CaptureEnd::BrokeOff { .. }) => {
+            reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
+        }
+        _ => {
+            if let Some(notice) = reader.status().notice() {
+                eprintln!("note: {}: {notice}", reader.name());
+            }
+            None
+        }
+    }
+}
+
+fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
+    if json {
+        let text = serde_json::to_string_pretty(summary).map_err(Failure::stopped)?;
+        println!("{text}");
+        return Ok(());
+    }
+    println!("{} packets, {} bytes, {} flows", summary.packets, summary.bytes, summary.flows);
+    let alerts: u64 = summary.alerts.values().sum();
+    println!("{alerts} alerts of {} rules", summary.alerts.len());
+    let refused: u64 = summary.rules.refused.values().sum();
+    println!("rules: {} loaded, {refused} refused, {} skipped", summary.rules.loaded, summary.rules.skipped);
+    for (reason, count) in &summary.rules.refused {
+        println!("    {count} refused: {reason}");
+    }
+    println!("patterns: {}", summary.patterns);
+    println!(
+        "{:.3} s to load, {:.3} s to inspect, {} thread",
+        summary.seconds.load, summary.seconds.inspect, summary.threads
+    );
+    for why in &summary.incomplete {
+        println!("incomplete: {why}");
+    }
+    println!("events: {}", summary.eve.display());
+    Ok(())
+}

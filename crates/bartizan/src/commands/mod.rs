@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands, one file each.
+
+pub mod check;
+pub mod completions;
+pub mod inspect;
+pub mod man;

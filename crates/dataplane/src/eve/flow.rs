@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records of flows.
+
+use super::EveRecorder;
+use super::head::{VariableNames, app_protocols, flow_tuple};
+use crate::record::Entry;
+use bartizan_base::{Direction, PerDirection, Timestamp};
+use bartizan_events::Common;
+use bartizan_events::record::{
+    EndReason as Reason, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord, TcpRecord,
+    TcpSession,
+};
+use bartizan_flow::{EndReason, FlowFlags, FlowState};
+
+const fn reason_of(reason: EndReason) -> Reason {
+    match reason {
+        EndReason::Timeout => Reason::Timeout,
+        EndReason::Forced => Reason::Forced,
+        EndReason::Shutdown => Reason::Shutdown,
+        EndReason::TcpReuse => Reason::TcpReuse,
+    }
+}
+
+const fn state_of(state: FlowState) -> State {
+    match state {
+        FlowState::New => State::New,
+        FlowState::Established => State::Established,
+        FlowState::Closed => State::Closed,
+        FlowState::LocalBypassed => State::LocalBypassed,
+        FlowState::CaptureBypassed => State::CaptureBypassed,
+    }
+}
+
+/// Packets and bytes of a flow.
+pub(super) fn counters(flow: &Entry) -> FlowCounters {
+    FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: None }
+}
+
+fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
+    if flow.key().protocol() != 6 {
+        return None;
+    }
+    let session = &flow.ext.session;
+    let flags = |d| session.tcp_flags(d).bits();
+    let streams = flow.ext.streams.as_deref();
+    let per = |get: &dyn Fn(&bartizan_flow::stream::Stream) -> u32| {
+        PerDirection::new(
+            streams.map_or(0, |s| get(s.stream(Direction::ToServer))),
+            streams.map_or(0, |s| get(s.stream(Direction::ToClient))),
+        )
+    };
+    let gap = per(&|s| u32::from(s.has_gap()));
+    Some(TcpRecord {
+        flags: flags(Direction::ToServer) | flags(Direction::ToClient),
+        flags_to_server: flags(Direction::ToServer),
+        flags_to_client: flags(Direction::ToClient),
+        session: session.exists().then(|| TcpSession {
+            state: session.state().eve_name(),
+            gap: PerDirection::new(gap.to_server != 0, gap.to_client != 0),
+            max_regions: per(&|s| u32::from(s.max_regions())),
+            urgent_oob_data: per(&|s| u32::from(s.urgent_out_of_band())),
+        }),
+    })
+}
+
+fn action_of(flow: &Entry) -> Option<FlowAction> {
+    if flow.flags.contains(FlowFlags::DROPPED) {
+        Some(FlowAction::Drop)
+    } else if flow.ext.passed {
+        Some(FlowAction::Pass)
+    } else {
+        None
+    }
+}
+
+impl EveRecorder {
+    pub(super) fn write_flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {
+        if !self.wants(|types| types.flow || types.netflow) {
+            return;
+        }
+        let names = VariableNames::of(self, Some(flow));
+        let lists = names.lists();
+        let exceptions: Vec<(&str, &str)> =
+            flow.ext.exceptions.iter().map(|(target, policy)| (target.eve_name(), policy.name())).collect();
+        let tuple = flow_tuple(flow);
+        let capture = self.capture.clone();
+        let run = std::sync::Arc::clone(&self.run);
+        let mut common = Common {
+            timestamp: now,
+            flow_id: Some(flow.ext.event_id),
+            in_iface: run.interface.as_deref(),
+            vlan: flow.ext.vlan.as_slice(),
+            tuple: Some(tuple),
+            icmp: flow.ext.icmp,
+            variables: lists.get(),
+            community: Some((tuple, flow.ext.icmp)),
+            pcap_filename: capture.as_deref(),
+            ..Common::default()
+        };
+        let path: Vec<&'static str> =
+            flow.path.functions().filter_map(|f| run.functions.get(usize::from(f.0)).copied()).collect();
+        if run.own_fields {
+            common.own = bartizan_events::Own {
+                tenant: Some(flow.tenant()),
+                fid: Some(flow.fid),
+                path: &path,
+                generation: Some(flow.generation),
+                level: Some(flow.level),
+                function: flow
+                    .ext
+                    .refused
+                    .and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
+                verdict: flow.ext.refused.map(|d| d.verdict),
+                reason: flow.ext.refused.and_then(|d| d.reason),
+                ..Default::default()
+            };
+        }
+        let app = app_protocols(flow.ext.app.as_deref());
+        let record = FlowRecord {
+            response_icmp: flow.ext.icmp_response,
+            spi: flow.key().spi(),
+            app,
+            counters: counters(flow),
+            start: flow.start,
+            end: flow.last_seen,
+            emergency: flow.flags.contains(FlowFlags::EMERGENCY),
+            state: state_of(flow.state()),
+            reason: reason_of(reason),
+            alerted: flow.flags.contains(FlowFlags::ALERTED),
+            wrong_thread: false,
+            elephant: false,
+            action: action_of(flow),
+            exception_policy: &exceptions,
+            tx_cnt: flow.ext.tx_count(),
+            tcp: tcp_record(flow),
+        };
+        self.each(|types| types.flow, |writer, options, _| record.write(writer, &options.header, &common));
+        for direction in Direction::BOTH {
+            if flow.packets[direction] == 0 {
+                continue;
+            }
+            let netflow = NetflowRecord {
+                spi: flow.key().spi(),
+                app_proto: match direction {
+                    Direction::ToServer => app.to_server.or(app.flow),
+                    Direction::ToClient => app.to_client.or(app.flow),
+                },
+                packets: flow.packets[direction],
+                bytes: flow.bytes[direction],
+                start: flow.start,
+                end: flow.last_seen,
+                ttl: None,
+                tx_cnt: flow.ext.tx_count(),
+                tcp_flags: record.tcp.map(|t| match direction {
+                    Direction::ToServer => t.flags_to_server,
+                    Direction::ToClient => t.flags_to_client,
+                }),
+            };
+            let mut common = common;
+            if direction == Direction::ToClient {
+                common.tuple = Some(bartizan_events::Tuple {
+                    src: tuple.dest,
+                    dest: tuple.src,
+                    ports: tuple.ports.map(|(a, b)| (b, a)),
+                    proto: tuple.proto,
+                });
+                common.icmp = flow.ext.icmp_response;
+            }
+            self.each(
+                |types| types.netflow,
+                |writer, options, _| netflow.write(writer, &options.header, &common),
+            );
+        }
+    }
+}

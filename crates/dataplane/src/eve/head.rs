@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The head of events, from packets and flows.
+
+use super::{EveRecorder, RunInfo};
+use crate::record::{Entry, Occasion};
+use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::protocols;
+use bartizan_base::{Decision, Direction, Generation};
+use bartizan_detect::txstate::FlowDetect;
+use bartizan_events::Common;
+use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
+use bartizan_packet::{PacketView, Transport};
+
+/// Which way round addresses and ports stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Orientation {
+    /// As in the packet.
+    Packet,
+    /// From client to server.
+    Flow,
+    /// As a packet of this direction has them.
+    Direction(Direction),
+}
+
+/// Names of variables, held while a record is written.
+#[derive(Default)]
+pub(super) struct VariableNames {
+    bits: Vec<String>,
+    integers: Vec<(String, u64)>,
+    variables: Vec<(String, Vec<u8>)>,
+}
+
+impl VariableNames {
+    /// Of a flow.
+    pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
+        let mut names = VariableNames::default();
+        let state =
+            flow.and_then(|f| f.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>()));
+        let Some(state) = state.map(|s| &s.state) else { return names };
+        let name = |number| recorder.shared.names.name(number).unwrap_or_default();
+        names.bits = state.bits().iter().map(|b| name(*b)).collect();
+        names.integers = state.integers().iter().map(|(n, v)| (name(*n), u64::from(*v))).collect();
+        names.variables = state.variables().iter().map(|(n, v)| (name(*n), v.clone())).collect();
+        names
+    }
+
+    /// Borrowed, as records want them.
+    pub(super) fn lists(&self) -> VariableLists<'_> {
+        VariableLists {
+            bits: self.bits.iter().map(String::as_str).collect(),
+            integers: self.integers.iter().map(|(n, v)| (n.as_str(), *v)).collect(),
+            variables: self.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect(),
+        }
+    }
+}
+
+/// See [`VariableNames::lists`].
+pub(super) struct VariableLists<'v> {
+    bits: Vec<&'v str>,
+    integers: Vec<(&'v str, u64)>,
+    variables: Vec<(&'v str, &'v [u8])>,
+}
+
+impl VariableLists<'_> {
+    pub(super) fn get(&self) -> bartizan_events::record::Variables<'_> {
+        bartizan_events::record::Variables {
+            flowbits: &self.bits,
+            flowints: &self.integers,
+            flowvars: &self.variables,
+            ..Default::default()
+        }
+    }
+}
+
+/// Addresses, ports and protocol of a packet.
+pub(super) fn packet_tuple(packet: &PacketView<'_>) -> Option<Tuple> {
+    let decoded = packet.decoded();
+    let proto = decoded.proto()?;
+    let ports = match &decoded.transport {
+        Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+        Transport::Udp(udp) => Some((udp.sport, udp.dport)),
+        Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
+        // The header could not be read, but the protocol has ports.
+        _ if matches!(proto, 6 | 17 | 132) => Some((0, 0)),
+        _ => None,
+    };
+    Some(Tuple { src: decoded.src()?, dest: decoded.dst()?, ports, proto })
+}
+
+/// Addresses, ports and protocol of a flow, from client to server.
+pub(super) fn flow_tuple(flow: &Entry) -> Tuple {
+    let key = flow.key();
+    let ports = key.has_ports().then(|| (key.source_port(), key.destination_port()));
+    Tuple { src: key.source(), dest: key.destination(), ports, proto: key.protocol() }
+}
+
+const fn turned(tuple: Tuple) -> Tuple {
+    let ports = match tuple.ports {
+        Some((a, b)) => Some((b, a)),
+        None => None,
+    };
+    Tuple { src: tuple.dest, dest: tuple.src, ports, proto: tuple.proto }
+}
+
+/// Type and code of an ICMP packet.
+fn icmp(packet: &PacketView<'_>) -> Option<(u8, u8)> {
+    match &packet.decoded().transport {
+        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
+        _ => None,
+    }
+}
+
+/// Where a packet comes from, in EVE's words.
+pub(super) fn source(packet: &PacketView<'_>) -> Option<PacketSource> {
+    let name = packet.decoded().source.eve_name();
+    PacketSource::ALL.into_iter().find(|s| s.name() == name)
+}
+
+/// The head of an event about a packet.
+pub(super) fn head<'a>(
+    run: &'a RunInfo,
+    capture: Option<&'a str>,
+    generation: Generation,
+    occasion: &Occasion<'a>,
+    flow: Option<&'a Entry>,
+    orientation: Orientation,
+    decision: Option<&Decision>,
+) -> Common<'a> {
+    let packet = occasion.packet;
+    let tuple = match (orientation, flow) {
+        (Orientation::Flow, Some(flow)) => Some(flow_tuple(flow)),
+        (Orientation::Direction(Direction::ToServer), Some(flow)) => Some(flow_tuple(flow)),
+        (Orientation::Direction(Direction::ToClient), Some(flow)) => Some(turned(flow_tuple(flow))),
+        _ => packet_tuple(packet),
+    };
+    Common {
+        timestamp: occasion.now,
+        flow_id: flow.map(|f| f.ext.event_id),
+        parent_id: None,
+        in_iface: run.interface.as_deref(),
+        pcap_cnt: occasion.number,
+        vlan: packet.decoded().vlan.as_slice(),
+        tuple,
+        icmp: icmp(packet),
+        packet_source: source(packet),
+        ether: match packet.mac_addresses() {
+            Some((src, dest)) => Ether::Packet { ether_type: packet.ethernet_type(), src, dest },
+            None => Ether::None,
+        },
+        community: flow
+            .map(|f| (flow_tuple(f), f.ext.icmp))
+            .or_else(|| packet_tuple(packet).map(|t| (t, icmp(packet)))),
+        tx_id: None,
+        pcap_filename: capture,
+        own: own(run, generation, flow, decision),
+        ..Common::default()
+    }
+}
+
+/// Own fields, when the run has some.
+fn own<'a>(
+    run: &'a RunInfo,
+    generation: Generation,
+    flow: Option<&Entry>,
+    decision: Option<&Decision>,
+) -> Own<'a> {
+    if !run.own_fields {
+        return Own::default();
+    }
+    Own {
+        tenant: flow.map(Entry::tenant),
+        fid: flow.map(|f| f.fid),
+        function: decision.and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
+        verdict: decision.map(|d| d.verdict),
+        reason: decision.and_then(|d| d.reason),
+        rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
+        generation: Some(flow.map_or(generation, |f| f.generation)),
+        level: flow.map(|f| f.level),
+        ..Own::default()
+    }
+}
+
+/// EVE's names of a flow's application protocols.
+pub(super) fn app_protocols(app: Option<&AppLayer>) -> AppProtocols<'static> {
+    let Some(app) = app else { return AppProtocols::default() };
+    let name = |id| protocols::spec(id).map(|s| s.eve_name);
+    let known = |known: Known| match known {
+        Known::Protocol(id) => name(id),
+        Known::Failed => Some("failed"),
+        Known::Pending => None,
+    };
+    let by = app.by_direction();
+    AppProtocols {
+        flow: known(app.protocol()),
+        to_server: known(by.to_server),
+        to_client: known(by.to_client),
+        original: app.original().and_then(name),
+        expected: app.expected().and_then(name),
+    }
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records of packets and transactions: alerts, anomalies, drops, protocol records, files.
+
+use super::head::{Orientation, VariableNames, app_protocols, flow_tuple};
+use super::{EveRecorder, RunInfo, flow};
+use crate::record::{Anomaly, Entry, Occasion, TxRecord};
+use bartizan_applayer::file::FileState as State;
+use bartizan_applayer::transaction::LogOptions;
+use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
+use bartizan_events::record::{
+    AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
+    FileState, NetworkHeader, PacketBytes, Payload, TargetSide, Transaction, TransactionRecord,
+    TransportHeader, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
+};
+use bartizan_function::{Finding, FindingAction, RuleInfo};
+use bartizan_packet::{Network, PacketView, Transport};
+use std::sync::Arc;
+
+/// What an alert says of its rule, with the texts that it borrows.
+struct RuleTexts<'r> {
+    metadata: Vec<u8>,
+    references: Vec<&'r str>,
+}
+
+impl<'r> RuleTexts<'r> {
+    fn of(rule: &'r RuleInfo) -> Self {
+        let pairs: Vec<(&str, &str)> = rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        RuleTexts {
+            metadata: rule_metadata_json(&pairs),
+            references: rule.references.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn info<'a>(&'a self, finding: &'a Finding) -> AlertInfo<'a> {
+        let rule = &finding.rule;
+        AlertInfo {
+            transaction: finding.tx.map(|id| Transaction { id, guessed: false }),
+            blocked: finding.action == FindingAction::Blocked,
+            rule_id: rule.id,
+            signature: rule.message.as_bytes(),
+            category: &rule.category,
+            severity: rule.severity,
+            target: rule
+                .target_is_source
+                .map(|source| if source { TargetSide::Source } else { TargetSide::Destination }),
+            references: &self.references,
+            metadata: (!self.metadata.is_empty()).then_some(self.metadata.as_slice()),
+            context: None,
+            rule: Some(rule.text.as_bytes()),
+            xff: None,
+        }
+    }
+}
+
+/// The bytes of a packet as records show them.
+fn packet_bytes<'a>(packet: &PacketView<'a>) -> PacketBytes<'a> {
+    PacketBytes { bytes: packet.packet(), linktype: u32::from(packet.decoded().link_type.0) }
+}
+
+const fn file_state(state: State) -> FileState {
+    match state {
+        State::Open | State::Truncated => FileState::Truncated,
+        State::Closed => FileState::Closed,
+        State::Error => FileState::Error,
+    }
+}
+
+fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> FileInfo<'a> {
+    FileInfo {
+        filename: (!file.name.is_empty()).then_some(file.name.as_slice()),
+        sids: &file.sids,
+        magic: None,
+        gaps: file.gaps,
+        state: file_state(file.state),
+        md5: file.md5,
+        sha1: file.sha1,
+        sha256: file.sha256,
+        file_id: None,
+        storing: false,
+        size: file.size,
+        range: file.start.zip(file.end),
+        tx_id,
+    }
+}
+
+impl EveRecorder {
+    pub(super) fn write_alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        tx: Option<TxRecord<'_>>,
+    ) {
+        if !self.wants(|types| types.alert.is_some()) {
+            return;
+        }
+        let texts = RuleTexts::of(&finding.rule);
+        let names = VariableNames::of(self, flow);
+        let lists = names.lists();
+        let this = Heads::of(self);
+        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        common.variables = lists.get();
+        let files: Vec<FileInfo<'_>> = tx
+            .map(|t| {
+                Direction::BOTH.iter().flat_map(|d| t.tx.files(*d)).map(|f| file_info(f, t.id)).collect()
+            })
+            .unwrap_or_default();
+        let payload = occasion.packet.payload();
+        let record = AlertRecord {
+            alert: texts.info(finding),
+            files: &files,
+            app: app_protocols(flow.and_then(|f| f.ext.app.as_deref())),
+            direction: flow.map(|_| occasion.direction),
+            flow: flow.map(|f| AlertFlow {
+                counters: flow::counters(f),
+                start: f.start,
+                tuple: flow_tuple(f),
+            }),
+            payload: (!payload.is_empty() || finding.stream).then_some(Payload {
+                bytes: (!payload.is_empty()).then_some(payload),
+                stream: finding.stream,
+            }),
+            packet: Some(packet_bytes(occasion.packet)),
+            verdict: Some(VerdictInfo {
+                word: if finding.action == FindingAction::Blocked {
+                    VerdictWord::Drop
+                } else {
+                    VerdictWord::Alert
+                },
+                reject: None,
+            }),
+            ..AlertRecord::default()
+        };
+        // Inside other events the record is always the extended one.
+        let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+        self.each(
+            |types| types.alert.is_some(),
+            |writer, options, _| {
+                let Some(alert) = &options.types.alert else { return };
+                record.write(writer, &options.header, alert, &common, |w| {
+                    if let Some(tx) = tx
+                        && let Some(kind) = tx.spec.eve_type
+                    {
+                        let log = &none;
+                        w.object(kind);
+                        tx.tx.log(w, log, true);
+                        w.end_object();
+                        tx.tx.log_beside(w, log);
+                    }
+                });
+            },
+        );
+    }
+
+    pub(super) fn write_anomaly(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        anomaly: Anomaly<'_>,
+    ) {
+        if !self.wants(|types| types.anomaly.is_some()) {
+            return;
+        }
+        let this = Heads::of(self);
+        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        let kind = match anomaly {
+            Anomaly::Decode(event) => AnomalyKind::Decode { event: event.eve_name() },
+            Anomaly::Stream(event) => AnomalyKind::Stream { event: event.eve_name() },
+            Anomaly::App { protocol, event, tx, detection } => {
+                common.tx_id = tx;
+                AnomalyKind::AppLayer {
+                    app_proto: protocol.map(|p| p.eve_name),
+                    event,
+                    layer: if detection { "proto_detect" } else { "proto_parser" },
+                }
+            }
+        };
+        let names = VariableNames::of(self, flow);
+        let lists = names.lists();
+        common.variables = lists.get();
+        let record = AnomalyRecord { kind, packet: Some(packet_bytes(occasion.packet)) };
+        self.each(
+            |types| types.anomaly.as_ref().is_some_and(|o| record.wanted(o)),
+            |writer, options, _| {
+                if let Some(anomaly) = &options.types.anomaly {
+                    record.write(writer, &options.header, anomaly, &common);
+                }
+            },
+        );
+    }
+
+    pub(super) fn write_drop(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        decision: &Decision,
+        findings: &[Finding],
+    ) {
+        if !self.prevention || !self.wants(|types| types.drop.is_some()) {
+            return;
+        }
+        let blocking = findings.iter().find(|f| f.action == FindingAction::Blocked);
+        let texts = blocking.map(|f| RuleTexts::of(&f.rule));
+        let this = Heads::of(self);
+        let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
+        let packet = occasion.packet.decoded();
+        let record = DropRecord {
+            direction: flow.map(|_| occasion.direction),
+            network: match &packet.network {
+                Network::Ipv4(ip) => {
+                    Some(NetworkHeader::V4 { len: ip.total_len, tos: ip.tos, ttl: ip.ttl, id: ip.id })
+                }
+                Network::Ipv6(ip) => Some(NetworkHeader::V6 {
+                    len: ip.payload_len,
+                    class: ip.traffic_class,
+                    hop_limit: ip.hop_limit,
+                    flow_label: ip.flow_label,
+                }),
+                _ => None,
+            },
+            transport: match &packet.transport {
+                Transport::Tcp(tcp) => TransportHeader::Tcp {
+                    seq: tcp.seq,
+                    ack: tcp.ack,
+                    window: tcp.window,
+                    flags: tcp.flags.bits(),
+                    reserved: tcp.reserved,
+                    urgent: tcp.urgent,
+                },
+                Transport::Udp(udp) => TransportHeader::Udp { len: udp.len },
+                Transport::Icmp(icmp) => {
+                    TransportHeader::Icmp { id: icmp.id.unwrap_or(0), seq: icmp.seq.unwrap_or(0) }
+                }
+                _ => TransportHeader::None,
+            },
+            reason: decision.reason.map(drop_reason),
+            verdict: Some(VerdictInfo { word: VerdictWord::Drop, reject: None }),
+            alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f)),
+        };
+        // Suricata logs the first packet of a dropped flow in each direction, unless told to log all.
+        let first = decision.reason != Some(Reason::IdsFlow)
+            || decision.verdict == Verdict::Reject
+            || flow.is_none_or(|f| f.packets[occasion.direction] <= 1);
+        self.each(
+            |types| types.drop.as_ref().is_some_and(|d| d.all_packets || first),
+            |writer, options, _| {
+                if let Some(drop) = &options.types.drop {
+                    record.write(writer, &options.header, drop, &common);
+                }
+            },
+        );
+    }
+
+    pub(super) fn write_transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+        let Some(kind) = tx.spec.eve_type else { return };
+        if !self.wants(|types| types.protocols.contains_key(kind)) {
+            return;
+        }
+        let names = VariableNames::of(self, Some(flow));
+        let lists = names.lists();
+        let this = Heads::of(self);
+        let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
+        common.tx_id = Some(tx.id);
+        common.variables = lists.get();
+        let record = TransactionRecord { event_type: kind };
+        self.each(
+            |types| types.protocols.contains_key(kind),
+            |writer, options, protocols| {
+                let Some(log) = protocols.get(kind) else { return };
+                if !tx.tx.wanted(log) {
+                    return;
+                }
+                record.write(writer, &options.header, &common, |w| {
+                    w.object(kind);
+                    tx.tx.log(w, log, false);
+                    w.end_object();
+                    tx.tx.log_beside(w, log);
+                });
+            },
+        );
+    }
+
+    pub(super) fn write_file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) {
+        if !self.wants(|types| types.files.is_some()) {
+            return;
+        }
+        let Some(file) = tx.tx.files(direction).get(index) else { return };
+        let names = VariableNames::of(self, Some(flow));
+        let lists = names.lists();
+        let this = Heads::of(self);
+        let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
+        common.variables = lists.get();
+        let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: file_info(file, tx.id) };
+        // Inside other events the record is always the extended one.
+        let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+        self.files = self.files.wrapping_add(1);
+        self.each(
+            |types| types.files.is_some(),
+            |writer, options, _| {
+                record.write(writer, &options.header, &common, |w| {
+                    if let Some(kind) = tx.spec.eve_type {
+                        let log = &none;
+                        w.object(kind);
+                        tx.tx.log(w, log, true);
+                        w.end_object();
+                        tx.tx.log_beside(w, log);
+                    }
+                });
+            },
+        );
+    }
+}
+
+/// What heads borrow, shared out so that the outputs can be written meanwhile.
+struct Heads {
+    run: Arc<RunInfo>,
+    capture: Option<Arc<str>>,
+    generation: Generation,
+}
+
+impl Heads {
+    fn of(recorder: &EveRecorder) -> Self {
+        Heads {
+            run: Arc::clone(&recorder.run),
+            capture: recorder.capture.clone(),
+            generation: recorder.generation,
+        }
+    }
+
+    fn head<'a>(
+        &'a self,
+        occasion: &Occasion<'a>,
+        flow: Option<&'a Entry>,
+        orientation: Orientation,
+        decision: Option<&Decision>,
+    ) -> bartizan_events::Common<'a> {
+        let capture = self.capture.as_deref();
+        super::head::head(&self.run, capture, self.generation, occasion, flow, orientation, decision)
+    }
+}

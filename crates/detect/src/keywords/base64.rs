@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `base64_decode`, `base64_data`: matching decoded bytes; `pkt_data`: back to the payload.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::content::{Item, Program};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use std::sync::Arc;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "base64_decode",
+        aliases: &[],
+        summary: "Decodes base64 at a place of the buffer: `base64_decode:bytes 20,offset 4,relative;`.",
+        argument: Argument::Optional,
+        parse: decode,
+    },
+    Keyword {
+        name: "base64_data",
+        aliases: &[],
+        summary: "What follows looks at the bytes that `base64_decode` gave.",
+        argument: Argument::None,
+        parse: data,
+    },
+    Keyword {
+        name: "pkt_data",
+        aliases: &[],
+        summary: "What follows looks at the payload again.",
+        argument: Argument::None,
+        parse: pkt_data,
+    },
+];
+
+fn decode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let (mut bytes, mut offset, mut relative) = (0u32, 0u32, false);
+    for item in text::items(argument)?.into_iter().filter(|i| !i.is_empty()) {
+        match text::word(item) {
+            ("bytes", n) => bytes = text::within("bytes", n, 1..=65_535)?,
+            ("offset", n) => offset = text::within("offset", n, 0..=65_535)?,
+            ("relative", "") => relative = true,
+            _ => return Err(KeywordError::argument(format!("unknown option `{item}`"))),
+        }
+    }
+    builder.push_positional(Item::Base64 { bytes, offset, relative, inner: Arc::new(Program::default()) })
+}
+
+fn data(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    builder.enter_base64()
+}
+
+fn pkt_data(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    builder.payload()
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bsize`: the length of the current buffer; `absent`: that it is missing.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::content::Item;
+use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::signature::Absent;
+use bartizan_rules::UintMatch;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "bsize",
+        aliases: &[],
+        summary: "Length of the current sticky buffer: `bsize:10;`, `bsize:>5;`, `bsize:3<>9;`.",
+        argument: Argument::Required,
+        parse: bsize,
+    },
+    Keyword {
+        name: "absent",
+        aliases: &[],
+        summary: "The current sticky buffer is missing; with `or_else`: missing, or what follows matches.",
+        argument: Argument::Optional,
+        parse: absent,
+    },
+];
+
+fn bsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    if !builder.is_sticky() {
+        return Err(KeywordError::context("`bsize` needs a sticky buffer before it")
+            .help("for the payload of a packet there is `dsize`"));
+    }
+    let check = UintMatch::parse(argument)?;
+    builder.push_item(Item::Size { check })
+}
+
+fn absent(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    match text::utf8(argument)? {
+        "" => builder.set_absent(Absent::Only),
+        "or_else" => builder.set_absent(Absent::OrElse),
+        other => Err(KeywordError::argument(format!("`{other}` is not `or_else`"))),
+    }
+}

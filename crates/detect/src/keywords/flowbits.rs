@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flowbits`: marks that rules set on a flow and ask for.
+//!
+//! Without a flow no question holds, neither `isset` nor `isnotset`.
+
+use super::text;
+use crate::builder::{SignatureBuilder, Use};
+use crate::condition::{Effect, PacketCondition, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::state::FlowState;
+use bartizan_base::RuleId;
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "flowbits",
+    aliases: &[],
+    summary: "Sets or asks for a mark on the flow: `flowbits:set,x;`, `flowbits:isset,x|y;`, `flowbits:noalert;`.",
+    argument: Argument::Required,
+    parse,
+}];
+
+#[derive(Clone, Copy)]
+enum Change {
+    Set,
+    Unset,
+    Toggle,
+}
+
+/// `isset`, `isnotset`: one of the bits is, or is not, set.
+struct Question {
+    names: Vec<u32>,
+    set: bool,
+}
+
+impl PacketCondition for Question {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        if scene.flow.is_none() {
+            return false;
+        }
+        let Some(state) = scene.state else { return false };
+        self.names.iter().any(|name| state.bit(*name) == self.set)
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+struct Answer {
+    name: u32,
+    change: Change,
+}
+
+impl Effect for Answer {
+    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowState>) -> bool {
+        let Some(state) = state else { return true };
+        match self.change {
+            Change::Set => state.set_bit(self.name),
+            Change::Unset => state.clear_bit(self.name),
+            Change::Toggle if state.bit(self.name) => state.clear_bit(self.name),
+            Change::Toggle => state.set_bit(self.name),
+        }
+        true
+    }
+}
+
+fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let argument = text::utf8(argument)?;
+    let (command, name) = match argument.split_once(',') {
+        Some((command, name)) => (command.trim(), Some(name.trim())),
+        None => (argument, None),
+    };
+    if command == "noalert" {
+        if name.is_some() {
+            return Err(KeywordError::argument("`flowbits:noalert` takes no name"));
+        }
+        builder.noalert = true;
+        return Ok(());
+    }
+    let name = name
+        .filter(|n| !n.is_empty())
+        .ok_or_else(|| KeywordError::argument(format!("`flowbits:{command}` needs the name of a bit")))?;
+    let change = match command {
+        "set" => Some(Change::Set),
+        "unset" => Some(Change::Unset),
+        "toggle" => Some(Change::Toggle),
+        "isset" | "isnotset" => None,
+        other => {
+            return Err(KeywordError::argument(format!("unknown command `{other}` of `flowbits`"))
+                .help("commands are set, unset, toggle, isset, isnotset, noalert"));
+        }
+    };
+    let list: Vec<&str> = name.split('|').map(str::trim).collect();
+    if list.iter().any(|n| n.is_empty() || n.contains(|c: char| c.is_ascii_whitespace())) {
+        return Err(KeywordError::argument(format!("`{name}`: the name of a bit is one word")));
+    }
+    let names = &builder.environment.shared.names;
+    let numbers: Vec<u32> = list.iter().map(|n| names.intern(n)).collect();
+    match change {
+        None => {
+            builder.packet.push(Box::new(Question { names: numbers, set: command == "isset" }));
+            builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Read);
+        }
+        Some(change) => {
+            let [name] = numbers.as_slice() else {
+                return Err(KeywordError::argument(
+                    "`|` is for isset and isnotset: a rule sets one bit at a time",
+                ));
+            };
+            builder.effects.push(Box::new(Answer { name: *name, change }));
+            builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Write);
+        }
+    }
+    Ok(())
+}

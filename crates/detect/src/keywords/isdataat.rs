@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `isdataat`: whether there is data at a position.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::content::Item;
+use crate::keyword::{Argument, Keyword, KeywordError};
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "isdataat",
+    aliases: &[],
+    summary: "There is, or with `!` is not, data at a position: `isdataat:10;`, `isdataat:!1,relative;`.",
+    argument: Argument::Required,
+    parse,
+}];
+
+fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let items = text::items(argument)?;
+    let [at, options @ ..] = items.as_slice() else {
+        return Err(KeywordError::argument("isdataat is written `[!]position[,relative][,rawbytes]`"));
+    };
+    let (negated, at) = match at.strip_prefix('!') {
+        Some(rest) => (true, rest.trim()),
+        None => (false, *at),
+    };
+    let at = text::number(builder, "isdataat", at, 0..=65_535)?;
+    let mut relative = false;
+    for option in options {
+        match *option {
+            "relative" => relative = true,
+            "rawbytes" => {}
+            other => return Err(KeywordError::argument(format!("unknown option `{other}`"))),
+        }
+    }
+    builder.push_positional(Item::DataAt { at, relative, negated })
+}

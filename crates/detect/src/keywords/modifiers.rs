@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What stands behind a `content` and modifies it: letter case, place, choice as fast pattern, replacement.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::condition::{PacketCondition, Scene};
+use crate::content::{Literal, Number};
+use crate::keyword::{Argument, Keyword, KeywordError};
+
+/// Largest `distance` and `within` either way.
+const RELATIVE_MAX: i64 = 1024 * 1024;
+/// Largest `offset` and `depth`.
+const ABSOLUTE_MAX: i64 = 65_535;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "nocase",
+        aliases: &[],
+        summary: "The content before it matches in either letter case.",
+        argument: Argument::None,
+        parse: nocase,
+    },
+    Keyword {
+        name: "offset",
+        aliases: &[],
+        summary: "First position, from the start of the buffer, at which the content may begin.",
+        argument: Argument::Required,
+        parse: offset,
+    },
+    Keyword {
+        name: "depth",
+        aliases: &[],
+        summary: "How many bytes, counted from `offset`, the content must lie in.",
+        argument: Argument::Required,
+        parse: depth,
+    },
+    Keyword {
+        name: "distance",
+        aliases: &[],
+        summary: "How many bytes after the end of the match before it the content may begin; may be negative.",
+        argument: Argument::Required,
+        parse: distance,
+    },
+    Keyword {
+        name: "within",
+        aliases: &[],
+        summary: "How many bytes after the end of the match before it (plus `distance`) the content must lie in.",
+        argument: Argument::Required,
+        parse: within,
+    },
+    Keyword {
+        name: "startswith",
+        aliases: &[],
+        summary: "The content stands at the start of the buffer.",
+        argument: Argument::None,
+        parse: startswith,
+    },
+    Keyword {
+        name: "endswith",
+        aliases: &[],
+        summary: "The content ends where the buffer ends.",
+        argument: Argument::None,
+        parse: endswith,
+    },
+    Keyword {
+        name: "rawbytes",
+        aliases: &[],
+        summary: "Accepted for compatibility: there is no decoded payload to tell raw bytes from.",
+        argument: Argument::None,
+        parse: rawbytes,
+    },
+    Keyword {
+        name: "fast_pattern",
+        aliases: &[],
+        summary: "The content before it is the one the prefilter looks for: `fast_pattern`, `:only`, `:offset,length`.",
+        argument: Argument::Optional,
+        parse: fast_pattern,
+    },
+    Keyword {
+        name: "replace",
+        aliases: &[],
+        summary: "Inline: puts these bytes in the place of the content before it; same length.",
+        argument: Argument::Required,
+        parse: replace,
+    },
+];
+
+fn twice(keyword: &str) -> KeywordError {
+    KeywordError::context(format!("`{keyword}` is given twice for one content"))
+}
+
+fn mixed(keyword: &str) -> KeywordError {
+    KeywordError::context(format!("`{keyword}` cannot be mixed with the place that the content has already"))
+        .help(
+            "offset, depth, startswith count from the buffer's start; distance, within from the match before",
+        )
+}
+
+fn has_absolute(literal: &Literal) -> bool {
+    literal.place.offset.is_some() || literal.place.depth.is_some()
+}
+
+fn nocase(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    let literal = builder.last_literal("nocase")?;
+    if literal.nocase {
+        return Err(twice("nocase"));
+    }
+    literal.set_nocase();
+    Ok(())
+}
+
+fn offset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let number = text::number(builder, "offset", text::utf8(argument)?, 0..=ABSOLUTE_MAX)?;
+    let literal = builder.last_literal("offset")?;
+    if literal.startswith || literal.is_relative() {
+        return Err(mixed("offset"));
+    }
+    if literal.place.offset.replace(number).is_some() {
+        return Err(twice("offset"));
+    }
+    Ok(())
+}
+
+fn depth(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let number = text::number(builder, "depth", text::utf8(argument)?, 0..=ABSOLUTE_MAX)?;
+    let literal = builder.last_literal("depth")?;
+    if literal.startswith || literal.is_relative() {
+        return Err(mixed("depth"));
+    }
+    fits("depth", number, literal)?;
+    if literal.place.depth.replace(number).is_some() {
+        return Err(twice("depth"));
+    }
+    Ok(())
+}
+
+/// A constant room must hold the content.
+fn fits(keyword: &str, room: Number, literal: &Literal) -> Result<(), KeywordError> {
+    let length = literal.bytes.len();
+    match room {
+        Number::Constant(room) if usize::try_from(room).map_or(true, |room| room < length) => {
+            Err(KeywordError::argument(format!(
+                "{keyword} {room} is smaller than the content of {length} bytes: it can never match"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn distance(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let number = text::number(builder, "distance", text::utf8(argument)?, -RELATIVE_MAX..=RELATIVE_MAX)?;
+    let literal = builder.last_literal("distance")?;
+    if has_absolute(literal) {
+        return Err(mixed("distance"));
+    }
+    if literal.place.distance.replace(number).is_some() {
+        return Err(twice("distance"));
+    }
+    Ok(())
+}
+
+fn within(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let number = text::number(builder, "within", text::utf8(argument)?, -RELATIVE_MAX..=RELATIVE_MAX)?;
+    let literal = builder.last_literal("within")?;
+    if has_absolute(literal) {
+        return Err(mixed("within"));
+    }
+    fits("within", number, literal)?;
+    if literal.place.within.replace(number).is_some() {
+        return Err(twice("within"));
+    }
+    Ok(())
+}
+
+fn startswith(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    let literal = builder.last_literal("startswith")?;
+    if literal.startswith {
+        return Err(twice("startswith"));
+    }
+    if has_absolute(literal) || literal.is_relative() {
+        return Err(mixed("startswith"));
+    }
+    literal.startswith = true;
+    literal.place.depth = i64::try_from(literal.bytes.len()).ok().map(Number::Constant);
+    Ok(())
+}
+
+fn endswith(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    let literal = builder.last_literal("endswith")?;
+    if literal.endswith {
+        return Err(twice("endswith"));
+    }
+    literal.endswith = true;
+    Ok(())
+}
+
+fn rawbytes(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    if builder.is_sticky() {
+        return Err(
+            KeywordError::context("`rawbytes` cannot be used in a sticky buffer").help("leave it out")
+        );
+    }
+    builder.last_literal("rawbytes").map(|_| ())
+}
+
+fn fast_pattern(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let literal = builder.last_literal("fast_pattern")?;
+    if literal.fast_pattern || literal.fast_pattern_only {
+        return Err(twice("fast_pattern"));
+    }
+    match text::utf8(argument)? {
+        "" => literal.fast_pattern = true,
+        "only" => {
+            if literal.negated {
+                return Err(KeywordError::context("a negated content cannot be `fast_pattern:only`"));
+            }
+            literal.fast_pattern_only = true;
+        }
+        part => {
+            let parsed = part.split_once(',').and_then(|(offset, length)| {
+                Some((offset.trim().parse::<u16>().ok()?, length.trim().parse::<u16>().ok()?))
+            });
+            let Some((offset, length)) = parsed else {
+                return Err(KeywordError::argument(format!(
+                    "`{part}` is neither `only` nor `offset,length`"
+                )));
+            };
+            let end = usize::from(offset).saturating_add(usize::from(length));
+            if length == 0 || end > literal.bytes.len() {
+                return Err(KeywordError::argument(format!(
+                    "the part {offset},{length} does not lie in the content of {} bytes",
+                    literal.bytes.len()
+                )));
+            }
+            literal.fast_pattern = true;
+            literal.fast_pattern_chop = Some((offset, length));
+        }
+    }
+    Ok(())
+}
+
+/// What is replaced must be in one packet.
+struct InPacket;
+
+impl PacketCondition for InPacket {
+    fn matches(&self, _: &Scene<'_>) -> bool {
+        true
+    }
+
+    fn needs_packet(&self) -> bool {
+        true
+    }
+}
+
+fn replace(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let pattern = bartizan_rules::parse_content(argument)?;
+    if builder.is_sticky() {
+        return Err(KeywordError::context("`replace` works on the payload of packets, not on a buffer"));
+    }
+    let literal = builder.last_literal("replace")?;
+    if literal.negated || pattern.negated {
+        return Err(KeywordError::context("there is nothing to replace where a content must not be"));
+    }
+    if literal.replace.is_some() {
+        return Err(twice("replace"));
+    }
+    if literal.bytes.len() != pattern.bytes.len() {
+        return Err(KeywordError::argument(format!(
+            "the replacement has {} bytes, the content {}: both must be equally long",
+            pattern.bytes.len(),
+            literal.bytes.len()
+        )));
+    }
+    literal.replace = Some(pattern.bytes.into());
+    builder.packet.push(Box::new(InPacket));
+    Ok(())
+}

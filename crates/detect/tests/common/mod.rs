@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules against packets built by hand: loads rules, inspects, tells which alerted.
+#![allow(dead_code)]
+
+use bartizan_base::{Direction, Generation, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_detect::condition::Scene;
+use bartizan_detect::inspect::{Hit, Work, Worker, inspect};
+use bartizan_detect::ruleset::{LoadInput, Loaded, RuleSet, load};
+use bartizan_detect::shared::Shared;
+use bartizan_detect::txstate::FlowDetect;
+use bartizan_function::view::FlowView;
+use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
+use bartizan_pattern::{Compiler, Config};
+use bartizan_rules::Variables;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Loads rules with nothing around them.
+pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
+    let compiler = Compiler::new(Config::default()).unwrap();
+    let input = LoadInput {
+        settings,
+        variables: &Variables::new(),
+        classifications: None,
+        references: None,
+        shared,
+        compiler: &compiler,
+        generation: Generation(1),
+    };
+    let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
+    load(&[file], &input).unwrap()
+}
+
+/// A rule of UDP with options.
+pub fn udp_rule(options: &str) -> String {
+    format!("alert udp any any -> any any ({options} sid:1;)")
+}
+
+/// What a rule with these options is refused for: code and message; `None` if it loads.
+pub fn refusal(options: &str) -> Option<(&'static str, String)> {
+    let loaded = load_text(&udp_rule(options), &Settings::new(), &Arc::default());
+    loaded.diagnostics.first().map(|d| (d.code, d.message.clone()))
+}
+
+/// Whether a rule with these options alerts on a datagram, over IPv4 and over IPv6 alike.
+pub fn matches(options: &str, payload: &[u8]) -> bool {
+    let of = |v6| {
+        let mut lab = Lab::new(&udp_rule(options));
+        lab.v6 = v6;
+        !lab.to_server(payload).is_empty()
+    };
+    let four = of(false);
+    assert_eq!(four, of(true), "IPv4 and IPv6 differ: {options}");
+    four
+}
+
+/// Rules and one flow.
+pub struct Lab {
+    pub rules: RuleSet,
+    pub shared: Arc<Shared>,
+    pub flow: FlowDetect,
+    pub now: Timestamp,
+    pub v6: bool,
+    pub established: bool,
+    pub packets: PerDirection<u64>,
+    pub bytes: PerDirection<u64>,
+    pub start: Timestamp,
+    /// Last octet of client and server.
+    pub hosts: (u8, u8),
+    pub tenant: TenantId,
+    /// Packets belong to no flow.
+    pub flowless: bool,
+    worker: Worker,
+}
+
+impl Lab {
+    /// Loads rules; all of them must load.
+    pub fn new(text: &str) -> Self {
+        Self::with(text, &Settings::new())
+    }
+
+    /// The same with settings.
+    pub fn with(text: &str, settings: &Settings) -> Self {
+        let shared = Arc::default();
+        let loaded = load_text(text, settings, &shared);
+        let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
+        assert!(said.is_empty(), "{text}: {said:?}");
+        let worker = Worker::new(&loaded.rules);
+        Lab {
+            rules: loaded.rules,
+            shared,
+            flow: FlowDetect::default(),
+            now: Timestamp::from_parts(1_000, 0),
+            v6: false,
+            established: true,
+            packets: PerDirection::default(),
+            bytes: PerDirection::default(),
+            start: Timestamp::from_parts(1_000, 0),
+            hosts: (1, 2),
+            tenant: TenantId::default(),
+            flowless: false,
+            worker,
+        }
+    }
+
+    /// Another flow begins.
+    pub fn new_flow(&mut self) {
+        self.flow = FlowDetect::default();
+        self.packets = PerDirection::default();
+        self.bytes = PerDirection::default();
+    }
+
+    /// The clock goes on.
+    pub fn wait(&mut self, seconds: u64) {
+        self.now = Timestamp::from_nanos(self.now.as_nanos() + seconds * 1_000_000_000);
+    }
+
+    /// Numbers of the rules that alert on a datagram of the client.
+    pub fn to_server(&mut self, payload: &[u8]) -> Vec<u32> {
+        self.send(Direction::ToServer, payload)
+    }
+
+    /// Numbers of the rules that alert on a datagram of the server.
+    pub fn to_client(&mut self, payload: &[u8]) -> Vec<u32> {
+        self.send(Direction::ToClient, payload)
+    }
+
+    /// Inspects a datagram.
+    pub fn send(&mut self, direction: Direction, payload: &[u8]) -> Vec<u32> {
+        let hits = self.hits(direction, payload);
+        hits.iter().filter(|h| h.alert).map(|h| self.rules.signatures[h.rule as usize].id.sid).collect()
+    }
+
+    /// All matches, those that raise no alert included.
+    pub fn hits(&mut self, direction: Direction, payload: &[u8]) -> Vec<Hit> {
+        let (client, server) = (self.address(self.hosts.0), self.address(self.hosts.1));
+        let frame = match direction {
+            Direction::ToServer => datagram((client, 4_000), (server, 53), payload),
+            Direction::ToClient => datagram((server, 53), (client, 4_000), payload),
+        };
+        let mut decoder = Decoder::new(DecoderConfig::default());
+        let mut out = DecodeOutput::default();
+        decoder.decode(LinkType::EN10MB, &frame, frame.len() as u32, &mut out);
+        let decoded = out.outer().unwrap();
+        let view = PacketView::new(&frame, decoded);
+        assert_eq!(view.payload(), payload);
+        self.packets[direction] += 1;
+        self.bytes[direction] += frame.len() as u64;
+        let flow = FlowView {
+            id: 1,
+            tenant: self.tenant,
+            protocol: 17,
+            client: (client, 4_000),
+            server: (server, 53),
+            start: self.start,
+            last_seen: self.now,
+            packets: self.packets,
+            bytes: self.bytes,
+            established: self.established,
+            tcp: None,
+            app: None,
+        };
+        let scene = Scene {
+            now: self.now,
+            packet: Some(&view),
+            direction,
+            flow: (!self.flowless).then_some(&flow),
+            state: None,
+            stream_events: &[],
+            shared: &self.shared,
+        };
+        let work = Work { scene, stream: None, payload_in_stream: false, inspect_payload: true, app: None };
+        let state = (!self.flowless).then_some(&mut self.flow);
+        inspect(&self.rules, &mut self.worker, state, work);
+        self.worker.hits.clone()
+    }
+
+    fn address(&self, last: u8) -> IpAddr {
+        if self.v6 {
+            IpAddr::from([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+        } else {
+            IpAddr::from([192, 0, 2, last])
+        }
+    }
+}
+
+/// An Ethernet frame with a datagram. The UDP checksum of IPv4 is left out, that of IPv6 is right.
+pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u8> {
+    let mut udp = Vec::new();
+    udp.extend(from.1.to_be_bytes());
+    udp.extend(to.1.to_be_bytes());
+    udp.extend(((payload.len() + 8) as u16).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(payload);
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    match (from.0, to.0) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            frame.extend([8, 0]);
+            let mut ip = vec![0x45, 0];
+            ip.extend(((udp.len() + 20) as u16).to_be_bytes());
+            ip.extend([0, 1, 0, 0, 64, 17, 0, 0]);
+            ip.extend(from.octets());
+            ip.extend(to.octets());
+            let sum = bartizan_packet::InternetChecksum::new().add(&ip).finish();
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame.extend(ip);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend((udp.len() as u16).to_be_bytes());
+            frame.extend([17, 64]);
+            frame.extend(source.octets());
+            frame.extend(destination.octets());
+            let sum = bartizan_packet::pseudo_header(from.0, to.0, 17, udp.len() as u32).unwrap();
+            let sum = sum.add(&udp).finish();
+            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        _ => panic!("addresses of two families"),
+    }
+    frame.extend(udp);
+    frame
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which events go where, and with which fields: the `eve-log` outputs of the settings.
+//!
+//! Source: Suricata's user guide, "Eve JSON Output" and "EVE Log" of suricata.yaml, and its behaviour:
+//! an output without `enabled: yes` is off, a type in the list is on unless it says `enabled: no`, a type
+//! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
+//!
+//! Not done: `syslog`, `redis` and plug-in file types (a warning, and the output is left out), files per
+//! thread (`threaded`: all events go into one file), rotation by time. Own settings: `rotate-size` and
+//! `rotate-keep`.
+
+mod read;
+
+use bartizan_base::{SettingError, Settings};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// All outputs of the settings.
+#[derive(Debug, Default)]
+pub struct EveOutputs {
+    /// Outputs that are on, in the order of the settings.
+    pub outputs: Vec<EveOutput>,
+    /// What a user should know about settings that were not followed.
+    pub warnings: Vec<String>,
+}
+
+/// One `eve-log` output.
+#[derive(Debug)]
+pub struct EveOutput {
+    /// Position in the list `outputs`.
+    pub index: u32,
+    /// Where events go.
+    pub destination: Destination,
+    /// What each event's head has.
+    pub header: HeaderOptions,
+    /// Addresses that proxies forward for.
+    pub xff: Option<XffOptions>,
+    /// Which events, with which fields.
+    pub types: EventTypes,
+}
+
+/// Where the events of an output go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// A file.
+    File(FileDestination),
+    /// Standard output.
+    Stdout,
+    /// A Unix stream socket that somebody listens on.
+    UnixStream(PathBuf),
+    /// A Unix datagram socket that somebody listens on.
+    UnixDatagram(PathBuf),
+}
+
+/// A file output. Relative names are below the output folder, which the program knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDestination {
+    /// File name.
+    pub path: PathBuf,
+    /// Whether what is in the file stays (`append`, yes unless said otherwise).
+    pub append: bool,
+    /// Size in bytes at which the file is put aside and a new one begun; `None` for never.
+    pub rotate_size: Option<u64>,
+    /// How many files that were put aside are kept.
+    pub rotate_keep: u32,
+}
+
+impl FileDestination {
+    /// A file that is appended to and never rotated by size.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        FileDestination { path: path.into(), append: true, rotate_size: None, rotate_keep: 8 }
+    }
+}
+
+/// What the output's own settings add to every event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderOptions {
+    /// Variables that rules set (`metadata`).
+    pub metadata: bool,
+    /// Ethernet addresses (`ethernet`).
+    pub ethernet: bool,
+    /// Community ID with its seed (`community-id`, `community-id-seed`).
+    pub community_id: Option<u16>,
+    /// `suricata_version`.
+    pub suricata_version: bool,
+    /// Name of the capture file (`pcap-file`).
+    pub pcap_file: bool,
+    /// Name of the sensor (`sensor-name`), written as `host`.
+    pub sensor_name: Option<String>,
+    /// Number of the sensor (`sensor-id`).
+    pub sensor_id: Option<u64>,
+}
+
+impl Default for HeaderOptions {
+    fn default() -> Self {
+        HeaderOptions {
+            metadata: true,
+            ethernet: false,
+            community_id: None,
+            suricata_version: false,
+            pcap_file: false,
+            sensor_name: None,
+            sensor_id: None,
+        }
+    }
+}
+
+/// Which events an output takes. What is `None` or `false` is off.
+#[derive(Debug, Default)]
+pub struct EventTypes {
+    /// `alert` and tagged `packet` events.
+    pub alert: Option<AlertOptions>,
+    /// Own `xff` of the alerts; `None`: as the output says.
+    pub alert_xff: Option<XffOptions>,
+    /// `anomaly`.
+    pub anomaly: Option<AnomalyOptions>,
+    /// `drop`.
+    pub drop: Option<DropOptions>,
+    /// `files`: `fileinfo` events.
+    pub files: Option<FilesOptions>,
+    /// `flow`.
+    pub flow: bool,
+    /// `netflow`.
+    pub netflow: bool,
+    /// `stats`.
+    pub stats: Option<StatsOptions>,
+    /// `metadata` events.
+    pub metadata: bool,
+    /// `frame`.
+    pub frame: bool,
+    /// `arp`.
+    pub arp: bool,
+    /// Application protocols by the type's name in the settings (`http`, `dns`, `bittorrent-dht`, ...), each
+    /// with its own settings; their parsers know what these mean.
+    pub protocols: BTreeMap<String, ProtocolOptions>,
+}
+
+/// Options of an application protocol's events.
+#[derive(Clone, Debug, Default)]
+pub struct ProtocolOptions {
+    /// The settings below the type, keys without prefix.
+    pub settings: Settings,
+}
+
+impl ProtocolOptions {
+    /// `extended`, which most protocols have.
+    ///
+    /// # Errors
+    /// The value is no switch.
+    pub fn extended(&self, default: bool) -> Result<bool, SettingError> {
+        self.settings.bool("extended", default)
+    }
+
+    /// A list of names, such as `custom`, `types` or `formats`.
+    #[must_use]
+    pub fn list(&self, key: &str) -> Vec<String> {
+        read::list(&self.settings, key)
+    }
+
+    /// `dump-all-headers`: which sides' headers are logged in full (`request`, `response`, `both`).
+    #[must_use]
+    pub fn dump_all_headers(&self) -> (bool, bool) {
+        match self.settings.get("dump-all-headers").map(str::to_ascii_lowercase).as_deref() {
+            Some("both") => (true, true),
+            Some("request") => (true, false),
+            Some("response") => (false, true),
+            _ => (false, false),
+        }
+    }
+}
+
+/// Options of alerts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlertOptions {
+    /// `payload`: bytes in base64.
+    pub payload: bool,
+    /// `payload-printable`: bytes as text.
+    pub payload_printable: bool,
+    /// `payload-length`.
+    pub payload_length: bool,
+    /// `payload-buffer-size`: most bytes of a stream that an alert shows.
+    pub payload_buffer_size: u32,
+    /// `packet`: the packet in base64.
+    pub packet: bool,
+    /// `tagged-packets`: an event `packet` for each packet that a rule tagged.
+    pub tagged_packets: bool,
+    /// `http-body`: the body in base64, among the HTTP fields.
+    pub http_body: bool,
+    /// `http-body-printable`: the body as text.
+    pub http_body_printable: bool,
+    /// `websocket-payload`: the payload in base64, among the WebSocket fields.
+    pub websocket_payload: bool,
+    /// `websocket-payload-printable`: the payload as text.
+    pub websocket_payload_printable: bool,
+    /// `verdict`: what became of the packet.
+    pub verdict: bool,
+    /// `metadata.app-layer`: the transaction.
+    pub app_layer: bool,
+    /// `metadata.flow`: the flow so far.
+    pub flow: bool,
+    /// `metadata.rule.metadata`: the rule's metadata, and the transaction's files.
+    pub rule_metadata: bool,
+    /// `metadata.rule.raw`: the rule's text.
+    pub rule_raw: bool,
+    /// `metadata.rule.reference`: the rule's references.
+    pub rule_reference: bool,
+}
+
+impl AlertOptions {
+    /// Only what every alert has.
+    pub const NOTHING: AlertOptions = AlertOptions {
+        payload: false,
+        payload_printable: false,
+        payload_length: false,
+        payload_buffer_size: 4096,
+        packet: false,
+        tagged_packets: false,
+        http_body: false,
+        http_body_printable: false,
+        websocket_payload: false,
+        websocket_payload_printable: false,
+        verdict: false,
+        app_layer: false,
+        flow: false,
+        rule_metadata: false,
+        rule_raw: false,
+        rule_reference: false,
+    };
+}
+
+impl Default for AlertOptions {
+    fn default() -> Self {
+        AlertOptions { app_layer: true, flow: true, rule_metadata: true, ..AlertOptions::NOTHING }
+    }
+}
+
+/// Options of anomalies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnomalyOptions {
+    /// `types.decode`.
+    pub decode: bool,
+    /// `types.stream`.
+    pub stream: bool,
+    /// `types.applayer`.
+    pub applayer: bool,
+    /// `packethdr`: the packet's first bytes; only together with `types.decode`.
+    pub packethdr: bool,
+}
+
+impl Default for AnomalyOptions {
+    fn default() -> Self {
+        AnomalyOptions { decode: false, stream: false, applayer: true, packethdr: false }
+    }
+}
+
+/// Options of drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropOptions {
+    /// `alerts`: the rule that dropped.
+    pub alerts: bool,
+    /// `flows: all`: every packet of a flow that is dropped as a whole, not only the first per direction.
+    pub all_packets: bool,
+    /// `verdict`.
+    pub verdict: bool,
+}
+
+/// Options of `files`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilesOptions {
+    /// `force-magic`: name the kind of content of every file.
+    pub force_magic: bool,
+    /// `force-hash` has `md5`.
+    pub md5: bool,
+    /// `force-hash` has `sha1`.
+    pub sha1: bool,
+    /// `force-hash` has `sha256`.
+    pub sha256: bool,
+    /// `force-filestore`: store every file.
+    pub force_filestore: bool,
+    /// Own `xff`; `None`: as the output says.
+    pub xff: Option<XffOptions>,
+}
+
+/// Options of `stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatsOptions {
+    /// `totals`: sums over all threads.
+    pub totals: bool,
+    /// `threads`: each thread's counters.
+    pub threads: bool,
+    /// `deltas`: the change since the last event, too.
+    pub deltas: bool,
+    /// `null-values`: counters that are 0, too.
+    pub null_values: bool,
+}
+
+impl Default for StatsOptions {
+    fn default() -> Self {
+        StatsOptions { totals: true, threads: false, deltas: false, null_values: true }
+    }
+}
+
+/// What to do with the address that a proxy says it forwards for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XffOptions {
+    /// `enabled`; a section that says no stops an outer one.
+    pub enabled: bool,
+    /// `mode: overwrite`: it takes the place of the source address; else it is the field `xff`.
+    pub overwrite: bool,
+    /// `deployment: forward`: the first address of the list counts; else the last.
+    pub forward: bool,
+    /// `header`: name of the HTTP header.
+    pub header: String,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading the outputs from the settings. Source and limits: see the parent module.
+
+use super::{
+    AlertOptions, AnomalyOptions, Destination, DropOptions, EveOutput, EveOutputs, EventTypes,
+    FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, StatsOptions, XffOptions,
+};
+use bartizan_base::{SettingError, Settings};
+use std::path::PathBuf;
+
+impl EveOutputs {
+    /// Reads every enabled `eve-log` output.
+    ///
+    /// # Errors
+    /// A value is not of the kind that its key wants.
+    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+        let mut all = EveOutputs::default();
+        let sensor_name = settings.get("sensor-name").map(str::to_owned);
+        for item in settings.children("outputs") {
+            let prefix = format!("outputs.{item}.eve-log");
+            if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
+                continue;
+            }
+            let reader = Reader { settings, prefix };
+            let Some(destination) = reader.destination(&mut all.warnings)? else { continue };
+            let mut header = reader.header()?;
+            if header.sensor_name.is_none() {
+                header.sensor_name.clone_from(&sensor_name);
+            }
+            let mut types = reader.types(&mut all.warnings)?;
+            all.keep_single(item, &mut types);
+            all.outputs.push(EveOutput {
+                index: item.parse().unwrap_or(0),
+                destination,
+                header,
+                xff: reader.xff("xff")?,
+                types,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Takes `drop` and `anomaly` from an output when an earlier one has them: a packet's events are
+    /// handed out once.
+    fn keep_single(&mut self, item: &str, types: &mut EventTypes) {
+        let mut doubled = Vec::new();
+        if types.drop.is_some() && self.outputs.iter().any(|output| output.types.drop.is_some()) {
+            types.drop = None;
+            doubled.push("drop");
+        }
+        if types.anomaly.is_some() && self.outputs.iter().any(|output| output.types.anomaly.is_some()) {
+            types.anomaly = None;
+            doubled.push("anomaly");
+        }
+        for name in doubled {
+            self.warnings.push(format!(
+                "outputs.{item}.eve-log: `{name}` is left out, an earlier output logs it; remove one of the two"
+            ));
+        }
+    }
+}
+
+/// Reads the settings of one output.
+struct Reader<'a> {
+    settings: &'a Settings,
+    prefix: String,
+}
+
+impl Reader<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.prefix)
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.settings.get(&self.key(name))
+    }
+
+    fn bool(&self, name: &str, default: bool) -> Result<bool, SettingError> {
+        // `key:` without a value is as if the key were not there.
+        match self.get(name) {
+            None | Some("") => Ok(default),
+            Some(_) => self.settings.bool(&self.key(name), default),
+        }
+    }
+
+    fn destination(&self, warnings: &mut Vec<String>) -> Result<Option<Destination>, SettingError> {
+        let kind = self.get("filetype").or_else(|| self.get("type")).unwrap_or("regular");
+        let path = PathBuf::from(self.get("filename").unwrap_or("eve.json"));
+        if self.bool("threaded", false)? {
+            warnings.push(format!(
+                "{}: a file per thread is not done, all events go into {}",
+                self.key("threaded"),
+                path.display()
+            ));
+        }
+        Ok(Some(match kind {
+            "regular" | "file" if path.as_os_str() == "-" || path.as_os_str() == "/dev/stdout" => {
+                Destination::Stdout
+            }
+            "regular" | "file" => Destination::File(FileDestination {
+                path,
+                append: self.bool("append", true)?,
+                rotate_size: match self.settings.size(&self.key("rotate-size"), 0)? {
+                    0 => None,
+                    size => Some(size),
+                },
+                rotate_keep: self.settings.number(&self.key("rotate-keep"), 8)?,
+            }),
+            "stdout" => Destination::Stdout,
+            "unix_stream" => Destination::UnixStream(path),
+            "unix_dgram" => Destination::UnixDatagram(path),
+            other => {
+                warnings.push(format!(
+                    "{}: `{other}` is not supported, the output is left out; use regular, stdout, unix_stream or unix_dgram",
+                    self.key("filetype")
+                ));
+                self.settings.mark_read(&self.prefix);
+                return Ok(None);
+            }
+        }))
+    }
+
+    fn header(&self) -> Result<HeaderOptions, SettingError> {
+        let seed = self.settings.number(&self.key("community-id-seed"), 0)?;
+        Ok(HeaderOptions {
+            metadata: self.bool("metadata", true)?,
+            ethernet: self.bool("ethernet", false)?,
+            community_id: self.bool("community-id", false)?.then_some(seed),
+            suricata_version: self.bool("suricata-version", false)?,
+            pcap_file: self.bool("pcap-file", false)?,
+            sensor_name: self.get("sensor-name").map(str::to_owned),
+            sensor_id: match self.get("sensor-id") {
+                Some(_) => Some(self.settings.number(&self.key("sensor-id"), 0)?),
+                None => None,
+            },
+        })
+    }
+
+    fn xff(&self, name: &str) -> Result<Option<XffOptions>, SettingError> {
+        let section = Reader { settings: self.settings, prefix: self.key(name) };
+        if !self.settings.has(&section.prefix) {
+            return Ok(None);
+        }
+        Ok(Some(XffOptions {
+            enabled: section.bool("enabled", false)?,
+            overwrite: section.get("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("overwrite")),
+            forward: section.get("deployment").is_some_and(|how| how.eq_ignore_ascii_case("forward")),
+            header: section.get("header").unwrap_or("X-Forwarded-For").to_owned(),
+        }))
+    }
+
+    fn types(&self, warnings: &mut Vec<String>) -> Result<EventTypes, SettingError> {
+        let mut types = EventTypes::default();
+        let list = self.key("types");
+        for item in self.settings.children(&list) {
+            let prefix = format!("{list}.{item}");
+            // `- alert` and `- alert: {...}` both leave the name as the item's value; a `--set` of a new
+            // item may leave only the keys below it.
+            let name = match self.settings.get(&prefix) {
+                Some(name) => name,
+                None => match self.settings.children(&prefix).next() {
+                    Some(name) => name,
+                    None => continue,
+                },
+            };
+            let options = Reader { settings: self.settings, prefix: format!("{prefix}.{name}") };
+            if options.bool("enabled", true)? {
+                options.apply(name, &mut types, warnings)?;
+            } else {
+                self.settings.mark_read(&options.prefix);
+            }
+        }
+        Ok(types)
+    }
+
+    /// Turns on one type; `self` reads its options.
+    fn apply(
+        &self,
+        name: &str,
+        types: &mut EventTypes,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), SettingError> {
+        match name {
+            "alert" => {
+                types.alert = Some(self.alert(warnings)?);
+                types.alert_xff = self.xff("xff")?;
+            }
+            "anomaly" => types.anomaly = Some(self.anomaly(warnings)?),
+            "drop" => {
+                types.drop = Some(DropOptions {
+                    alerts: self.bool("alerts", false)?,
+                    all_packets: self.get("flows").is_some_and(|flows| flows.eq_ignore_ascii_case("all")),
+                    verdict: self.bool("verdict", false)?,
+                });
+            }
+            "files" => types.files = Some(self.files()?),
+            "stats" => {
+                types.stats = Some(StatsOptions {
+                    totals: self.bool("totals", true)?,
+                    threads: self.bool("threads", false)?,
+                    deltas: self.bool("deltas", false)?,
+                    null_values: self.bool("null-values", true)?,
+                });
+            }
+            "flow" => types.flow = true,
+            "netflow" => types.netflow = true,
+            "metadata" => types.metadata = true,
+            "frame" => types.frame = true,
+            "arp" => types.arp = true,
+            _ => {
+                self.settings.mark_read(&self.prefix);
+                let settings = self.settings.section(&self.prefix);
+                types.protocols.insert(name.to_owned(), ProtocolOptions { settings });
+            }
+        }
+        Ok(())
+    }
+
+    fn alert(&self, warnings: &mut Vec<String>) -> Result<AlertOptions, SettingError> {
+        let defaults = AlertOptions::default();
+        // `metadata: no` turns all of it off, a section single parts.
+        let metadata = self.bool("metadata", true)?;
+        let mut options = AlertOptions {
+            payload: self.bool("payload", false)?,
+            payload_printable: self.bool("payload-printable", false)?,
+            payload_length: self.bool("payload-length", false)?,
+            payload_buffer_size: defaults.payload_buffer_size,
+            packet: self.bool("packet", false)?,
+            tagged_packets: self.bool("tagged-packets", false)?,
+            http_body: self.bool("http-body", false)?,
+            http_body_printable: self.bool("http-body-printable", false)?,
+            websocket_payload: self.bool("websocket-payload", false)?,
+            websocket_payload_printable: self.bool("websocket-payload-printable", false)?,
+            verdict: self.bool("verdict", false)?,
+            app_layer: metadata && self.bool("metadata.app-layer", true)?,
+            flow: metadata && self.bool("metadata.flow", true)?,
+            rule_metadata: metadata && self.bool("metadata.rule.metadata", true)?,
+            rule_raw: metadata && self.bool("metadata.rule.raw", false)?,
+            rule_reference: metadata && self.bool("metadata.rule.reference", false)?,
+        };
+        let key = self.key("payload-buffer-size");
+        let size = self.settings.size(&key, u64::from(defaults.payload_buffer_size))?;
+        options.payload_buffer_size = match u32::try_from(size) {
+            Ok(size) if size > 0 => size,
+            _ => {
+                return Err(SettingError {
+                    value: size.to_string(),
+                    key,
+                    expected: "a size of 1 byte to 4 GiB",
+                });
+            }
+        };
+        if (options.http_body || options.http_body_printable) && !options.app_layer {
+            warnings.push(format!(
+                "{}: HTTP bodies are logged among the metadata, which is off; turn on metadata.app-layer",
+                self.prefix
+            ));
+            options.http_body = false;
+            options.http_body_printable = false;
+        }
+        Ok(options)
+    }
+
+    fn anomaly(&self, warnings: &mut Vec<String>) -> Result<AnomalyOptions, SettingError> {
+        let mut options = AnomalyOptions {
+            decode: self.bool("types.decode", false)?,
+            stream: self.bool("types.stream", false)?,
+            applayer: self.bool("types.applayer", true)?,
+            packethdr: self.bool("packethdr", false)?,
+        };
+        if options.packethdr && !options.decode {
+            warnings.push(format!(
+                "{}: packet headers go with decode anomalies, which are off; turn on types.decode",
+                self.key("packethdr")
+            ));
+            options.packethdr = false;
+        }
+        Ok(options)
+    }
+
+    fn files(&self) -> Result<FilesOptions, SettingError> {
+        let hashes = list(self.settings, &self.key("force-hash"));
+        let has = |name: &str| hashes.iter().any(|hash| hash.eq_ignore_ascii_case(name));
+        Ok(FilesOptions {
+            force_magic: self.bool("force-magic", false)?,
+            md5: has("md5") || self.bool("force-md5", false)?,
+            sha1: has("sha1"),
+            sha256: has("sha256"),
+            force_filestore: self.bool("force-filestore", false)?,
+            xff: self.xff("xff")?,
+        })
+    }
+}
+
+/// The values of a list.
+pub(super) fn list(settings: &Settings, key: &str) -> Vec<String> {
+    let items = settings.children(key).filter_map(|item| settings.get(&format!("{key}.{item}")));
+    items.map(str::to_owned).collect()
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Metrics: one table that declares them, and the text that Prometheus reads.
+//!
+//! Source: Prometheus, "Exposition formats", text format 0.0.4. The values live with those that count; a
+//! scrape collects them into an [`Exposition`]. The number of series of a metric is bounded: what goes
+//! beyond is added up in one series whose labels are all `other`, so that sums stay exact.
+//!
+//! Not done: histograms, OpenMetrics, time stamps.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+    /// Flows.
+    Flows,
+    /// Events.
+    Events,
+    /// Rules.
+    Rules,
+    /// Seconds.
+    Seconds,
+    /// A plain number.
+    Count,
+}
+
+impl Unit {
+    /// The word for it on the reference page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Packets => "packets",
+            Unit::Bytes => "bytes",
+            Unit::Flows => "flows",
+            Unit::Events => "events",
+            Unit::Rules => "rules",
+            Unit::Seconds => "seconds",
+            Unit::Count => "",
+        }
+    }
+}
+
+/// A metric's declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name as Prometheus shows it.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: MetricKind,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it says, a sentence.
+    pub help: &'static str,
+    /// Names of its labels, in the order in which values are given.
+    pub labels: &'static [&'static str],
+}
+
+macro_rules! metrics {
+    ($($const:ident $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+        $(
+            #[doc = $help]
+            pub const $const: Metric = Metric {
+                name: $name,
+                kind: MetricKind::$kind,
+                unit: Unit::$unit,
+                help: $help,
+                labels: &[$($label),*],
+            };
+        )+
+
+        /// Every metric, in the order in which they are shown.
+        pub const METRICS: &[Metric] = &[$($const,)+];
+    };
+}
+
+metrics! {
+    PACKETS Counter Packets "bartizan_packets_total" ["policy", "verdict", "worker"]
+        "Packets by the verdict that won.";
+    BYTES Counter Bytes "bartizan_bytes_total" ["policy", "verdict", "worker"]
+        "Bytes of these packets, from the link layer on.";
+    DECISIONS Counter Packets "bartizan_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
+        "Packets that a function decided on, by its reason.";
+    STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
+        "Would-be decisions of staged policies: nothing was dropped.";
+    FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
+        "Packets that a packet-filter rule decided on.";
+    SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker"]
+        "Packets that a function on their path did not inspect.";
+    NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker"]
+        "Packets that the normaliser changed or made.";
+    ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker"]
+        "Alerts of detection rules.";
+    DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker"]
+        "Malformed packets by the decoder's event.";
+    FLOWS Counter Flows "bartizan_flows_total" ["proto", "worker"]
+        "Flows that were opened.";
+    FLOWS_ENDED Counter Flows "bartizan_flows_ended_total" ["reason", "worker"]
+        "Flows that ended, by why.";
+    FLOWS_ACTIVE Gauge Flows "bartizan_flows_active" ["level", "worker"]
+        "Flows in the table, by the level that handles their packets.";
+    HANDED_OVER Counter Packets "bartizan_handed_over_total" ["worker"]
+        "Packets that arrived at another worker than their flow's owner.";
+    RING_FULL Counter Packets "bartizan_ring_full_total" ["ring", "worker"]
+        "Packets or records that a ring had no room for.";
+    PORT_PACKETS Counter Packets "bartizan_port_packets_total" ["port", "direction"]
+        "Packets that a port took in or sent out.";
+    PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason"]
+        "Packets that a port or its kernel ring lost.";
+    MEMORY Gauge Bytes "bartizan_memory_bytes" ["part", "worker"]
+        "Memory that traffic can grow, in use.";
+    MEMORY_LIMIT Gauge Bytes "bartizan_memory_limit_bytes" ["part"]
+        "Bound of that memory.";
+    RULES Gauge Rules "bartizan_rules" ["state", "reason"]
+        "Detection rules: loaded, refused or skipped.";
+    GENERATION Gauge Count "bartizan_generation" ["worker"]
+        "Generation of policies and rules in force.";
+    EVENTS_WRITTEN Counter Events "bartizan_events_written_total" ["output"]
+        "Event records that an output took.";
+    EVENTS_LOST Counter Events "bartizan_events_lost_total" ["output"]
+        "Event records that an output could not take.";
+    UPTIME Gauge Seconds "bartizan_uptime_seconds" []
+        "Seconds since the start.";
+}
+
+/// Most series of one metric, unless said otherwise.
+pub const DEFAULT_SERIES: usize = 10_000;
+
+/// Label value of the series that sums up what goes beyond the bound.
+pub const OVERFLOW: &str = "other";
+
+/// The values of one scrape.
+#[derive(Debug)]
+pub struct Exposition {
+    families: Vec<(Metric, Family)>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Family {
+    /// Text of the labels and value, in the order of arrival.
+    series: Vec<(String, u64)>,
+    index: HashMap<String, usize>,
+}
+
+impl Default for Exposition {
+    fn default() -> Self {
+        Exposition::new(DEFAULT_SERIES)
+    }
+}
+
+impl Exposition {
+    /// Nothing yet; at most `limit` series of each metric and one for the rest.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Exposition { families: Vec::new(), limit }
+    }
+
+    /// Adds a value. The same labels again: counters and gauges add up. Missing label values are
+    /// empty, too many are left out.
+    pub fn add(&mut self, metric: &Metric, labels: &[&str], value: u64) {
+        let at = self.families.iter().position(|(known, _)| known.name == metric.name);
+        let at = at.unwrap_or_else(|| {
+            self.families.push((*metric, Family::default()));
+            self.families.len().saturating_sub(1)
+        });
+        let limit = self.limit;
+        let Some((_, family)) = self.families.get_mut(at) else { return };
+        let mut text = label_text(metric.labels, |position| labels.get(position).copied().unwrap_or(""));
+        if !family.index.contains_key(&text) && family.series.len() >= limit {
+            text = label_text(metric.labels, |_| OVERFLOW);
+        }
+        let next = family.series.len();
+        let position = *family.index.entry(text.clone()).or_insert(next);
+        match family.series.get_mut(position) {
+            Some((_, sum)) => *sum = sum.saturating_add(value),
+            None => family.series.push((text, value)),
+        }
+    }
+
+    /// The text that Prometheus reads: declared metrics in the order of the table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut families: Vec<_> = self.families.iter().collect();
+        families.sort_by_key(|(metric, _)| METRICS.iter().position(|known| known.name == metric.name));
+        for (metric, family) in families {
+            let kind = match metric.kind {
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "# HELP {} {}", metric.name, metric.help);
+            let _ = writeln!(out, "# TYPE {} {kind}", metric.name);
+            for (labels, value) in &family.series {
+                let _ = writeln!(out, "{}{labels} {value}", metric.name);
+            }
+        }
+        out
+    }
+}
+
+/// `{worker="0",reason="ids_rule"}`, or nothing without labels.
+fn label_text<'v>(names: &[&str], value: impl Fn(usize) -> &'v str) -> String {
+    let mut text = String::new();
+    for (position, name) in names.iter().enumerate() {
+        text.push(if position == 0 { '{' } else { ',' });
+        text.push_str(name);
+        text.push_str("=\"");
+        for character in value(position).chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
+    }
+    if !names.is_empty() {
+        text.push('}');
+    }
+    text
+}
+
+/// The reference page of metrics.
+#[must_use]
+pub fn reference_page() -> String {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         <!-- Generated from the table of metrics in crate events; do not edit. -->\n\n\
+         What the Prometheus endpoint shows. A metric has at most so many series; what goes beyond is added up in one\n\
+         whose labels are all `other`.\n\n\
+         | metric | kind | unit | labels | meaning |\n|---|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let kind = if metric.kind == MetricKind::Counter { "counter" } else { "gauge" };
+        let labels = metric.labels.join(", ");
+        let _ = writeln!(
+            page,
+            "| `{}` | {kind} | {} | {labels} | {} |",
+            metric.name,
+            metric.unit.name(),
+            metric.help
+        );
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_keeps_the_conventions() {
+        for (index, metric) in METRICS.iter().enumerate() {
+            assert!(metric.name.starts_with("bartizan_"));
+            assert_eq!(
+                metric.name.ends_with("_total"),
+                metric.kind == MetricKind::Counter,
+                "{}",
+                metric.name
+            );
+            assert!(metric.help.ends_with('.'));
+            assert!(!METRICS[index + 1..].iter().any(|other| other.name == metric.name));
+        }
+    }
+
+    #[test]
+    fn text_of_a_scrape() {
+        let mut scrape = Exposition::default();
+        scrape.add(&UPTIME, &[], 12);
+        scrape.add(&DECISIONS, &["pfw", "a\"b\\c\nd", "pfw_rule", "drop", "0"], 3);
+        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1"], 4);
+        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1"], 5);
+        assert_eq!(
+            scrape.text(),
+            "# HELP bartizan_decisions_total Packets that a function decided on, by its reason.\n\
+             # TYPE bartizan_decisions_total counter\n\
+             bartizan_decisions_total{function=\"pfw\",policy=\"a\\\"b\\\\c\\nd\",reason=\"pfw_rule\",verdict=\"drop\",worker=\"0\"} 3\n\
+             bartizan_decisions_total{function=\"ids\",policy=\"p\",reason=\"ids_rule\",verdict=\"drop\",worker=\"1\"} 9\n\
+             # HELP bartizan_uptime_seconds Seconds since the start.\n\
+             # TYPE bartizan_uptime_seconds gauge\n\
+             bartizan_uptime_seconds 12\n"
+        );
+    }
+
+    #[test]
+    fn series_are_bounded_and_sums_exact() {
+        let mut scrape = Exposition::new(3);
+        for rule in 0..100u64 {
+            scrape.add(&FILTER_RULES, &["p", &rule.to_string()], rule);
+        }
+        let text = scrape.text();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(samples.len(), 4);
+        assert!(samples[3].starts_with(r#"bartizan_filter_rule_packets_total{policy="other",rule="other"}"#));
+        let sum: u64 =
+            samples.iter().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, (0..100u64).sum::<u64>());
+    }
+}

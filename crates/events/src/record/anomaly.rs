@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `anomaly`: traffic that a decoder, the stream engine or an application parser could not make sense of.
+
+use super::common::{Common, PacketBytes};
+use crate::JsonWriter;
+use crate::config::{AnomalyOptions, HeaderOptions};
+
+/// Bytes of a packet that an anomaly shows (`packethdr`).
+const PACKET_HEADER_BYTES: usize = 32;
+
+/// What kind of anomaly, with the event's full name.
+#[derive(Clone, Copy, Debug)]
+pub enum AnomalyKind<'a> {
+    /// A header that cannot be decoded: `decoder.ipv4.opt_invalid_len`.
+    Decode {
+        /// Event name.
+        event: &'a str,
+    },
+    /// A segment that the stream engine objects to: `stream.3whs_synack_with_wrong_ack`.
+    Stream {
+        /// Event name.
+        event: &'a str,
+    },
+    /// An application parser's event: `UNABLE_TO_MATCH_RESPONSE_TO_REQUEST`.
+    AppLayer {
+        /// The parser's protocol; `None` while the flow has none.
+        app_proto: Option<&'a str>,
+        /// Event name.
+        event: &'a str,
+        /// Who noticed: `proto_parser`, `proto_detect` or `parser`.
+        layer: &'a str,
+    },
+}
+
+/// One anomaly.
+#[derive(Clone, Copy, Debug)]
+pub struct AnomalyRecord<'a> {
+    /// What happened.
+    pub kind: AnomalyKind<'a>,
+    /// The packet, for `packethdr: yes`.
+    pub packet: Option<PacketBytes<'a>>,
+}
+
+impl AnomalyRecord<'_> {
+    /// Whether the output's options ask for this kind.
+    #[must_use]
+    pub fn wanted(&self, options: &AnomalyOptions) -> bool {
+        match self.kind {
+            AnomalyKind::Decode { .. } => options.decode,
+            AnomalyKind::Stream { .. } => options.stream,
+            AnomalyKind::AppLayer { .. } => options.applayer,
+        }
+    }
+
+    /// Writes the event.
+    pub fn write(
+        &self,
+        w: &mut JsonWriter,
+        options: &HeaderOptions,
+        anomaly: &AnomalyOptions,
+        common: &Common<'_>,
+    ) {
+        common.begin_packet_event(w, options, "anomaly");
+        w.object("anomaly");
+        let packet_level = match self.kind {
+            AnomalyKind::Decode { event } => {
+                w.str("type", "decode");
+                w.str("event", event);
+                true
+            }
+            AnomalyKind::Stream { event } => {
+                w.str("type", "stream");
+                w.str("event", event);
+                true
+            }
+            AnomalyKind::AppLayer { app_proto, event, layer } => {
+                if let Some(name) = app_proto {
+                    w.str("app_proto", name);
+                }
+                w.str("type", "applayer");
+                w.str("event", event);
+                w.str("layer", layer);
+                false
+            }
+        };
+        w.end_object();
+        if anomaly.packethdr
+            && packet_level
+            && let Some(packet) = &self.packet
+        {
+            packet.write(w, PACKET_HEADER_BYTES);
+        }
+        common.finish(w, options);
+    }
+}

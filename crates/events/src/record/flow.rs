@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The records of a flow's end: `flow`, and the two `netflow` events that show one direction each.
+
+use super::common::Common;
+use crate::JsonWriter;
+use crate::config::HeaderOptions;
+use crate::text::push_hex;
+use bartizan_base::{PerDirection, Timestamp};
+
+/// Application protocol of a flow, by EVE's names (`http`, `dns`, `failed`, ...); `None` while unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AppProtocols<'a> {
+    /// The flow's protocol.
+    pub flow: Option<&'a str>,
+    /// What was detected towards the server; written when it differs from the flow's.
+    pub to_server: Option<&'a str>,
+    /// What was detected towards the client; written when it differs from the flow's.
+    pub to_client: Option<&'a str>,
+    /// What the flow was before it changed protocol; written when it differs from the flow's.
+    pub original: Option<&'a str>,
+    /// What was expected; written when it differs from the flow's.
+    pub expected: Option<&'a str>,
+}
+
+impl AppProtocols<'_> {
+    pub(crate) fn write(&self, w: &mut JsonWriter) {
+        if let Some(name) = self.flow {
+            w.str("app_proto", name);
+        }
+        let others = [
+            ("app_proto_ts", self.to_server),
+            ("app_proto_tc", self.to_client),
+            ("app_proto_orig", self.original),
+            ("app_proto_expected", self.expected),
+        ];
+        for (key, name) in others {
+            if let Some(name) = name
+                && self.flow != Some(name)
+            {
+                w.str(key, name);
+            }
+        }
+    }
+}
+
+/// Packets and bytes of a flow by direction. The totals include what was bypassed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Packets.
+    pub packets: PerDirection<u64>,
+    /// Bytes from the link layer on.
+    pub bytes: PerDirection<u64>,
+    /// Packets and bytes that were counted after the flow was bypassed; `None` when it never was.
+    pub bypassed: Option<(PerDirection<u64>, PerDirection<u64>)>,
+}
+
+impl FlowCounters {
+    pub(crate) fn write(&self, w: &mut JsonWriter) {
+        write_counts(w, self.packets, self.bytes);
+        if let Some((packets, bytes)) = self.bypassed {
+            w.object("bypassed");
+            write_counts(w, packets, bytes);
+            w.end_object();
+        }
+    }
+}
+
+fn write_counts(w: &mut JsonWriter, packets: PerDirection<u64>, bytes: PerDirection<u64>) {
+    w.num("pkts_toserver", packets.to_server);
+    w.num("pkts_toclient", packets.to_client);
+    w.num("bytes_toserver", bytes.to_server);
+    w.num("bytes_toclient", bytes.to_client);
+}
+
+/// State in which a flow ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowState {
+    /// Seen in one direction only, or no handshake.
+    #[default]
+    New,
+    /// Seen in both directions.
+    Established,
+    /// Ended by its protocol.
+    Closed,
+    /// Bypassed in this program.
+    LocalBypassed,
+    /// Sunk to a lower level.
+    CaptureBypassed,
+}
+
+/// Why a flow's record was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndReason {
+    /// It was idle for its timeout.
+    Timeout,
+    /// It was removed to make room.
+    Forced,
+    /// The program stops.
+    Shutdown,
+    /// A new TCP connection took over the tuple.
+    TcpReuse,
+    /// None of these.
+    #[default]
+    Unknown,
+}
+
+impl EndReason {
+    /// EVE's spelling.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            EndReason::Timeout => "timeout",
+            EndReason::Forced => "forced",
+            EndReason::Shutdown => "shutdown",
+            EndReason::TcpReuse => "tcp_reuse",
+            EndReason::Unknown => "unknown",
+        }
+    }
+}
+
+/// What was decided for a whole flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowAction {
+    /// All further packets are dropped.
+    Drop,
+    /// All further packets are accepted by a firewall rule.
+    Accept,
+    /// A pass rule ended inspection.
+    Pass,
+}
+
+impl FlowAction {
+    /// EVE's spelling.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowAction::Drop => "drop",
+            FlowAction::Accept => "accept",
+            FlowAction::Pass => "pass",
+        }
+    }
+}
+
+/// TCP part of a flow record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpRecord<'a> {
+    /// Flags of all packets together.
+    pub flags: u8,
+    /// Flags of the client's packets.
+    pub flags_to_server: u8,
+    /// Flags of the server's packets.
+    pub flags_to_client: u8,
+    /// The tracked connection; `None` when no session was set up (mid-stream without pick-up).
+    pub session: Option<TcpSession<'a>>,
+}
+
+/// What the stream engine knows of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpSession<'a> {
+    /// State by EVE's name (`established`, `fin_wait1`, ...); `None` before the first.
+    pub state: Option<&'a str>,
+    /// Whether data was missing, per direction.
+    pub gap: PerDirection<bool>,
+    /// Largest number of separate pieces that the stream was held in, per direction.
+    pub max_regions: PerDirection<u32>,
+    /// Bytes of urgent data taken out of the stream, per direction.
+    pub urgent_oob_data: PerDirection<u32>,
+}
+
+impl TcpRecord<'_> {
+    fn write(&self, w: &mut JsonWriter) {
+        w.object("tcp");
+        hex_flags(w, "tcp_flags", self.flags);
+        hex_flags(w, "tcp_flags_ts", self.flags_to_server);
+        hex_flags(w, "tcp_flags_tc", self.flags_to_client);
+        flag_booleans(w, self.flags);
+        if let Some(session) = &self.session {
+            if let Some(state) = session.state {
+                w.str("state", state);
+            }
+            for (key, gap) in [("tc_gap", session.gap.to_client), ("ts_gap", session.gap.to_server)] {
+                if gap {
+                    w.bool(key, true);
+                }
+            }
+            w.num("ts_max_regions", session.max_regions.to_server);
+            w.num("tc_max_regions", session.max_regions.to_client);
+            let urgent = session.urgent_oob_data;
+            for (key, bytes) in
+                [("ts_urgent_oob_data", urgent.to_server), ("tc_urgent_oob_data", urgent.to_client)]
+            {
+                if bytes > 0 {
+                    w.num(key, bytes);
+                }
+            }
+        }
+        w.end_object();
+    }
+}
+
+fn hex_flags(w: &mut JsonWriter, key: &str, flags: u8) {
+    w.plain(key, |out| push_hex(out, flags));
+}
+
+/// The flags that are set, each as `true`.
+fn flag_booleans(w: &mut JsonWriter, flags: u8) {
+    let names = [
+        ("syn", 0x02),
+        ("fin", 0x01),
+        ("rst", 0x04),
+        ("psh", 0x08),
+        ("ack", 0x10),
+        ("urg", 0x20),
+        ("ecn", 0x40),
+        ("cwr", 0x80),
+    ];
+    for (name, bit) in names {
+        if flags & bit != 0 {
+            w.bool(name, true);
+        }
+    }
+}
+
+/// `flow`: what is known of a flow at its end. [`Common::tuple`] is from client to server,
+/// [`Common::icmp`] that of the first packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowRecord<'a> {
+    /// ICMP type and code of the answer.
+    pub response_icmp: Option<(u8, u8)>,
+    /// Security parameter index of an ESP flow.
+    pub spi: Option<u32>,
+    /// Application protocol.
+    pub app: AppProtocols<'a>,
+    /// Packets and bytes.
+    pub counters: FlowCounters,
+    /// First packet.
+    pub start: Timestamp,
+    /// Last packet.
+    pub end: Timestamp,
+    /// Ended early because the flow table was nearly full.
+    pub emergency: bool,
+    /// State at the end.
+    pub state: FlowState,
+    /// Why it ended.
+    pub reason: EndReason,
+    /// Whether a rule alerted on it.
+    pub alerted: bool,
+    /// Packets came to another worker than the flow's owner and were not handed over.
+    pub wrong_thread: bool,
+    /// One of the largest flows.
+    pub elephant: bool,
+    /// Decision for the whole flow.
+    pub action: Option<FlowAction>,
+    /// Exception policies that were applied: target and policy.
+    pub exception_policy: &'a [(&'a str, &'a str)],
+    /// Number of transactions; 0 is not written.
+    pub tx_cnt: u64,
+    /// TCP part, for TCP.
+    pub tcp: Option<TcpRecord<'a>>,
+}
+
+impl FlowRecord<'_> {
+    /// Writes the event.
+    pub fn write(&self, w: &mut JsonWriter, options: &HeaderOptions, common: &Common<'_>) {
+        common.begin_flow_event(w, options, "flow", true);
+        if let Some((kind, code)) = self.response_icmp {
+            w.num("response_icmp_type", kind);
+            w.num("response_icmp_code", code);
+        }
+        if let Some(spi) = self.spi {
+            w.num("spi", spi);
+        }
+        self.app.write(w);
+        self.write_flow(w);
+        common.write_options(w, options);
+        if let Some(tcp) = &self.tcp {
+            tcp.write(w);
+        }
+        common.finish(w, options);
+    }
+
+    fn write_flow(&self, w: &mut JsonWriter) {
+        w.object("flow");
+        self.counters.write(w);
+        write_span(w, self.start, self.end);
+        if self.emergency {
+            w.bool("emergency", true);
+        }
+        let (state, bypass) = match self.state {
+            FlowState::New => ("new", None),
+            FlowState::Established => ("established", None),
+            FlowState::Closed => ("closed", None),
+            FlowState::LocalBypassed => ("bypassed", Some("local")),
+            FlowState::CaptureBypassed => ("bypassed", Some("capture")),
+        };
+        w.str("state", state);
+        if let Some(bypass) = bypass {
+            w.str("bypass", bypass);
+        }
+        w.str("reason", self.reason.name());
+        w.bool("alerted", self.alerted);
+        if self.wrong_thread {
+            w.bool("wrong_thread", true);
+        }
+        if self.elephant {
+            w.bool("elephant", true);
+        }
+        if let Some(action) = self.action {
+            w.str("action", action.name());
+        }
+        if !self.exception_policy.is_empty() {
+            w.array("exception_policy");
+            for (target, policy) in self.exception_policy {
+                w.begin_object();
+                w.str("target", target);
+                w.str("policy", policy);
+                w.end_object();
+            }
+            w.end_array();
+        }
+        if self.tx_cnt > 0 {
+            w.num("tx_cnt", self.tx_cnt);
+        }
+        w.end_object();
+    }
+}
+
+/// `start`, `end` and `age`, which is a difference of whole seconds as Suricata counts it.
+fn write_span(w: &mut JsonWriter, start: Timestamp, end: Timestamp) {
+    w.time("start", start);
+    w.time("end", end);
+    w.num("age", end.as_secs().saturating_sub(start.as_secs()));
+}
+
+/// `netflow`: one direction of a flow. [`Common::tuple`], [`Common::icmp`] and [`Common::ether`] are in
+/// that direction; the record of a direction without packets is not written at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetflowRecord<'a> {
+    /// Security parameter index of an ESP flow.
+    pub spi: Option<u32>,
+    /// Application protocol of the direction; `unknown` when there is none.
+    pub app_proto: Option<&'a str>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes from the link layer on.
+    pub bytes: u64,
+    /// First packet of the flow.
+    pub start: Timestamp,
+    /// Last packet of the flow.
+    pub end: Timestamp,
+    /// Smallest and largest time to live or hop limit.
+    pub ttl: Option<(u8, u8)>,
+    /// Number of transactions; 0 is not written.
+    pub tx_cnt: u64,
+    /// Flags of the direction, for TCP.
+    pub tcp_flags: Option<u8>,
+}
+
+impl NetflowRecord<'_> {
+    /// Writes the event.
+    pub fn write(&self, w: &mut JsonWriter, options: &HeaderOptions, common: &Common<'_>) {
+        common.begin_flow_event(w, options, "netflow", false);
+        if let Some(spi) = self.spi {
+            w.num("spi", spi);
+        }
+        w.str("app_proto", self.app_proto.unwrap_or("unknown"));
+        w.object("netflow");
+        w.num("pkts", self.packets);
+        w.num("bytes", self.bytes);
+        write_span(w, self.start, self.end);
+        if let Some((least, most)) = self.ttl {
+            w.num("min_ttl", least);
+            w.num("max_ttl", most);
+        }
+        if self.tx_cnt > 0 {
+            w.num("tx_cnt", self.tx_cnt);
+        }
+        w.end_object();
+        if let Some(flags) = self.tcp_flags {
+            w.object("tcp");
+            hex_flags(w, "tcp_flags", flags);
+            flag_booleans(w, flags);
+            w.end_object();
+        }
+        common.write_options(w, options);
+        common.finish(w, options);
+    }
+}

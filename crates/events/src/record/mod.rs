@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Event records: plain structs with borrowed fields, and how each becomes one line of EVE JSON.
+//!
+//! Source: Suricata's EVE format (its user guide, "EVE JSON Format") and the records that 8.0.8 writes.
+//! Every record has a `write` that clears the writer and leaves exactly one JSON object in it, without
+//! the line end. A value that is not known is left out: nothing is ever null.
+//!
+//! What is not done: the objects of the application protocols (`http`, `dns`, ...). Their parsers write
+//! them; the records that carry such an object take a closure for it.
+
+mod alert;
+mod anomaly;
+mod common;
+mod drop;
+mod file;
+mod flow;
+mod misc;
+mod own;
+mod stats;
+
+pub use alert::{
+    AlertFlow, AlertInfo, AlertRecord, Payload, Reject, TargetSide, Transaction, Tunnel, VerdictInfo,
+    VerdictWord, rule_metadata_json,
+};
+pub use anomaly::{AnomalyKind, AnomalyRecord};
+pub use common::{Common, Ether, PacketBytes, PacketSource, Tuple, Variables};
+pub use drop::{DropRecord, NetworkHeader, TransportHeader, drop_reason};
+pub use file::{FileInfo, FileRecord, FileState};
+pub use flow::{
+    AppProtocols, EndReason, FlowAction, FlowCounters, FlowRecord, FlowState, NetflowRecord, TcpRecord,
+    TcpSession,
+};
+pub use misc::{ArpRecord, FrameRecord, LossRecord, MetadataRecord, PacketRecord, TransactionRecord};
+pub use own::Own;
+pub use stats::{Counter, DetectEngine, StatsRecord, ThreadCounters};

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What Bartizan adds to an event: the one top-level object `bartizan`.
+
+use crate::JsonWriter;
+use bartizan_base::{Fid, Generation, Level, Reason, TenantId, Verdict};
+
+/// Own fields of an event. Each is written only when the run has it; with none of them there is no
+/// object `bartizan`, so that a plain inspection reads exactly as Suricata's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own<'a> {
+    /// Whose traffic.
+    pub tenant: Option<TenantId>,
+    /// The flow's class.
+    pub fid: Option<Fid>,
+    /// Names of the functions still on the flow's path, in the order in which they run.
+    pub path: &'a [&'a str],
+    /// Name of the policy that applies.
+    pub policy: Option<&'a str>,
+    /// Name of the function that decided.
+    pub function: Option<&'a str>,
+    /// What it decided.
+    pub verdict: Option<Verdict>,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// Number of the deciding function's rule (a packet-filter rule counts from 1).
+    pub rule: Option<u32>,
+    /// The verdict is a would-be one of a staged policy: nothing was dropped.
+    pub staged: bool,
+    /// Generation of policies and rules that the packet saw.
+    pub generation: Option<Generation>,
+    /// Where the flow's packets are handled.
+    pub level: Option<Level>,
+    /// Name of the link.
+    pub link: Option<&'a str>,
+}
+
+impl Own<'_> {
+    /// Writes the object, or nothing when there is nothing to say.
+    pub(crate) fn write(&self, w: &mut JsonWriter) {
+        let before = w.mark();
+        w.object("bartizan");
+        let empty = w.mark();
+        if let Some(TenantId(tenant)) = self.tenant {
+            w.num("tenant", tenant);
+        }
+        if let Some(Fid(fid)) = self.fid {
+            w.num("fid", fid);
+        }
+        if !self.path.is_empty() {
+            w.array("path");
+            for function in self.path {
+                w.item_str(function);
+            }
+            w.end_array();
+        }
+        let texts = [
+            ("policy", self.policy),
+            ("function", self.function),
+            ("verdict", self.verdict.map(Verdict::name)),
+            ("reason", self.reason.map(Reason::name)),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                w.str(key, text);
+            }
+        }
+        if let Some(rule) = self.rule {
+            w.num("rule", rule);
+        }
+        if self.staged {
+            w.bool("staged", true);
+        }
+        if let Some(Generation(generation)) = self.generation {
+            w.num("generation", generation);
+        }
+        if let Some(level) = self.level {
+            w.str("level", level.name());
+        }
+        if let Some(link) = self.link {
+            w.str("link", link);
+        }
+        if w.mark() == empty {
+            w.rewind(before);
+        } else {
+            w.end_object();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `stats`: all counters as one nested object, made from dotted names.
+
+use super::common::Common;
+use crate::JsonWriter;
+use crate::config::{HeaderOptions, StatsOptions};
+
+/// One counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter<'a> {
+    /// Dotted name: `decoder.event.ipv4.opt_invalid`.
+    pub name: &'a str,
+    /// Value now.
+    pub value: u64,
+    /// Value at the last stats event, for `deltas: yes`.
+    pub last: u64,
+}
+
+/// The counters of one worker.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCounters<'a> {
+    /// Name of the thread.
+    pub name: &'a str,
+    /// Its counters.
+    pub counters: &'a [Counter<'a>],
+}
+
+/// The rule set in force.
+#[derive(Clone, Copy, Debug)]
+pub struct DetectEngine<'a> {
+    /// Number of the engine, 0 without tenants.
+    pub id: u32,
+    /// When the rules were loaded, as text of EVE (control-plane time).
+    pub last_reload: &'a str,
+    /// Rules in force.
+    pub rules_loaded: u64,
+    /// Rules that could not be loaded.
+    pub rules_failed: u64,
+    /// Rules left out.
+    pub rules_skipped: u64,
+}
+
+/// All counters at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatsRecord<'a> {
+    /// Seconds since the start.
+    pub uptime: u64,
+    /// Sums over all threads.
+    pub totals: &'a [Counter<'a>],
+    /// Per thread, for `threads: yes`.
+    pub threads: &'a [ThreadCounters<'a>],
+    /// Rule sets in force; they stand under `stats.detect.engines`.
+    pub engines: &'a [DetectEngine<'a>],
+}
+
+/// A node of the nested object. Children keep the order in which they were first named.
+struct Node<'a> {
+    key: &'a str,
+    counter: Option<Counter<'a>>,
+    children: Vec<Node<'a>>,
+}
+
+impl<'a> Node<'a> {
+    fn new(key: &'a str) -> Self {
+        Node { key, counter: None, children: Vec::new() }
+    }
+
+    fn tree(counters: &[Counter<'a>], with_zeros: bool) -> Self {
+        let mut root = Node::new("");
+        for counter in counters.iter().filter(|counter| with_zeros || counter.value > 0) {
+            root.insert(counter.name, *counter);
+        }
+        root
+    }
+
+    fn insert(&mut self, name: &'a str, counter: Counter<'a>) {
+        let (first, rest) = match name.split_once('.') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (name, None),
+        };
+        let known = self.children.iter().position(|child| child.key == first);
+        if known.is_none() {
+            self.children.push(Node::new(first));
+        }
+        let index = known.unwrap_or(self.children.len().saturating_sub(1));
+        let Some(child) = self.children.get_mut(index) else { return };
+        match rest {
+            Some(rest) => child.insert(rest, counter),
+            None => child.counter = Some(counter),
+        }
+    }
+
+    fn write(&self, w: &mut JsonWriter, deltas: bool, engines: &[DetectEngine<'_>]) {
+        for child in &self.children {
+            // A name that is both a counter and a group stays a group: a key cannot be twice.
+            if child.children.is_empty() {
+                if let Some(counter) = child.counter {
+                    w.num(child.key, counter.value);
+                    if deltas {
+                        let delta = counter.value.saturating_sub(counter.last);
+                        w.num(&format!("{}_delta", child.key), delta);
+                    }
+                }
+                continue;
+            }
+            w.object(child.key);
+            if child.key == "detect" {
+                write_engines(w, engines);
+            }
+            child.write(w, deltas, &[]);
+            w.end_object();
+        }
+    }
+}
+
+fn write_engines(w: &mut JsonWriter, engines: &[DetectEngine<'_>]) {
+    if engines.is_empty() {
+        return;
+    }
+    w.array("engines");
+    for engine in engines {
+        w.begin_object();
+        w.num("id", engine.id);
+        w.str("last_reload", engine.last_reload);
+        w.num("rules_loaded", engine.rules_loaded);
+        w.num("rules_failed", engine.rules_failed);
+        w.num("rules_skipped", engine.rules_skipped);
+        w.end_object();
+    }
+    w.end_array();
+}
+
+impl StatsRecord<'_> {
+    /// Writes the event. Only the time and own fields of `common` are used.
+    pub fn write(
+        &self,
+        w: &mut JsonWriter,
+        options: &HeaderOptions,
+        stats: &StatsOptions,
+        common: &Common<'_>,
+    ) {
+        w.clear();
+        w.begin_object();
+        w.time("timestamp", common.timestamp);
+        w.str("event_type", "stats");
+        w.object("stats");
+        w.num("uptime", self.uptime);
+        if stats.totals {
+            let root = Node::tree(self.totals, stats.null_values);
+            root.write(w, stats.deltas, self.engines);
+            if !root.children.iter().any(|child| child.key == "detect") && !self.engines.is_empty() {
+                w.object("detect");
+                write_engines(w, self.engines);
+                w.end_object();
+            }
+        }
+        if stats.threads {
+            w.object("threads");
+            for thread in self.threads {
+                w.object(thread.name);
+                Node::tree(thread.counters, stats.null_values).write(w, stats.deltas, &[]);
+                w.end_object();
+            }
+            w.end_object();
+        }
+        w.end_object();
+        common.finish(w, options);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTERS: &[Counter<'static>] = &[
+        Counter { name: "decoder.pkts", value: 10, last: 4 },
+        Counter { name: "decoder.event.ipv4.trunc_pkt", value: 0, last: 0 },
+        Counter { name: "tcp.syn", value: 1, last: 1 },
+        Counter { name: "decoder.too_many_layers", value: 0, last: 0 },
+        Counter { name: "detect.alert", value: 2, last: 0 },
+    ];
+
+    fn text(stats: StatsOptions) -> String {
+        let engines = [DetectEngine {
+            id: 0,
+            last_reload: "2026-11-21T21:22:42.312689+0000",
+            rules_loaded: 1,
+            rules_failed: 0,
+            rules_skipped: 0,
+        }];
+        let threads = [ThreadCounters { name: "W#01", counters: COUNTERS.get(..1).unwrap() }];
+        let record = StatsRecord { uptime: 3, totals: COUNTERS, threads: &threads, engines: &engines };
+        let mut w = JsonWriter::new();
+        record.write(&mut w, &HeaderOptions::default(), &stats, &Common::default());
+        String::from_utf8(w.bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn dotted_names_become_one_object_each() {
+        let all = text(StatsOptions::default());
+        assert_eq!(
+            all,
+            concat!(
+                r#"{"timestamp":"1970-01-01T00:00:00.000000+0000","event_type":"stats","stats":{"uptime":3,"#,
+                r#""decoder":{"pkts":10,"event":{"ipv4":{"trunc_pkt":0}},"too_many_layers":0},"tcp":{"syn":1},"#,
+                r#""detect":{"engines":[{"id":0,"last_reload":"2026-11-21T21:22:42.312689+0000","#,
+                r#""rules_loaded":1,"rules_failed":0,"rules_skipped":0}],"alert":2}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn options_choose_the_form() {
+        let lean = text(StatsOptions { null_values: false, deltas: true, ..StatsOptions::default() });
+        assert!(
+            lean.contains(r#""decoder":{"pkts":10,"pkts_delta":6},"tcp":{"syn":1,"syn_delta":0}"#),
+            "{lean}"
+        );
+        let threads = text(StatsOptions { totals: false, threads: true, ..StatsOptions::default() });
+        assert!(
+            threads.contains(r#""stats":{"uptime":3,"threads":{"W#01":{"decoder":{"pkts":10}}}}"#),
+            "{threads}"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Gathers events and writes them in large pieces to something that takes bytes in order: a file or
+//! standard output. After an error nothing half-written stays where that can be helped.
+
+use super::{BUFFER_BYTES, Ledger, SinkCounters, SinkProblem, lines};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+/// What is written to.
+pub(super) trait Medium {
+    /// Writes some of the bytes.
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Hands on what the medium itself holds back.
+    fn finish(&mut self) -> io::Result<()>;
+    /// Takes back the last `bytes` written: a line that could not be completed.
+    fn take_back(&mut self, bytes: usize) -> io::Result<()>;
+    /// Whether a new file should be begun before `bytes` more are written.
+    fn is_full(&self, _bytes: usize) -> bool {
+        false
+    }
+    /// Begins a new file, keeping the old one under another name.
+    fn rotate(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Opens the output again under its name.
+    fn reopen(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Medium for io::Stdout {
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(self, bytes)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        io::Write::flush(self)
+    }
+
+    fn take_back(&mut self, _bytes: usize) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Buffered<M> {
+    medium: M,
+    buffer: Vec<u8>,
+    /// The last line in the medium has no end.
+    torn: bool,
+    ledger: Ledger,
+}
+
+impl<M: Medium> Buffered<M> {
+    pub(super) fn new(path: PathBuf, medium: M) -> Self {
+        Buffered { medium, buffer: Vec::with_capacity(BUFFER_BYTES), torn: false, ledger: Ledger::new(path) }
+    }
+
+    pub(super) fn write_event(&mut self, event: &[u8]) {
+        if self.buffer.len() + event.len() >= BUFFER_BYTES {
+            self.write_out();
+        }
+        self.buffer.extend_from_slice(event);
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.write_out();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.write_out();
+        if let Err(error) = self.medium.finish() {
+            self.ledger.fail(&error);
+        }
+    }
+
+    pub(super) fn rotate(&mut self) {
+        self.flush();
+        self.begin_new();
+    }
+
+    pub(super) fn reopen(&mut self) {
+        self.flush();
+        match self.medium.reopen() {
+            Ok(()) => self.torn = false,
+            Err(error) => self.ledger.fail(&error),
+        }
+    }
+
+    pub(super) fn take_problem(&mut self) -> Option<SinkProblem> {
+        self.ledger.problem.take()
+    }
+
+    pub(super) fn counters(&self) -> SinkCounters {
+        self.ledger.counters
+    }
+
+    #[cfg(test)]
+    pub(super) fn medium_mut(&mut self) -> &mut M {
+        &mut self.medium
+    }
+
+    fn begin_new(&mut self) {
+        match self.medium.rotate() {
+            Ok(()) => {
+                self.torn = false;
+                self.ledger.counters.rotations += 1;
+            }
+            // The old file goes on: better too large than lost.
+            Err(error) => self.ledger.fail(&error),
+        }
+    }
+
+    /// Writes the buffer, after the record of what was lost before it.
+    fn write_out(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        if self.medium.is_full(self.buffer.len()) {
+            self.begin_new();
+        }
+        let events = core::mem::take(&mut self.buffer);
+        if self.report_losses(&events) {
+            let (whole, result) = self.write_lines(&events);
+            self.ledger.counters.written += whole;
+            match result {
+                Ok(()) => self.ledger.failing = false,
+                Err(error) => {
+                    self.ledger.lose(lines(&events).saturating_sub(whole));
+                    self.ledger.fail(&error);
+                }
+            }
+        } else {
+            self.ledger.lose(lines(&events));
+        }
+        self.buffer = events;
+        self.buffer.clear();
+    }
+
+    /// Writes the loss record, if one is due. False when the medium still does not take anything.
+    fn report_losses(&mut self, next: &[u8]) -> bool {
+        let Some(mut line) = self.ledger.loss_line(next) else { return true };
+        if self.torn {
+            line.insert(0, b'\n');
+        }
+        match self.write_lines(&line) {
+            (_, Ok(())) => {
+                self.torn = false;
+                self.ledger.unreported = 0;
+                true
+            }
+            (_, Err(error)) => {
+                self.ledger.fail(&error);
+                false
+            }
+        }
+    }
+
+    /// Writes lines; returns how many are in the medium as a whole. What was written of the next one
+    /// is taken back.
+    fn write_lines(&mut self, bytes: &[u8]) -> (u64, io::Result<()>) {
+        let mut rest = bytes;
+        let mut written = 0usize;
+        let result = loop {
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match self.medium.write_some(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(some) => {
+                    written += some.min(rest.len());
+                    rest = rest.get(some..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let mut kept = bytes.get(..written).unwrap_or(bytes);
+        if result.is_err() {
+            let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let part = kept.len() - end;
+            if part > 0 && self.medium.take_back(part).is_err() {
+                self.torn = true;
+            } else {
+                kept = kept.get(..end).unwrap_or(kept);
+            }
+        }
+        self.ledger.counters.bytes += kept.len() as u64;
+        (lines(kept), result)
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where finished events go: files, standard output, Unix sockets.
+//!
+//! A sink never stops its caller. What it cannot take is counted; the reason is handed out once per
+//! incident ([`Sink::take_problem`]) in words that say what to do; when the output works again a record of
+//! type `bartizan` tells its readers how many events are missing before it. The only module of this crate
+//! with I/O; it runs on the writer's thread, rings between workers and writer are not its business.
+//!
+//! Not done: rotation by time, compression of old files, syslog, Redis.
+
+mod buffered;
+mod file;
+mod socket;
+
+use crate::config::{Destination, FileDestination};
+use buffered::Buffered;
+use file::FileMedium;
+use socket::{DatagramSocket, StreamSocket};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// An output that could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the event output {path}: {source}; {advice}")]
+pub struct OpenError {
+    /// The output.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: std::io::Error,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// An output that stopped taking events. They are counted as lost until it works again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkProblem {
+    /// The output.
+    pub path: PathBuf,
+    /// What the system said.
+    pub error: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl core::fmt::Display for SinkProblem {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "events are lost: cannot write to {}: {}; {}; lost events are counted and noted in the output when it works again",
+            self.path.display(),
+            self.error,
+            self.advice
+        )
+    }
+}
+
+/// Counters of a sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkCounters {
+    /// Events that the system took.
+    pub written: u64,
+    /// Events that were lost. `written + lost` is every event given, once flushed.
+    pub lost: u64,
+    /// Bytes that the system took.
+    pub bytes: u64,
+    /// Times that a file was put aside.
+    pub rotations: u64,
+    /// Incidents: times that the output stopped working.
+    pub problems: u64,
+}
+
+/// One output.
+#[derive(Debug)]
+pub struct Sink {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    File(Buffered<FileMedium>),
+    Stdout(Buffered<std::io::Stdout>),
+    Stream(StreamSocket),
+    Datagram(DatagramSocket),
+}
+
+impl Sink {
+    /// Opens an output; relative paths are below `folder`. A socket that nobody listens on yet is no
+    /// error: it is tried again.
+    ///
+    /// # Errors
+    /// A file that cannot be opened for writing.
+    pub fn open(destination: &Destination, folder: &Path) -> Result<Sink, OpenError> {
+        let kind = match destination {
+            Destination::File(file) => {
+                let file = FileDestination { path: folder.join(&file.path), ..file.clone() };
+                let path = file.path.clone();
+                let medium = FileMedium::open(file).map_err(|source| OpenError {
+                    advice: advice(&source),
+                    path: path.clone(),
+                    source,
+                })?;
+                Kind::File(Buffered::new(path, medium))
+            }
+            Destination::Stdout => {
+                Kind::Stdout(Buffered::new(PathBuf::from("standard output"), std::io::stdout()))
+            }
+            Destination::UnixStream(path) => Kind::Stream(StreamSocket::open(folder.join(path))),
+            Destination::UnixDatagram(path) => Kind::Datagram(DatagramSocket::open(folder.join(path))),
+        };
+        Ok(Sink { kind })
+    }
+
+    /// Takes one event, without its line end. It may be written later; see [`Sink::flush`].
+    pub fn write_event(&mut self, event: &[u8]) {
+        match &mut self.kind {
+            Kind::File(file) => file.write_event(event),
+            Kind::Stdout(stdout) => stdout.write_event(event),
+            Kind::Stream(socket) => socket.write_event(event),
+            Kind::Datagram(socket) => socket.write_event(event),
+        }
+    }
+
+    /// Hands everything gathered to the system, as far as it takes it.
+    pub fn flush(&mut self) {
+        match &mut self.kind {
+            Kind::File(file) => file.flush(),
+            Kind::Stdout(stdout) => stdout.flush(),
+            Kind::Stream(socket) => socket.flush(),
+            Kind::Datagram(socket) => socket.flush(),
+        }
+    }
+
+    /// Puts the file aside (`eve.json.1` and so on) and begins a new one. Nothing for other outputs.
+    pub fn rotate(&mut self) {
+        if let Kind::File(file) = &mut self.kind {
+            file.rotate();
+        }
+    }
+
+    /// Opens the file again under its name, after another program has moved it. Nothing for other outputs.
+    pub fn reopen(&mut self) {
+        if let Kind::File(file) = &mut self.kind {
+            file.reopen();
+        }
+    }
+
+    /// Writes what it can and closes the output; what a slow or absent reader did not take is counted
+    /// as lost.
+    #[must_use]
+    pub fn close(mut self) -> (SinkCounters, Option<SinkProblem>) {
+        self.flush();
+        if let Kind::Stream(socket) = &mut self.kind {
+            socket.give_up();
+        }
+        (self.counters(), self.take_problem())
+    }
+
+    /// The problem of the current incident, once.
+    pub fn take_problem(&mut self) -> Option<SinkProblem> {
+        match &mut self.kind {
+            Kind::File(file) => file.take_problem(),
+            Kind::Stdout(stdout) => stdout.take_problem(),
+            Kind::Stream(socket) => socket.take_problem(),
+            Kind::Datagram(socket) => socket.take_problem(),
+        }
+    }
+
+    /// What was written and lost so far.
+    #[must_use]
+    pub fn counters(&self) -> SinkCounters {
+        match &self.kind {
+            Kind::File(file) => file.counters(),
+            Kind::Stdout(stdout) => stdout.counters(),
+            Kind::Stream(socket) => socket.counters(),
+            Kind::Datagram(socket) => socket.counters(),
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// What an operator can do about an error of the system.
+fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "free space on that disk or choose another folder"
+        }
+        ErrorKind::FileTooLarge => "set rotate-size for this output",
+        ErrorKind::PermissionDenied => "give this program the right to write there or choose another path",
+        ErrorKind::NotFound => "create the folder, or start the program that listens on the socket",
+        ErrorKind::ConnectionRefused | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+            "start the program that reads the events"
+        }
+        ErrorKind::WouldBlock => {
+            "the program that reads the events is too slow; give it more time or log less"
+        }
+        ErrorKind::ReadOnlyFilesystem => "choose a folder that can be written to",
+        ErrorKind::IsADirectory => "give the name of a file, not of a folder",
+        _ => "check the output's path and the system's log",
+    }
+}
+
+/// What all sinks count and report.
+#[derive(Debug, Default)]
+struct Ledger {
+    path: PathBuf,
+    counters: SinkCounters,
+    /// Losses that no record in the output tells of yet.
+    unreported: u64,
+    failing: bool,
+    problem: Option<SinkProblem>,
+}
+
+impl Ledger {
+    fn new(path: PathBuf) -> Self {
+        Ledger { path, ..Ledger::default() }
+    }
+
+    fn lose(&mut self, events: u64) {
+        self.counters.lost += events;
+        self.unreported += events;
+    }
+
+    /// Notes an error; only the first of an incident becomes a problem to report.
+    fn fail(&mut self, error: &std::io::Error) {
+        if self.failing {
+            return;
+        }
+        self.failing = true;
+        self.counters.problems += 1;
+        self.problem =
+            Some(SinkProblem { path: self.path.clone(), error: error.to_string(), advice: advice(error) });
+    }
+
+    /// The line that tells of the losses, if there are any; `next` is the event that follows it.
+    fn loss_line(&self, next: &[u8]) -> Option<Vec<u8>> {
+        if self.unreported == 0 {
+            return None;
+        }
+        let mut w = crate::JsonWriter::new();
+        let output = self.path.to_string_lossy();
+        let record = crate::record::LossRecord {
+            timestamp: timestamp_of(next),
+            output: &output,
+            lost_events: self.unreported,
+        };
+        record.write(&mut w);
+        let mut line = w.bytes().to_vec();
+        line.push(b'\n');
+        Some(line)
+    }
+}
+
+/// The time text of an event; every event begins with it.
+fn timestamp_of(event: &[u8]) -> &str {
+    let text = event.strip_prefix(br#"{"timestamp":""#).and_then(|rest| {
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        core::str::from_utf8(rest.get(..end)?).ok()
+    });
+    text.unwrap_or("1970-01-01T00:00:00.000000+0000")
+}
+
+/// Number of line ends.
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests;

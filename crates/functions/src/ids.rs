@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
+
+use bartizan_base::{Decision, FunctionId, Reason, Verdict};
+use bartizan_detect::condition::Scene;
+use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
+use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::signature::{AlertTarget, RuleAction, Signature};
+use bartizan_detect::txstate::FlowDetect;
+use bartizan_function::{
+    Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo, WorkerState,
+};
+use core::num::NonZeroU32;
+use std::sync::Arc;
+
+/// What it is.
+pub static SPEC: FunctionSpec = FunctionSpec {
+    name: "ids",
+    summary: "Matches packets, streams and transactions with detection rules; in prevention it refuses what they say.",
+    model: Model::Payload,
+    runs_after: &["pfw", "sfw", "ddos"],
+    runs_before: &[],
+    buffers: &["*"],
+    header_half: None,
+    counters: &[
+        Counter { name: "alerts", help: "Alerts reported." },
+        Counter {
+            name: "alerts_discarded",
+            help: "Alerts over the limit of one packet; their actions still act.",
+        },
+        Counter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
+    ],
+};
+
+/// Alerts of one packet that are reported; more are counted (Suricata's `packet-alert-max`).
+pub const ALERTS_PER_PACKET: usize = 15;
+
+/// The function with the rules of one generation.
+pub struct Ids {
+    id: FunctionId,
+    rules: Arc<RuleSet>,
+    infos: Vec<Arc<RuleInfo>>,
+    alerts_max: usize,
+}
+
+struct State {
+    worker: Worker,
+    alerts: u64,
+    discarded: u64,
+}
+
+impl Ids {
+    /// Makes it.
+    #[must_use]
+    pub fn new(id: FunctionId, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
+        let infos = rules.signatures.iter().map(|s| Arc::new(info(s))).collect();
+        Ids { id, rules, infos, alerts_max }
+    }
+
+    /// The rules.
+    #[must_use]
+    pub const fn rules(&self) -> &Arc<RuleSet> {
+        &self.rules
+    }
+}
+
+fn info(signature: &Signature) -> RuleInfo {
+    RuleInfo {
+        id: signature.id,
+        message: signature.message.clone(),
+        category: signature.class.as_ref().map(|c| c.1.clone()).unwrap_or_default(),
+        severity: signature.priority,
+        references: signature.references.clone(),
+        metadata: signature.metadata.clone(),
+        target_is_source: signature.target.map(|t| t == AlertTarget::Source),
+        text: signature.text.to_string(),
+    }
+}
+
+impl Function for Ids {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(State { worker: Worker::new(&self.rules), alerts: 0, discarded: 0 })
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
+        let flow = match (&context.flow, context.slot.is_none()) {
+            (Some(_), true) => {
+                *context.slot = Some(Box::new(FlowDetect::default()));
+                context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>())
+            }
+            (Some(_), false) => context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>()),
+            (None, _) => None,
+        };
+        let scene = Scene {
+            now: context.now,
+            packet: context.packet,
+            direction: context.direction,
+            flow: context.flow.as_ref(),
+            state: None,
+            stream_events: context.stream_events,
+            app_events: context.app_events,
+            detection_done: context.detection_done,
+            shared: &self.rules.shared,
+        };
+        let stream = context.stream.map(|s| StreamWindow {
+            data: s.bytes,
+            offset: s.offset,
+            fresh: s.bytes.len().saturating_sub(s.seen),
+        });
+        let work = Work {
+            scene,
+            stream,
+            payload_in_stream: context.payload_in_stream,
+            inspect_payload: true,
+            app: context.app.as_deref_mut(),
+        };
+        inspect(&self.rules, &mut state.worker, flow, work);
+        self.conclude(state, context.prevention, context.findings)
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        if let Some(state) = worker.downcast_ref::<State>() {
+            each("alerts", state.alerts);
+            each("alerts_discarded", state.discarded);
+            each("pcre_limits", state.worker.limits_hit);
+        }
+    }
+}
+
+impl Ids {
+    /// Turns matches into findings and one decision.
+    fn conclude(&self, state: &mut State, prevention: bool, findings: &mut Vec<Finding>) -> Decision {
+        let mut decision = Decision::CONTINUE;
+        for hit in &state.worker.hits {
+            let index = hit.rule as usize;
+            let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))
+            else {
+                continue;
+            };
+            let (verdict, action) = match signature.action {
+                RuleAction::Alert | RuleAction::Config => (Verdict::Continue, FindingAction::Allowed),
+                RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
+                RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
+                RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
+                RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
+                RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
+            };
+            if verdict != Verdict::Continue {
+                decision = decision.strictest(Decision {
+                    verdict,
+                    reason: (verdict > Verdict::Pass).then_some(Reason::IdsRule),
+                    function: self.id,
+                    rule: NonZeroU32::new(signature.id.sid),
+                    rule_id: Some(signature.id),
+                    done: false,
+                });
+            }
+            decision.done |= signature.bypass;
+            if !hit.alert || verdict == Verdict::Pass {
+                continue;
+            }
+            if findings.len() >= self.alerts_max {
+                state.discarded += 1;
+                continue;
+            }
+            state.alerts += 1;
+            findings.push(Finding { rule: Arc::clone(info), action, tx: hit.tx, stream: hit.stream });
+        }
+        decision
+    }
+}

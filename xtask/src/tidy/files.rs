@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every source file is like: licence and purpose on top, not too long, nothing of one machine in it.
+
+use super::{Finding, Tree};
+
+/// The first line of every Rust file.
+const SPDX: &str = "// SPDX-License-Identifier: Apache-2.0";
+
+/// Files are split before they reach this many lines.
+const LONGEST: usize = 900;
+
+/// Longer files, each with the reason.
+const LONGER: &[(&str, &str)] = &[];
+
+/// Extensions of source files.
+const SOURCES: &[&str] = &["rs", "py", "sh", "c", "h", "sv"];
+
+/// Every Rust file begins with the licence and then says what it is for.
+#[must_use]
+pub fn check_headers(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.rust() {
+        let mut lines = file.text.lines();
+        if lines.next() != Some(SPDX) {
+            findings.push(Finding::new(&file.path, 1, format!("the first line must be `{SPDX}`")));
+        }
+        if !lines.find(|line| !line.trim().is_empty()).is_some_and(|line| line.starts_with("//! ")) {
+            findings.push(Finding::new(&file.path, 2, "say with `//!` what this file is for"));
+        }
+    }
+    findings
+}
+
+/// No source file is longer than a newcomer can find their way in.
+#[must_use]
+pub fn check_length(tree: &Tree) -> Vec<Finding> {
+    let sources = tree.files.iter().filter(|file| {
+        file.name().rsplit_once('.').is_some_and(|(_, extension)| SOURCES.contains(&extension))
+    });
+    sources
+        .map(|file| (file, file.text.lines().count()))
+        .filter(|(file, lines)| *lines > LONGEST && !LONGER.iter().any(|(path, _)| *path == file.path))
+        .map(|(file, lines)| {
+            Finding::new(&file.path, 0, format!("{lines} lines; split it (limit {LONGEST})"))
+        })
+        .collect()
+}
+
+/// Nothing of the machine that it was written on: no absolute paths of work folders and homes.
+#[must_use]
+pub fn check_paths(tree: &Tree) -> Vec<Finding> {
+    // Put together here so that this file does not find itself.
+    let wanted: Vec<String> =
+        ["work", "root", "tmp/ref", "home/user", "Users"].iter().map(|dir| format!("/{dir}/")).collect();
+    let mut findings = Vec::new();
+    for file in &tree.files {
+        for (number, line) in file.lines() {
+            for path in wanted.iter().filter(|path| starts_a_path(line, path)) {
+                findings.push(Finding::new(&file.path, number, format!("`{path}` is a path of one machine")));
+            }
+        }
+    }
+    findings
+}
+
+/// The text stands at the beginning of a path: not in `target/work/` and not in an address `http://x/work/`.
+fn starts_a_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_ascii_alphanumeric() || "._-/}%)".contains(c))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers() {
+        let tree = Tree::of(&[
+            ("a.rs", "// SPDX-License-Identifier: Apache-2.0\n//! What.\n"),
+            ("b.rs", "//! What.\n"),
+            ("c.rs", "// SPDX-License-Identifier: Apache-2.0\n\nuse x;\n"),
+        ]);
+        assert_eq!(
+            check_headers(&tree).iter().map(|f| (f.path.as_str(), f.line)).collect::<Vec<_>>(),
+            [("b.rs", 1), ("b.rs", 2), ("c.rs", 2)]
+        );
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        let long = "x\n".repeat(901);
+        let tree = Tree::of(&[("a.rs", long.as_str()), ("b.txt", long.as_str()), ("c.py", &long[..1800])]);
+        assert_eq!(check_length(&tree).len(), 1);
+    }
+
+    #[test]
+    fn machine_paths_are_found() {
+        let here = ["/wo", "rk/main/x"].concat();
+        let tree = Tree::of(&[("a.md", here.as_str()), ("b.md", "see target/work/x and http://h/work/x")]);
+        assert_eq!(check_paths(&tree).len(), 1);
+    }
+}

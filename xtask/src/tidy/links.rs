@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links of Markdown files lead somewhere, and every page of the book is in its table of contents.
+
+use super::{File, Finding, Tree};
+
+/// Every relative link names a file of the repository.
+#[must_use]
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (line, target) in targets(file) {
+            let path = target.split(['#', '?']).next().unwrap_or_default();
+            let elsewhere = target.contains("://") || target.starts_with("mailto:") || path.is_empty();
+            if !elsewhere && !resolve(&file.path, path).is_some_and(|path| tree.exists(&path)) {
+                findings.push(Finding::new(&file.path, line, format!("`{target}` leads nowhere")));
+            }
+        }
+    }
+    findings
+}
+
+/// Every page below `docs/` stands in `docs/SUMMARY.md`.
+#[must_use]
+pub fn check_summary(tree: &Tree) -> Vec<Finding> {
+    const SUMMARY: &str = "docs/SUMMARY.md";
+    let Some(summary) = tree.get(SUMMARY) else { return vec![Finding::new(SUMMARY, 0, "is missing")] };
+    let listed: Vec<String> =
+        targets(summary).into_iter().filter_map(|(_, target)| resolve(SUMMARY, target)).collect();
+    tree.files
+        .iter()
+        .filter(|file| file.path.starts_with("docs/") && file.path.ends_with(".md") && file.path != SUMMARY)
+        .filter(|file| !listed.contains(&file.path))
+        .map(|file| Finding::new(&file.path, 0, format!("is not in {SUMMARY}")))
+        .collect()
+}
+
+/// The targets of links, outside of code.
+fn targets(file: &File) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for (number, line) in file.lines() {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        if code {
+            continue;
+        }
+        // What stands between back quotes is code: every second piece.
+        for piece in line.split('`').step_by(2) {
+            for rest in piece.split("](").skip(1) {
+                found.push((number, rest.split([')', ' ']).next().unwrap_or_default()));
+            }
+        }
+        // A link whose text is code has its target in the piece after it.
+        for piece in line.split('`').skip(2).step_by(2).filter_map(|piece| piece.strip_prefix("](")) {
+            let target = piece.split([')', ' ']).next().unwrap_or_default();
+            if !found.contains(&(number, target)) {
+                found.push((number, target));
+            }
+        }
+    }
+    found
+}
+
+/// A path relative to a file, from the root; `None` when it leaves the repository.
+fn resolve(from: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let text = "[a](b.md) [c](docs/d.md#x) [`e`](gone.md) `[x](y.md)` [w](https://w.w/x) [s](#s) [o](../out.md)\n```\n[z](z.md)\n```\n";
+        let tree =
+            Tree::of(&[("a.md", text), ("b.md", "[up](./a.md)"), ("docs/d.md", "[up](../a.md) [no](a.md)")]);
+        let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "a.md:1: `gone.md` leads nowhere",
+                "a.md:1: `../out.md` leads nowhere",
+                "docs/d.md:1: `a.md` leads nowhere"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_page_outside_of_the_book_is_found() {
+        let tree = Tree::of(&[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/a.md", ""), ("docs/x/b.md", "")]);
+        assert_eq!(check_summary(&tree).iter().map(|f| f.path.as_str()).collect::<Vec<_>>(), ["docs/x/b.md"]);
+    }
+}

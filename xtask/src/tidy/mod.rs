@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rules of the house as checks over the files of the repository.
+//!
+//! A check is a plain function from a [`Tree`] to findings, so that each is tested on a small tree with a planted
+//! fault, and then run over the real one (`tests/tidy.rs`, `cargo xtask tidy`). Text is looked at, not syntax
+//! trees: the compiler and clippy check what needs understanding; here stands what they cannot know.
+
+pub mod arrows;
+pub mod clocks;
+pub mod files;
+pub mod floor;
+pub mod invariants;
+pub mod licences;
+pub mod links;
+pub mod manifests;
+mod rust;
+pub mod tables;
+mod tree;
+pub mod unsafety;
+
+pub use tree::{File, Finding, Tree};
+
+/// A check: what in the tree breaks the rule?
+pub type Check = fn(&Tree) -> Vec<Finding>;
+
+/// All checks, by the name that is printed.
+pub const CHECKS: &[(&str, Check)] = &[
+    ("arrows", arrows::check),
+    ("layer table", arrows::check_table),
+    ("lints", manifests::check_lints),
+    ("no-panic header", manifests::check_no_panic),
+    ("empty crates", manifests::check_empty),
+    ("clocks", clocks::check),
+    ("unsafe", unsafety::check),
+    ("headers", files::check_headers),
+    ("length", files::check_length),
+    ("machine paths", files::check_paths),
+    ("licences", licences::check),
+    ("deny.toml", licences::check_deny),
+    ("tables", tables::check),
+    ("links", links::check),
+    ("book", links::check_summary),
+    ("invariants", invariants::check),
+    ("floor", floor::check),
+];

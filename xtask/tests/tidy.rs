@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The rules of the house over the repository itself, one test each.
+
+use std::sync::LazyLock;
+use xtask::tidy::{self, Check, Tree};
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::of_repository().expect("the repository can be read"));
+
+fn holds(check: Check) {
+    let findings = check(&TREE);
+    let said: String = findings.iter().map(|finding| format!("\n  {finding}")).collect();
+    assert!(findings.is_empty(), "{} findings:{said}", findings.len());
+}
+
+/// One test per check, and a list of them, so that none is forgotten.
+macro_rules! rules {
+    ($($name:ident = $check:path;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                holds($check);
+            }
+        )*
+
+        #[test]
+        fn every_check_has_its_test() {
+            let tested = [$(stringify!($name)),*].len();
+            assert_eq!(tested, tidy::CHECKS.len());
+        }
+    };
+}
+
+rules! {
+    arrows_between_crates_go_down = tidy::arrows::check;
+    the_layer_table_agrees_with_the_workspace = tidy::arrows::check_table;
+    every_crate_opts_in_to_the_lints = tidy::manifests::check_lints;
+    crates_that_see_foreign_bytes_deny_panics = tidy::manifests::check_no_panic;
+    no_crate_is_empty = tidy::manifests::check_empty;
+    no_clock_below_the_data_plane = tidy::clocks::check;
+    unsafe_stands_in_named_modules = tidy::unsafety::check;
+    every_file_says_licence_and_purpose = tidy::files::check_headers;
+    no_file_is_too_long = tidy::files::check_length;
+    nothing_of_one_machine_is_in_the_tree = tidy::files::check_paths;
+    licences_of_dependencies_fit = tidy::licences::check;
+    deny_toml_has_the_same_licences = tidy::licences::check_deny;
+    every_keyword_and_protocol_is_in_its_table = tidy::tables::check;
+    links_lead_somewhere = tidy::links::check;
+    every_page_is_in_the_book = tidy::links::check_summary;
+    invariants_name_what_keeps_them = tidy::invariants::check;
+    the_floor_only_rises = tidy::floor::check;
+}
