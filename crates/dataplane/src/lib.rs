@@ -9,6 +9,8 @@ pub mod chain;
 pub mod eve;
 pub mod flow_ext;
 pub mod hosts;
+pub mod live;
+pub mod normaliser;
 mod packet;
 mod pseudo;
 pub mod record;

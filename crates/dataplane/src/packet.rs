@@ -440,6 +440,12 @@ impl Worker {
             }
         }
         let decision = notes.decision;
+        if let (Some(Outcome { advice: Advice::Rewrite, .. }), Transport::Tcp(tcp), Some(pair)) =
+            (tcp, &occasion.packet.decoded().transport, parts.streams.as_deref())
+        {
+            let stream = pair.stream(occasion.direction);
+            self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+        }
         self.record(occasion, id, &mut parts, &decision, &findings, recorder);
         if let Some(pair) = parts.streams.as_deref_mut() {
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);

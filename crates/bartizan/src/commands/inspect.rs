@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
-fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
+pub fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
     let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let path = folder.join("stats.json");
     let failed =
@@ -175,7 +175,7 @@ fn rules_of(report: &RuleSetReport) -> Rules {
 }
 
 /// Says on stderr which rules were left out and why.
-fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
+pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
     const SHOWN: usize = 20;
     let color = std::io::stderr().is_terminal();
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);

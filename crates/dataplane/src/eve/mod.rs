@@ -194,10 +194,7 @@ fn log_options(options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
         extended: options.extended(false)?,
         custom: options.list("custom"),
         dump_all_headers: PerDirection::new(request, response),
-        dns_version: match version {
-            Some(version) => version,
-            None => options.settings.number("version", 3)?,
-        },
+        dns_version: options.settings.number("version", version.unwrap_or(3))?,
         formats: options.list("formats"),
         settings: options.settings.clone(),
     })
