@@ -76,6 +76,7 @@ struct Built {
 /// # Errors
 /// The pattern sets cannot be built.
 pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+    input.shared.begin_load();
     let buffers = Buffers::new();
     let mut report = RuleSetReport::new();
     let mut diagnostics = Vec::new();

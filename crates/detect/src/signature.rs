@@ -231,7 +231,7 @@ impl Signature {
     /// direction, not once per packet.
     #[must_use]
     pub fn is_ip_only(&self) -> bool {
-        self.packet.is_empty()
+        self.packet.iter().all(|c| c.is_ip_only())
             && self.values.is_empty()
             && self.tx.is_empty()
             && self.flow.is_empty()

@@ -5,9 +5,19 @@
 
 mod app_layer_event;
 mod app_layer_protocol;
+mod base64;
+mod bsize;
+mod bytes;
 mod checksum;
+mod config;
+mod content;
+mod dataset;
+mod dns;
 mod dsize;
 mod events;
+mod file;
+mod flow;
+mod flowbits;
 mod http;
 mod icmp;
 mod ip_fields;
@@ -35,9 +45,12 @@ mod flowbits;
 mod flowcounts;
 mod flowint;
 mod hostbits;
+mod iprep;
 mod isdataat;
 mod meta;
 mod modifiers;
+mod number;
+mod path;
 mod pcre;
 mod requires;
 mod tag;
@@ -47,6 +60,24 @@ mod transforms;
 mod unsupported;
 
 pub use threshold::apply_thresholds;
+pub mod sticky;
+mod tcp_fields;
+mod tcp_flags;
+mod text;
+mod tls;
+mod ttl;
+mod urilen;
+pub(crate) mod validate;
+mod vlan;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use crate::keyword::Keyword;
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_function::view::FlowView;
+pub(crate) use path::from_hex;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -64,6 +95,12 @@ pub const FAMILIES: &[&[Keyword]] = &[
     app_layer_protocol::KEYWORDS,
     http::KEYWORDS,
     urilen::KEYWORDS,
+    dns::KEYWORDS,
+    tls::KEYWORDS,
+    file::KEYWORDS,
+    dataset::KEYWORDS,
+    iprep::KEYWORDS,
+    config::KEYWORDS,
     meta::KEYWORDS,
     content::KEYWORDS,
     modifiers::KEYWORDS,
@@ -99,6 +136,11 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
         all().flat_map(names).collect()
     });
     table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
+}
+
+/// The application protocol of a flow's transactions.
+fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
+    flow.app.current()
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.

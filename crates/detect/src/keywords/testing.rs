@@ -286,10 +286,6 @@ impl Transaction for FakeTx {
         self.numbers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
 
-    fn any_number(&self, name: &str, _: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
-        self.numbers.iter().any(|(n, v)| *n == name && each(*v))
-    }
-
     fn files(&self, direction: Direction) -> &[FileTrack] {
         if direction == Direction::ToServer { &self.files } else { &[] }
     }
