@@ -112,7 +112,8 @@ impl BitVector {
 
     /// Every entry that was not deleted.
     fn everything(&self) -> Vec<Stored> {
-        let built = self.slots.iter().enumerate().filter(|(bit, _)| self.is_valid(*bit)).filter_map(|(_, s)| *s);
+        let built =
+            self.slots.iter().enumerate().filter(|(bit, _)| self.is_valid(*bit)).filter_map(|(_, s)| *s);
         built.chain(self.pending.iter().copied()).collect()
     }
 
@@ -187,7 +188,8 @@ impl Classifier for BitVector {
         let rows = self.dimensions.rows(header);
         let bounds = self.bounds.iter().zip(self.bounds.iter().skip(1));
         for (set, ((from, end), result)) in bounds.zip(results).enumerate() {
-            let mut best = self.first(&rows, *from, *end).and_then(|bit| self.slots.get(bit).copied().flatten());
+            let mut best =
+                self.first(&rows, *from, *end).and_then(|bit| self.slots.get(bit).copied().flatten());
             for stored in self.pending.iter().filter(|s| usize::from(s.set) == set) {
                 if best.is_none_or(|b| stored.order() < b.order()) && stored.entry.rule.matches(header) {
                     best = Some(*stored);
@@ -240,7 +242,9 @@ impl Dimensions {
         Some(Dimensions {
             source,
             destination,
-            source_port: Dimension::build(slots, words, &mut left, |r| Some((r.source_ports.first, r.source_ports.last)))?,
+            source_port: Dimension::build(slots, words, &mut left, |r| {
+                Some((r.source_ports.first, r.source_ports.last))
+            })?,
             destination_port: Dimension::build(slots, words, &mut left, |r| {
                 Some((r.destination_ports.first, r.destination_ports.last))
             })?,
@@ -354,7 +358,13 @@ impl<K: Key> Dimension<K> {
     }
 
     /// Adds an interval with its row, which may be there already.
-    fn push(&mut self, start: K, current: &[u64], known: &mut HashMap<Vec<u64>, u32>, left: &mut usize) -> Option<()> {
+    fn push(
+        &mut self,
+        start: K,
+        current: &[u64],
+        known: &mut HashMap<Vec<u64>, u32>,
+        left: &mut usize,
+    ) -> Option<()> {
         let mut row = vec![0u64; self.blocks];
         for (at, word) in current.iter().enumerate().filter(|(_, w)| **w != 0) {
             set_bit(&mut row, at);

@@ -40,7 +40,9 @@ pub enum InsertError {
         sets: u8,
     },
     /// The structure would grow beyond its bound.
-    #[error("classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit")]
+    #[error(
+        "classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit"
+    )]
     Memory {
         /// Rules with the new ones.
         rules: usize,
@@ -93,7 +95,9 @@ impl Linear {
 impl Classifier for Linear {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
         let sets = self.sets.len() as u8;
-        let Some(list) = self.sets.get_mut(usize::from(set)) else { return Err(InsertError::NoSuchSet { set, sets }) };
+        let Some(list) = self.sets.get_mut(usize::from(set)) else {
+            return Err(InsertError::NoSuchSet { set, sets });
+        };
         list.extend_from_slice(entries);
         // Stable: of equals the earlier stays first.
         list.sort_by_key(|e| e.priority);

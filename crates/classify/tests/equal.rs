@@ -2,7 +2,9 @@
 //! Every classifier answers as the linear search does.
 
 use bartizan_base::{Fid, LinkId, TenantId};
-use bartizan_classify::{BitVector, Classifier, Entry, Header, HeaderRule, InsertError, Linear, Match, Net, Range};
+use bartizan_classify::{
+    BitVector, Classifier, Entry, Header, HeaderRule, InsertError, Linear, Match, Net, Range,
+};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
@@ -19,9 +21,14 @@ fn address() -> impl Strategy<Value = IpAddr> {
 }
 
 fn net() -> impl Strategy<Value = Option<Net>> {
-    proptest::option::of((address(), prop_oneof![Just(0u8), Just(2), Just(10), Just(32), Just(66), Just(128)]).prop_map(
-        |(address, length)| Net { address, length: if address.is_ipv4() { length.min(32) } else { length } },
-    ))
+    proptest::option::of(
+        (address(), prop_oneof![Just(0u8), Just(2), Just(10), Just(32), Just(66), Just(128)]).prop_map(
+            |(address, length)| Net {
+                address,
+                length: if address.is_ipv4() { length.min(32) } else { length },
+            },
+        ),
+    )
 }
 
 fn range() -> impl Strategy<Value = Range> {
@@ -73,7 +80,11 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let entry = (0u32..40, 0u32..20, rule()).prop_map(|(fid, priority, rule)| Entry { fid: Fid(fid), priority, rule });
+    let entry = (0u32..40, 0u32..20, rule()).prop_map(|(fid, priority, rule)| Entry {
+        fid: Fid(fid),
+        priority,
+        rule,
+    });
     prop_oneof![
         4 => (0..SETS, proptest::collection::vec(entry, 1..90)).prop_map(|(set, entries)| Step::Insert(set, entries)),
         1 => (0u32..40).prop_map(|fid| Step::Delete(Fid(fid))),

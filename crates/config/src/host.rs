@@ -190,7 +190,11 @@ pub fn schema() -> serde_json::Value {
 pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     let wrong = |problems| PolicyError::Wrong { file: name.to_owned(), problems };
     let root = yaml::parse(text).map_err(|e| {
-        wrong(vec![Problem { position: e.position, path: String::new(), message: format!("not YAML: {}", e.message) }])
+        wrong(vec![Problem {
+            position: e.position,
+            path: String::new(),
+            message: format!("not YAML: {}", e.message),
+        }])
     })?;
     let file: HostFile = read::read(&root).map_err(wrong)?;
     let mut problems = Vec::new();
@@ -201,20 +205,27 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         problem("links".to_owned(), "no link: packets come in by none; add one".to_owned());
     }
     if file.workers == Some(0) {
-        problem("workers".to_owned(), "at least one worker is needed; leave the key out for one per core".to_owned());
+        problem(
+            "workers".to_owned(),
+            "at least one worker is needed; leave the key out for one per core".to_owned(),
+        );
     }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
     for (index, link) in file.links.iter().enumerate() {
         if !names.insert(&link.name) {
-            problem(format!("links/{index}/name"), format!("two links are called `{}`; rename one", link.name));
+            problem(
+                format!("links/{index}/name"),
+                format!("two links are called `{}`; rename one", link.name),
+            );
         }
         let used: Vec<&String> = match link.kind() {
             Some(LinkKind::Inline(inline)) => vec![&inline.a, &inline.b],
             Some(LinkKind::Tap(tap)) => vec![&tap.interface],
             Some(LinkKind::Capture(_)) => Vec::new(),
             None => {
-                let message = format!("link `{}` needs exactly one of `inline`, `tap` and `capture`", link.name);
+                let message =
+                    format!("link `{}` needs exactly one of `inline`, `tap` and `capture`", link.name);
                 problem(format!("links/{index}"), message);
                 Vec::new()
             }
@@ -269,22 +280,36 @@ suricata-config: /etc/suricata/suricata.yaml
         let file = parse("bartizan.yaml", FILE).expect("host file");
         assert_eq!(file.links.len(), 3);
         assert!(matches!(file.links[0].kind(), Some(LinkKind::Inline(i)) if i.b == "eth2"));
-        assert!(matches!(file.links[2].kind(), Some(LinkKind::Capture([one])) if one == Path::new("one.pcap")));
+        assert!(
+            matches!(file.links[2].kind(), Some(LinkKind::Capture([one])) if one == Path::new("one.pcap"))
+        );
         assert_eq!(file.memory.reassembly, Size(1 << 30));
         assert_eq!(file.memory.hosts, 65_536);
         let rotate = &file.outputs.eve.as_ref().expect("eve").rotate;
-        assert_eq!((rotate.size, rotate.every, rotate.keep), (Some(Size(100 << 20)), Some(Seconds(3600)), Some(5)));
+        assert_eq!(
+            (rotate.size, rotate.every, rotate.keep),
+            (Some(Size(100 << 20)), Some(Seconds(3600)), Some(5))
+        );
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
     }
 
     #[test]
     fn says_what_is_wrong_and_where() {
         let cases = [
-            ("links: [{name: a, tap: {interfce: e}}]", "1:25: the key `interfce` is not known; did you mean `interface`?"),
+            (
+                "links: [{name: a, tap: {interfce: e}}]",
+                "1:25: the key `interfce` is not known; did you mean `interface`?",
+            ),
             ("links: [{name: a}]", "1:9: link `a` needs exactly one of `inline`, `tap` and `capture`"),
             ("workers: 2", "1:1: the key `links` is missing; add it"),
-            ("links: [{name: a, inline: {a: e0, b: e0}}]", "1:9: interface `e0` is used twice; one link is one pair of ports"),
-            ("links: []\nmemory: {reassembly: 3 bananas}", "2:22: `3 bananas` is no size; write 64MiB, 2GiB or a number of bytes"),
+            (
+                "links: [{name: a, inline: {a: e0, b: e0}}]",
+                "1:9: interface `e0` is used twice; one link is one pair of ports",
+            ),
+            (
+                "links: []\nmemory: {reassembly: 3 bananas}",
+                "2:22: `3 bananas` is no size; write 64MiB, 2GiB or a number of bytes",
+            ),
             ("links: []\nworkers: many", "2:10: expected a whole number from 0 to 65535, found `many`"),
             ("links: []", "1:1: no link: packets come in by none; add one"),
         ];

@@ -215,7 +215,11 @@ const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels
 pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
     let root = yaml::parse(text).map_err(|e| PolicyError::Wrong {
         file: name.to_owned(),
-        problems: vec![Problem { position: e.position, path: String::new(), message: format!("not YAML: {}", e.message) }],
+        problems: vec![Problem {
+            position: e.position,
+            path: String::new(),
+            message: format!("not YAML: {}", e.message),
+        }],
     })?;
     let mut builder = Builder { problems: Vec::new(), functions };
     let file = builder.file(name, root);
@@ -271,7 +275,11 @@ impl Builder<'_> {
 
     fn file(&mut self, name: &str, root: Node) -> Option<PolicyFile> {
         let Value::Mapping(pairs) = &root.value else {
-            self.problem(root.position, "", "expected `policies:` and `default:` at the top level".to_owned());
+            self.problem(
+                root.position,
+                "",
+                "expected `policies:` and `default:` at the top level".to_owned(),
+            );
             return None;
         };
         self.known_keys(pairs, FILE_KEYS);
@@ -282,7 +290,8 @@ impl Builder<'_> {
         let targets: Option<BTreeMap<String, List<Target>>> = self.value(&root, "groups");
         let rule_groups: Option<BTreeMap<String, List<String>>> = self.value(&root, "rule-groups");
         let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
-        let service_levels = self.list(&root, "service-levels", |b, node, path| b.read::<ServiceLevel>(node, path));
+        let service_levels =
+            self.list(&root, "service-levels", |b, node, path| b.read::<ServiceLevel>(node, path));
         let policies = self.list(&root, "policies", Self::policy);
         let default = match root.get("default") {
             Some(node) => self.default(node),
@@ -295,8 +304,16 @@ impl Builder<'_> {
         let groups = resolve::groups(self, &root, &targets.unwrap_or_default());
         let rule_groups = rule_groups.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect();
         let (tenants, service_levels, policies) = (tenants?, service_levels?, policies?);
-        let file =
-            PolicyFile { name: name.to_owned(), tenants, groups, rule_groups, service_levels, policies, default: default?, root };
+        let file = PolicyFile {
+            name: name.to_owned(),
+            tenants,
+            groups,
+            rule_groups,
+            service_levels,
+            policies,
+            default: default?,
+            root,
+        };
         resolve::check(self, &file);
         Some(file)
     }
@@ -338,7 +355,11 @@ impl Builder<'_> {
             return None;
         };
         if items.len() > ITEMS_MAX {
-            self.problem(node.position, key, format!("more than {ITEMS_MAX} items; split the file among instances"));
+            self.problem(
+                node.position,
+                key,
+                format!("more than {ITEMS_MAX} items; split the file among instances"),
+            );
             return None;
         }
         let read: Vec<_> =
@@ -357,12 +378,20 @@ impl Builder<'_> {
                 own.push((key.clone(), value.clone()));
             } else if !self.functions.is_empty() && !self.functions.contains(&name) {
                 let hint = did_you_mean(name, keys.iter().chain(self.functions).copied());
-                self.problem(key.position, &format!("{path}/{name}"), format!("the key `{name}` is not known; {hint}"));
+                self.problem(
+                    key.position,
+                    &format!("{path}/{name}"),
+                    format!("the key `{name}` is not known; {hint}"),
+                );
             } else if sections.iter().any(|s| s.function == name) {
                 let message = format!("the section `{name}` stands here twice; remove one");
                 self.problem(key.position, &format!("{path}/{name}"), message);
             } else {
-                sections.push(Section { function: name.to_owned(), position: key.position, node: value.clone() });
+                sections.push(Section {
+                    function: name.to_owned(),
+                    position: key.position,
+                    node: value.clone(),
+                });
             }
         }
         (Node { value: Value::Mapping(own), ..node.clone() }, sections)
@@ -371,7 +400,9 @@ impl Builder<'_> {
     fn unused_sections(&mut self, path: &str, chain: &[String], sections: &[Section]) {
         for section in sections.iter().filter(|s| !chain.contains(&s.function)) {
             let name = &section.function;
-            let message = format!("the section `{name}` has no effect: `{name}` is not in the chain; add it there, or remove the section");
+            let message = format!(
+                "the section `{name}` has no effect: `{name}` is not in the chain; add it there, or remove the section"
+            );
             self.problem(section.position, &format!("{path}/{name}"), message);
         }
     }
@@ -396,7 +427,11 @@ impl Builder<'_> {
 }
 
 fn repeated(pairs: &[(Node, Node)]) -> Option<&(Node, Node)> {
-    pairs.iter().enumerate().find(|(i, (k, _))| pairs.iter().take(*i).any(|(o, _)| o.as_str() == k.as_str())).map(|(_, p)| p)
+    pairs
+        .iter()
+        .enumerate()
+        .find(|(i, (k, _))| pairs.iter().take(*i).any(|(o, _)| o.as_str() == k.as_str()))
+        .map(|(_, p)| p)
 }
 
 #[cfg(test)]

@@ -53,7 +53,11 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             let known: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
-            if known.is_empty() { "none is known here".to_owned() } else { format!("known: {}", known.join(", ")) }
+            if known.is_empty() {
+                "none is known here".to_owned()
+            } else {
+                format!("known: {}", known.join(", "))
+            }
         }
     }
 }
@@ -103,7 +107,9 @@ pub fn to_json(node: &Node) -> serde_json::Value {
             "false" => Json::Bool(false),
             _ => match (text.parse::<i64>(), text.parse::<f64>()) {
                 (Ok(number), _) => Json::from(number),
-                (_, Ok(number)) if number.is_finite() && text.starts_with(|c: char| c.is_ascii_digit()) => Json::from(number),
+                (_, Ok(number)) if number.is_finite() && text.starts_with(|c: char| c.is_ascii_digit()) => {
+                    Json::from(number)
+                }
                 _ => Json::String(text.clone()),
             },
         },
@@ -141,7 +147,9 @@ pub fn locate(root: &Node, path: &str) -> Position {
     let mut position = root.position;
     for part in path.split('/').filter(|p| !p.is_empty()) {
         let next = match &node.value {
-            Value::Sequence(items) => part.parse::<usize>().ok().and_then(|i| items.get(i)).map(|n| (n.position, n)),
+            Value::Sequence(items) => {
+                part.parse::<usize>().ok().and_then(|i| items.get(i)).map(|n| (n.position, n))
+            }
             Value::Mapping(pairs) => {
                 pairs.iter().find(|(k, _)| k.as_str() == Some(part)).map(|(k, v)| (k.position, v))
             }
@@ -149,7 +157,8 @@ pub fn locate(root: &Node, path: &str) -> Position {
         };
         let Some((at, found)) = next else { return position };
         // A scalar's own place says more than its key's.
-        position = if matches!(found.value, Value::Scalar { .. }) && !found.is_null() { found.position } else { at };
+        position =
+            if matches!(found.value, Value::Scalar { .. }) && !found.is_null() { found.position } else { at };
         node = found;
     }
     position
@@ -338,11 +347,19 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
         if self.node.is_null() { visitor.visit_unit() } else { self.wrong("nothing") }
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         self.deserialize_unit(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -350,7 +367,9 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
         match self.node.value {
             Value::Sequence(_) => self.items(visitor),
             // `key:` with nothing behind it is an empty list.
-            _ if self.node.is_null() => visitor.visit_seq(Items { reader: &self, items: [].iter().enumerate(), listed: true }),
+            _ if self.node.is_null() => {
+                visitor.visit_seq(Items { reader: &self, items: [].iter().enumerate(), listed: true })
+            }
             _ => self.wrong("a list (`[a, b]`, or lines that begin with `- `)"),
         }
     }
@@ -360,7 +379,12 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
     }
 
     /// A list that may be written as its only item: [`super::List`] asks for it under this name.
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
         if self.node.is_null() { self.wrong("a value or a list of values") } else { self.items(visitor) }
     }
 
@@ -370,7 +394,8 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
             _ if self.node.is_null() => &[],
             _ => return self.wrong("a mapping (`key: value`)"),
         };
-        let access = Pairs { reader: &self, pairs: pairs.iter(), value: None, known: None, seen: HashSet::new() };
+        let access =
+            Pairs { reader: &self, pairs: pairs.iter(), value: None, known: None, seen: HashSet::new() };
         visitor.visit_map(access).map_err(|f| self.place(f))
     }
 
@@ -385,7 +410,13 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
             _ if self.node.is_null() => &[],
             _ => return self.wrong("a mapping (`key: value`)"),
         };
-        let access = Pairs { reader: &self, pairs: pairs.iter(), value: None, known: Some(fields), seen: HashSet::new() };
+        let access = Pairs {
+            reader: &self,
+            pairs: pairs.iter(),
+            value: None,
+            known: Some(fields),
+            seen: HashSet::new(),
+        };
         visitor.visit_map(access).map_err(|f| self.place(f))
     }
 
@@ -465,7 +496,9 @@ impl<'de> de::MapAccess<'de> for Pairs<'_, '_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let Some((name, node)) = self.value.take() else { return Err(de::Error::custom("a key has no value")) };
+        let Some((name, node)) = self.value.take() else {
+            return Err(de::Error::custom("a key has no value"));
+        };
         let path = Path { parent: Some(&self.reader.path), part: Part::Key(name) };
         let reader = Reader { node, path, problems: self.reader.problems };
         seed.deserialize(reader).map_err(|f| reader.place(f))

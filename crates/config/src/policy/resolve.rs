@@ -37,7 +37,11 @@ pub(super) fn groups(
     for name in raw.keys() {
         let mut open = Vec::new();
         if name == "any" || name == "none" {
-            builder.problem(locate(root, &format!("groups/{name}")), "groups", format!("`{name}` cannot be the name of a group"));
+            builder.problem(
+                locate(root, &format!("groups/{name}")),
+                "groups",
+                format!("`{name}` cannot be the name of a group"),
+            );
         }
         follow(builder, root, raw, name, &mut done, &mut open);
     }
@@ -61,7 +65,8 @@ fn follow(
         let path = format!("groups/{name}/{index}");
         let Target::Group(inner) = member else { continue };
         if open.contains(inner) {
-            let message = format!("group `{inner}` contains itself ({} > {inner}); remove it here", open.join(" > "));
+            let message =
+                format!("group `{inner}` contains itself ({} > {inner}); remove it here", open.join(" > "));
             builder.problem(locate(root, &path), &path, message);
         } else if raw.contains_key(inner) {
             follow(builder, root, raw, inner, done, open);
@@ -113,7 +118,8 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
             builder.problem(file.locate(&format!("{path}/name")), &path, message);
         }
         let select = &tenant.select;
-        if select.vni.is_none() && select.vlan.is_none() && select.link.is_none() && select.prefixes.is_none() {
+        if select.vni.is_none() && select.vlan.is_none() && select.link.is_none() && select.prefixes.is_none()
+        {
             let message = "nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`";
             builder.problem(file.locate(&format!("{path}/select")), &path, message.to_owned());
         }

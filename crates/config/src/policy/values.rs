@@ -135,7 +135,8 @@ impl Prefix {
     /// Whether an address lies in it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && Prefix::new(address, self.length).address == self.address
+        address.is_ipv4() == self.address.is_ipv4()
+            && Prefix::new(address, self.length).address == self.address
     }
 }
 
@@ -224,7 +225,11 @@ impl Ports {
 
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
     }
 }
 
@@ -293,12 +298,19 @@ impl FromStr for Protocol {
         }
         text.parse().map(|n| Protocol(Some(n))).map_err(|_| {
             let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["any"]);
-            format!("`{text}` is no protocol; {} (or its number, 0 to 255)", super::read::did_you_mean(text, names))
+            format!(
+                "`{text}` is no protocol; {} (or its number, 0 to 255)",
+                super::read::did_you_mean(text, names)
+            )
         })
     }
 }
 
-text_value!(Protocol, "An IP protocol by name (tcp, udp, icmp, icmpv6, sctp, ...) or number, or `any`.", ["string", "integer"]);
+text_value!(
+    Protocol,
+    "An IP protocol by name (tcp, udp, icmp, icmpv6, sctp, ...) or number, or `any`.",
+    ["string", "integer"]
+);
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
