@@ -146,7 +146,7 @@ impl Ids {
             else {
                 continue;
             };
-            let (verdict, action) = match signature.action {
+            let (verdict, action) = match hit.action.unwrap_or(signature.action) {
                 RuleAction::Alert | RuleAction::Config => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
