@@ -126,7 +126,9 @@ fn parse(der: &[u8]) -> Result<(Certificate, bool), u8> {
 /// An alternative name without its type; addresses in their usual form.
 fn general_name(name: &GeneralName<'_>) -> String {
     match name {
-        GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => (*text).to_owned(),
+        GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => {
+            (*text).to_owned()
+        }
         GeneralName::IPAddress(bytes) => {
             if let Ok(v4) = <[u8; 4]>::try_from(*bytes) {
                 core::net::Ipv4Addr::from(v4).to_string()

@@ -89,15 +89,26 @@ fn chosen(options: &LogOptions, in_alert: bool) -> Fields {
     }
     let mut fields = if !options.custom.is_empty() {
         options.custom.iter().map(|n| by_name(n)).fold(Fields::empty(), Fields::union)
-    } else if options.extended {
+    } else if options.settings.bool("extended", false).unwrap_or(false) {
         EXTENDED
     } else {
         BASIC
     };
-    if options.settings.bool("session-resumption", true).unwrap_or(true) {
+    if resumption(options) {
         fields.insert(Fields::SESSION_RESUMED);
     }
     fields
+}
+
+/// Whether resumed sessions are logged: unless told otherwise yes, but not by a bare `- tls` in the list of types.
+fn resumption(options: &LogOptions) -> bool {
+    let bare = options.settings.iter().next().is_none() && options.custom.is_empty();
+    options.settings.bool("session-resumption", !bare).unwrap_or(!bare)
+}
+
+/// Whether an output with these options wants the record.
+pub(super) fn wanted(tx: &TlsTx, options: &LogOptions) -> bool {
+    resumption(options) || !tx.only_resumed()
 }
 
 /// Writes the fields.
@@ -182,8 +193,7 @@ fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server:
     if fields.contains(Fields::SNI)
         && let Some(name) = &tx.sides.to_server.server_name
     {
-        // Names end at a zero byte, as in Suricata.
-        json.text("sni", name.split(|b| *b == 0).next().unwrap_or_default());
+        json.text("sni", name);
     }
     if fields.contains(Fields::VERSION) {
         version::log(json, "version", server.version);
@@ -281,19 +291,13 @@ fn iso_time(seconds: i64) -> String {
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
     let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 #[cfg(test)]
@@ -306,6 +310,16 @@ mod tests {
         assert_eq!(iso_time(2_177_367_003), "2038-12-31T00:10:03");
         assert_eq!(iso_time(951_782_400), "2000-02-29T00:00:00");
         assert_eq!(iso_time(253_402_300_799), "9999-12-31T23:59:59");
+    }
+
+    #[test]
+    fn a_bare_type_leaves_resumed_sessions_out() {
+        let mut options = LogOptions { extended: true, ..LogOptions::default() };
+        assert_eq!(chosen(&options, false), BASIC);
+        options.settings.set("extended", "yes");
+        assert_eq!(chosen(&options, false), EXTENDED | Fields::SESSION_RESUMED);
+        options.settings.set("session-resumption", "no");
+        assert_eq!(chosen(&options, false), EXTENDED);
     }
 
     #[test]

@@ -29,9 +29,7 @@ mod tests;
 mod tx;
 mod version;
 
-use crate::protocol::{
-    DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, Transport,
-};
+use crate::protocol::{DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, Transport};
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, parse_bool};
 use std::sync::Arc;
 
