@@ -196,7 +196,10 @@ fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server:
         json.text("sni", name);
     }
     if fields.contains(Fields::VERSION) {
-        version::log(json, "version", server.version);
+        // A server that said nothing leaves what the client said.
+        let said = [server.version, tx.sides.to_server.version];
+        let version = said.into_iter().find(|v| *v != version::UNKNOWN).unwrap_or(version::UNKNOWN);
+        version::log(json, "version", version);
     }
     if let Some(certificate) = certificate {
         times(json, fields, certificate);

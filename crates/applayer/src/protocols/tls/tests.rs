@@ -458,6 +458,11 @@ fn nothing_to_log_without_certificate() {
     flow.feed(TS, &record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], &[]))).end();
     assert!(!flow.ready());
     assert_eq!(flow.text("ja3.string", TS).as_deref(), Some("771,47,,,"));
+    assert_eq!(
+        flow.log(&[("extended", "yes")], &[])["version"],
+        "TLS 1.2",
+        "the client's, for want of another"
+    );
 }
 
 #[test]
