@@ -18,6 +18,9 @@ mod events;
 mod file;
 mod flow;
 mod flowbits;
+mod flowcounts;
+mod flowint;
+mod hostbits;
 mod http;
 mod icmp;
 mod ip_fields;
@@ -29,12 +32,17 @@ mod modifiers;
 mod number;
 mod path;
 mod pcre;
+mod requires;
 pub mod sticky;
+mod tag;
 mod tcp_fields;
 mod tcp_flags;
 mod text;
+pub mod threshold;
 mod tls;
+mod transforms;
 mod ttl;
+mod unsupported;
 mod urilen;
 pub(crate) mod validate;
 mod vlan;
@@ -47,6 +55,7 @@ use bartizan_function::view::FlowView;
 pub(crate) use path::from_hex;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+pub use threshold::apply_thresholds;
 
 /// Families in the order of the reference.
 pub const FAMILIES: &[&[Keyword]] = &[
@@ -80,6 +89,13 @@ pub const FAMILIES: &[&[Keyword]] = &[
     base64::KEYWORDS,
     flow::KEYWORDS,
     flowbits::KEYWORDS,
+    flowint::KEYWORDS,
+    hostbits::KEYWORDS,
+    flowcounts::KEYWORDS,
+    threshold::KEYWORDS,
+    tag::KEYWORDS,
+    transforms::KEYWORDS,
+    requires::KEYWORDS,
 ];
 
 /// All keywords.
@@ -106,22 +122,26 @@ fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.
-pub const UNSUPPORTED: &[&str] = &[];
+pub const UNSUPPORTED: &[&str] = unsupported::KEYWORDS;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     #[test]
-    fn names_are_distinct_and_described() {
-        let mut seen = HashSet::new();
+    fn every_keyword_is_known_once() {
+        let mut seen = std::collections::HashSet::new();
         for keyword in all() {
             for name in core::iter::once(&keyword.name).chain(keyword.aliases) {
-                assert!(seen.insert(*name), "{name} stands twice");
-                assert!(find(name).is_some_and(|k| k.name == keyword.name));
+                assert!(seen.insert(*name), "`{name}` stands in the table twice");
+                assert_eq!(find(name).map(|k| k.name), Some(keyword.name));
             }
-            assert!(keyword.summary.ends_with('.'), "{} has no sentence", keyword.name);
+            assert!(keyword.summary.ends_with(['.', ')']), "{}", keyword.name);
+        }
+        assert_eq!(find("CONTENT").map(|k| k.name), Some("content"));
+        let mut names = std::collections::HashSet::new();
+        for name in UNSUPPORTED {
+            assert!(names.insert(name), "`{name}` is listed twice");
         }
     }
 }
