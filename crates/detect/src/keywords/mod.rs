@@ -37,6 +37,8 @@ pub mod sticky;
 mod tag;
 mod tcp_fields;
 mod tcp_flags;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
 pub mod threshold;
 mod tls;
@@ -46,8 +48,6 @@ mod unsupported;
 mod urilen;
 pub(crate) mod validate;
 mod vlan;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use crate::keyword::Keyword;
 use bartizan_applayer::protocol::ProtocolId;
