@@ -161,7 +161,7 @@ impl Lab {
             bytes: self.bytes,
             established: self.established,
             tcp: None,
-            app: None,
+            app: Default::default(),
         };
         let scene = Scene {
             now: self.now,
@@ -170,6 +170,8 @@ impl Lab {
             flow: (!self.flowless).then_some(&flow),
             state: None,
             stream_events: &[],
+            app_events: &[],
+            detection_done: false,
             shared: &self.shared,
         };
         let work = Work { scene, stream: None, payload_in_stream: false, inspect_payload: true, app: None };
@@ -204,7 +206,7 @@ pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u
             ip.extend([0, 1, 0, 0, 64, 17, 0, 0]);
             ip.extend(from.octets());
             ip.extend(to.octets());
-            let sum = bartizan_packet::InternetChecksum::new().add(&ip).finish();
+            let sum = bartizan_packet::InternetChecksum::new().with(&ip).finish();
             ip[10..12].copy_from_slice(&sum.to_be_bytes());
             frame.extend(ip);
         }
@@ -215,7 +217,7 @@ pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u
             frame.extend(source.octets());
             frame.extend(destination.octets());
             let sum = bartizan_packet::pseudo_header(from.0, to.0, 17, udp.len() as u32).unwrap();
-            let sum = sum.add(&udp).finish();
+            let sum = sum.with(&udp).finish();
             udp[6..8].copy_from_slice(&sum.to_be_bytes());
         }
         _ => panic!("addresses of two families"),
