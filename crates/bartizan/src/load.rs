@@ -11,7 +11,7 @@ use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
-use bartizan_flow::host::HostTableConfig;
+use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Thresholds, Variables};
 use std::path::{Path, PathBuf};
@@ -146,6 +146,6 @@ fn hosts() -> HostTableConfig {
         capacity: HOSTS,
         shards: 64,
         hasher: FlowHasher::new(seed()),
-        when_full: HostTableConfig::default().when_full,
+        when_full: WhenHostsFull::Evict,
     }
 }
