@@ -72,7 +72,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ("default: {action: drop, chain: [ids]}", "1:25: traffic that is dropped needs no chain; remove `chain`, or write `action: allow`"),
         ("default: {action: drop}\npolicies: {}", "2:11: `policies` has to be a list: lines that begin with `- `"),
         ("default: {action: drop}\npolicies: [{name: a}]", "2:12: the key `chain` is missing; add it"),
-        ("default: {action: drop}\npolicies: [{name: a, chain: ids}]", "2:29: expected a list (`[a, b]`, or lines that begin with `- `), found `ids`"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: {ids: x}}]", "2:29: expected a name or text, found a mapping (`key: value`)"),
         ("default: {action: drop}\npolicies: [{name: a, chain: [pfw], pwf: {}}]", "2:36: the key `pwf` is not known; did you mean `pfw`?"),
         ("default: {action: drop}\npolicies: [{name: a, chain: [pfw], sfw: {}}]", "2:36: the section `sfw` has no effect: `sfw` is not in the chain; add it there, or remove the section"),
         ("default: {action: drop}\npolicies: [{name: a, name: b, chain: []}]", "2:22: the key `name` stands here twice; remove one"),
@@ -101,10 +101,10 @@ fn every_error_has_its_place_and_says_what_to_do() {
 #[test]
 fn errors_of_function_sections_have_paths() {
     let cases = [
-        ("rules: [{allow: tcpp}]", "rules/0/allow", "`tcpp` is no protocol; did you mean `tcp`? (or its number, 0 to 255)"),
-        ("rules: [{allow: tcp, to-ports: [80, 90000]}]", "rules/0/to-ports/1", "`90000` is no port; write 443, 8000-8999 or any"),
-        ("rules: [{allow: tcp, to-ports: 90-80}]", "rules/0/to-ports", "`90-80` ends before it begins; write `80-90`"),
-        ("rules: [{alow: tcp}]", "rules/0/alow", "the key `alow` is not known; did you mean `allow`?"),
+        ("default: drop\nrules: [{allow: tcpp}]", "rules/0/allow", "`tcpp` is no protocol; did you mean `tcp`? (or its number, 0 to 255)"),
+        ("default: drop\nrules: [{allow: tcp, to-ports: [80, 90000]}]", "rules/0/to-ports/1", "`90000` is no port; write 443, 8000-8999 or any"),
+        ("default: drop\nrules: [{allow: tcp, to-ports: 90-80}]", "rules/0/to-ports", "`90-80` ends before it begins; write `80-90`"),
+        ("default: drop\nrules: [{alow: tcp}]", "rules/0/alow", "the key `alow` is not known; did you mean `allow`?"),
         ("defualt: drop", "defualt", "the key `defualt` is not known; did you mean `default`?"),
     ];
     for (text, path, message) in cases {
