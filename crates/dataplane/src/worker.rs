@@ -259,6 +259,7 @@ impl Worker {
         self.clock = self.clock.max(now);
         self.expire(now, recorder);
         self.defrag.expire_some(now, 64);
+        recorder.idle();
     }
 
     /// The change that the last frame needs before it may leave.

@@ -242,6 +242,12 @@ impl Recorder for EveRecorder {
         self.write_file(occasion, flow, tx, direction, index);
     }
 
+    fn idle(&mut self) {
+        for output in &mut self.outputs {
+            output.sink.flush();
+        }
+    }
+
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {
         self.count_flow(flow);
         self.write_flow(flow, reason, now);
