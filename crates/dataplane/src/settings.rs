@@ -186,10 +186,7 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
 }
 
 fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
-    let text = match settings.get(key).or_else(|| settings.get("exception-policy")) {
-        Some(text) => text,
-        None => "auto",
-    };
+    let text = settings.get(key).or_else(|| settings.get("exception-policy")).unwrap_or("auto");
     let chosen = match text {
         "auto" => {
             // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no error.

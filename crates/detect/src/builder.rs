@@ -447,14 +447,23 @@ impl<'e> SignatureBuilder<'e> {
         pushed
     }
 
-    /// Adds an item to a named buffer and leaves the current one as it is.
+    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several values
+    /// each item asks for one of its own.
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_named`].
     pub fn push_aside(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
-        let before = (self.current.take(), self.last_literal, core::mem::take(&mut self.in_base64));
-        let added = self.push_named(name, item);
-        (self.current, self.last_literal, self.in_base64) = before;
+        let before = (self.current.take(), self.last_literal, self.last_value, self.in_base64.take());
+        let multi = match self.environment.buffers.find(name) {
+            Some(BufferRef::Tx(index)) => self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
+            _ => false,
+        };
+        let added = if multi {
+            self.sticky(name).and_then(|()| self.push_item(item))
+        } else {
+            self.push_named(name, item)
+        };
+        (self.current, self.last_literal, self.last_value, self.in_base64) = before;
         added
     }
 
@@ -546,6 +555,7 @@ impl<'e> SignatureBuilder<'e> {
             value.program.link();
             value.program.check()?;
         }
+        crate::keywords::validate::values(&mut values, self.environment.buffers)?;
         Ok(values)
     }
 }

@@ -76,6 +76,7 @@ struct Built {
 /// # Errors
 /// The pattern sets cannot be built.
 pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+    input.shared.begin_load();
     let buffers = Buffers::new();
     let mut report = RuleSetReport::new();
     let mut diagnostics = Vec::new();
@@ -204,7 +205,9 @@ fn compile(
     if let Some(hook) = rule.hook() {
         protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
     }
-    for option in rule.iter() {
+    // What a rule requires comes first: a rule for newer engines may hold anything.
+    let required = |o: &bartizan_rules::OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
+    for option in rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o))) {
         let name = option.keyword();
         let value = option.value().unwrap_or_default();
         let Some(keyword) = keywords::find(name) else {

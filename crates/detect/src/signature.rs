@@ -309,7 +309,7 @@ impl Signature {
 
     /// Whether the rule has nothing but addresses, ports and protocol to look at.
     fn is_about_addresses(&self) -> bool {
-        self.packet.is_empty()
+        self.packet.iter().all(|c| c.is_ip_only())
             && self.values.is_empty()
             && self.tx.is_empty()
             && self.flow.is_empty()

@@ -5,7 +5,7 @@ use crate::finding::{Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
 use crate::view::FlowView;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_base::{Decision, Direction, Fid, Timestamp};
 use bartizan_flow::tcp::{Outcome, StreamEvent};
 use bartizan_packet::PacketView;
 
@@ -29,6 +29,10 @@ pub struct Notes {
     pub tcp: Option<Outcome>,
     /// Bits for functions to leave marks to each other, as the metadata's extended block does.
     pub marks: u64,
+    /// Class of the flow (of a packet without a flow: what classification says of the packet).
+    pub fid: Fid,
+    /// An ICMP error: whether it quotes a packet of a known flow. `None`: it is none, or nobody looked.
+    pub related: Option<bool>,
 }
 
 /// One packet, for one function.
