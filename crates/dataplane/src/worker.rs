@@ -55,6 +55,12 @@ pub struct WorkerCounters {
     pub forwarded: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
+    /// Packets of bypassed flows.
+    pub bypassed_packets: u64,
+    /// Their bytes.
+    pub bypassed_bytes: u64,
+    /// Flows that were bypassed.
+    pub bypassed_flows: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
 }
@@ -165,6 +171,8 @@ impl Worker {
         }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
+        each("flow_bypassed.local_pkts", self.counters.bypassed_packets);
+        each("flow_bypassed.local_bytes", self.counters.bypassed_bytes);
     }
 
     /// Handles a frame: the decision says whether it may leave.

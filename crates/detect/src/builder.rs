@@ -79,6 +79,8 @@ pub struct SignatureBuilder<'e> {
     pub flow: FlowNeeds,
     /// `noalert`.
     pub noalert: bool,
+    /// `alert`.
+    pub alert: bool,
     /// `bypass`.
     pub bypass: bool,
     /// `target`.
@@ -130,6 +132,7 @@ impl<'e> SignatureBuilder<'e> {
             protocol,
             flow: FlowNeeds::empty(),
             noalert: false,
+            alert: false,
             bypass: false,
             target: None,
             priority: None,

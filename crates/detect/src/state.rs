@@ -85,8 +85,6 @@ pub struct FlowState {
     pub passed: bool,
     /// A drop rule decided for the rest of the flow.
     pub dropped: Option<bartizan_base::RuleId>,
-    /// Rules that alerted on a packet of each direction where once per flow is enough (IP-only rules), by direction.
-    pub ip_only_done: [bool; 2],
 }
 
 impl FlowState {

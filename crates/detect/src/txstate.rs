@@ -53,7 +53,8 @@ pub struct FlowDetect {
     /// What rules set in this flow; lives on from generation to generation.
     pub state: FlowState,
     tx: VecDeque<TxState>,
-    ip_only: SmallVec<[(u32, u8); 2]>,
+    /// Rules on addresses were evaluated, by direction.
+    ip_only_done: [bool; 2],
 }
 
 impl FlowDetect {
@@ -62,18 +63,21 @@ impl FlowDetect {
         if self.generation != generation {
             self.generation = generation;
             self.tx.clear();
-            self.ip_only.clear();
+            self.ip_only_done = [false; 2];
         }
     }
 
-    /// Whether an IP-only rule was evaluated for this direction already; remembers that it now is.
-    pub fn ip_only_seen(&mut self, rule: u32, side: usize) -> bool {
-        let key = (rule, side as u8);
-        if self.ip_only.contains(&key) {
-            return true;
+    /// Whether the rules on addresses were evaluated for this direction already.
+    #[must_use]
+    pub fn ip_only_done(&self, direction: Direction) -> bool {
+        self.ip_only_done.get(direction as usize).copied().unwrap_or(false)
+    }
+
+    /// The rules on addresses are evaluated for this direction.
+    pub fn set_ip_only_done(&mut self, direction: Direction) {
+        if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
+            *done = true;
         }
-        self.ip_only.push(key);
-        false
     }
 
     fn tx(&self, id: TxId) -> Option<&TxState> {

@@ -102,7 +102,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let run = RunInfo::default();
     let mut recorder = EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run, &mut warnings)
         .map_err(Failure::stopped)?;
-    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+    let alerts_max = match settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+        0 => ALERTS_PER_PACKET,
+        number => number,
+    };
+    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), alerts_max);
     let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
     let mut worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
     for warning in &warnings {

@@ -5,7 +5,7 @@ mod flow;
 mod head;
 mod packet;
 
-use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Decision, Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
@@ -206,10 +206,11 @@ impl Recorder for EveRecorder {
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
+        fate: &Fate,
         tx: Option<TxRecord<'_>>,
     ) {
         *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
-        self.write_alert(occasion, flow, finding, tx);
+        self.write_alert(occasion, flow, finding, fate, tx);
     }
 
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {

@@ -174,7 +174,14 @@ impl Lab {
             detection_done: false,
             shared: &self.shared,
         };
-        let work = Work { scene, stream: None, payload_in_stream: false, inspect_payload: true, app: None };
+        let work = Work {
+            scene,
+            stream: None,
+            payload_in_stream: false,
+            inspect_payload: true,
+            again: false,
+            app: None,
+        };
         let state = (!self.flowless).then_some(&mut self.flow);
         inspect(&self.rules, &mut self.worker, state, work);
         self.worker.hits.clone()
