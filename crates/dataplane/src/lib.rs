@@ -7,7 +7,9 @@
 
 pub mod chain;
 pub mod eve;
+pub mod event_ring;
 pub mod flow_ext;
+pub mod handover;
 pub mod hosts;
 mod packet;
 mod pseudo;
@@ -16,3 +18,4 @@ pub mod settings;
 mod streams;
 mod transactions;
 pub mod worker;
+pub mod workers;
