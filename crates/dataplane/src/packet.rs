@@ -80,7 +80,7 @@ pub(crate) fn defragment(
 }
 
 /// The identity of a packet's flow.
-fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
     let scope = FlowScope {
         tenant: worker.tenant_of(packet),
         link: frame.link,

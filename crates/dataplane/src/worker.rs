@@ -65,6 +65,23 @@ pub struct WorkerCounters {
     pub spared: u64,
 }
 
+impl WorkerCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub fn plus(mut self, other: &WorkerCounters) -> Self {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.alerts += other.alerts;
+        for (sum, more) in self.refused.iter_mut().zip(other.refused) {
+            *sum += more;
+        }
+        self.forwarded += other.forwarded;
+        self.no_flow += other.no_flow;
+        self.spared += other.spared;
+        self
+    }
+}
+
 /// See the module.
 pub struct Worker {
     pub(crate) settings: EngineSettings,
@@ -82,7 +99,7 @@ pub struct Worker {
     pub(crate) next_flow: u64,
     pub(crate) rewrite: Option<Rewrite>,
     spare_rewrite: Rewrite,
-    check: ChecksumMode,
+    pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
