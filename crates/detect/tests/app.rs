@@ -91,7 +91,12 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
 }
 
 /// Sids of the options that alert, each a rule of the protocol, numbered from 1.
-fn of_options(protocol: &str, options: &[&str], transport: Transport, pieces: &[(Direction, &[u8])]) -> Vec<u32> {
+fn of_options(
+    protocol: &str,
+    options: &[&str],
+    transport: Transport,
+    pieces: &[(Direction, &[u8])],
+) -> Vec<u32> {
     let rules: Vec<String> = options
         .iter()
         .enumerate()
@@ -186,7 +191,8 @@ fn protocols_and_events() {
 }
 
 /// A query for AAAA of example.org, and an answer "no such name" with an SOA record's type in no answer.
-const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x1c\x00\x01";
+const QUERY: &[u8] =
+    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x1c\x00\x01";
 const ANSWER: &[u8] =
     b"\x12\x34\x81\x83\x00\x01\x00\x01\x00\x00\x00\x00\x07example\x03org\x00\x00\x1c\x00\x01\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\xc0\x00\x02\x07";
 
