@@ -9,8 +9,7 @@ use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, FlowNeeds, RuleAction, Signature, ValueCheck};
-use crate::state::FlowState;
+use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
 use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
@@ -218,7 +217,7 @@ impl Pass<'_, '_> {
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order.
         // A packet that the engine made only carries what is left of the stream.
-        let own = basis.packet && !(basis.stream && payload_in_stream) && !is_made(packet);
+        let own = basis.packet && !self.again && !(basis.stream && payload_in_stream) && !is_made(packet);
         let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {

@@ -146,7 +146,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
     let problems = recorder.finish();
-    let stats = write_stats(&args.out, &counters);
+    let written = write_stats(&args.out, &counters);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -164,7 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for problem in &problems {
         eprintln!("error: {problem}");
     }
-    stats?;
+    written?;
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
 }
 
