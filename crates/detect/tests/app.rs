@@ -81,8 +81,14 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             detection_done,
             shared: &shared,
         };
-        let work =
-            Work { scene, stream: None, payload_in_stream: true, inspect_payload: true, app: Some(&mut app) };
+        let work = Work {
+            scene,
+            stream: None,
+            payload_in_stream: true,
+            inspect_payload: true,
+            app: Some(&mut app),
+            again: false,
+        };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
         let hits = worker.hits.iter().filter(|h| h.alert);
         sids.extend(hits.map(|h| loaded.rules.signatures[h.rule as usize].id.sid));
