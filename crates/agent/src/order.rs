@@ -43,7 +43,8 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
     };
     let mut numbers: Vec<Option<FunctionId>> = vec![None; specs.len()];
     for number in 0..specs.len() {
-        let open = |i: usize| numbers.get(i).is_some_and(Option::is_none);
+        let now = numbers.clone();
+        let open = |i: usize| now.get(i).is_some_and(Option::is_none);
         let is_next = |i: usize, spec: &FunctionSpec| {
             open(i) && !specs.iter().enumerate().any(|(j, other)| open(j) && j != i && before(other, spec))
         };

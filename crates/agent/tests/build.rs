@@ -212,18 +212,18 @@ fn errors_say_where_and_what_to_do() {
     let (mut agent, _) = agent();
     let with = |policy: &str| format!("default: {{action: drop}}\npolicies:\n  - {policy}\n");
     let cases = [
-        ("{name: a, chain: [pfv]}", "3:21: there is no function `pfv`; did you mean `pfw`?"),
-        ("{name: a, chain: [gate]}", "3:21: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
+        ("{name: a, chain: [pfv]}", "3:23: there is no function `pfv`; did you mean `pfw`?"),
+        ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
         (
             "{name: a, chain: [ids, sfw]}",
-            "3:14: these functions run in another order; write `chain: [sfw, ids]`",
+            "3:15: these functions run in another order; write `chain: [sfw, ids]`",
         ),
-        ("{name: a, chain: [ids, ids]}", "3:26: `ids` stands in the chain twice; remove one"),
-        ("{name: a, chain: [], link: wam}", "3:31: the host file has no link `wam`; did you mean `wan`?"),
-        ("{name: a, chain: [pfw]}", "3:14: pfw: the key `default` is missing; add it"),
+        ("{name: a, chain: [ids, ids]}", "3:28: `ids` stands in the chain twice; remove one"),
+        ("{name: a, chain: [], link: wam}", "3:32: the host file has no link `wam`; did you mean `wan`?"),
+        ("{name: a, chain: [pfw]}", "3:15: pfw: the key `default` is missing; add it"),
         (
             "{name: a, chain: [pfw], pfw: {default: dorp}}",
-            "3:43: pfw: `dorp` is not known here; did you mean `drop`?",
+            "3:44: pfw: `dorp` is not known here; did you mean `drop`?",
         ),
         (
             "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 99999]}]}}",
@@ -231,11 +231,11 @@ fn errors_say_where_and_what_to_do() {
         ),
         (
             "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, from: lan}]}}",
-            "3:76: pfw: there is no group `lan`; none is known here",
+            "3:77: pfw: there is no group `lan`; none is known here",
         ),
         (
             "{name: a, chain: [sfw], sfw: {max-connection: 3}}",
-            "3:34: sfw: the key `max-connection` is not known; did you mean `max-connections`?",
+            "3:35: sfw: the key `max-connection` is not known; did you mean `max-connections`?",
         ),
     ];
     for (policy, expected) in cases {
@@ -264,4 +264,60 @@ default: {action: drop}
         describe(&prepared, &agent, classify(&prepared, 0, "10.0.0.1", "192.168.1.1")),
         "default/web/-: pfw sfw ids"
     );
+}
+
+#[test]
+fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
+    use bartizan_base::{Direction, Timestamp, Verdict};
+    use bartizan_function::{FindingAction, Notes, PacketContext};
+    use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
+
+    let text = |staged: bool| {
+        format!(
+            "policies: [{{name: p, staged: {staged}, chain: [pfw], pfw: {{default: drop}}}}]\ndefault: {{action: allow}}\n"
+        )
+    };
+    for staged in [true, false] {
+        let (mut agent, _) = agent();
+        let prepared = prepare(&mut agent, &text(staged)).expect("a generation");
+        let class = classify(&prepared, 0, "10.0.0.1", "10.0.0.2");
+        let function = &prepared.chains.functions[0];
+        let bytes =
+            [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 8, 0, 0];
+        let mut out = DecodeOutput::default();
+        Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
+        let view = PacketView::new(&bytes, out.outer().unwrap());
+        let notes = Notes { fid: class.fid, ..Notes::default() };
+        let (mut worker, mut slot, mut findings) = (function.worker(), None, Vec::new());
+        for _ in 0..3 {
+            let decision = function.packet(&mut PacketContext {
+                now: Timestamp::ZERO,
+                packet: Some(&view),
+                direction: Direction::ToServer,
+                flow: None,
+                app: None,
+                stream: None,
+                payload_in_stream: false,
+                stream_events: &[],
+                app_events: &[],
+                detection_done: false,
+                notes: &notes,
+                worker: &mut worker,
+                slot: &mut slot,
+                findings: &mut findings,
+                prevention: true,
+            });
+            assert_eq!(decision.verdict, if staged { Verdict::Continue } else { Verdict::Drop });
+        }
+        let mut counters = Vec::new();
+        function.log(&worker, &mut |name, value| counters.push((name, value)));
+        assert!(counters.contains(&("dropped", 3)), "{counters:?}");
+        assert_eq!(counters.contains(&("staged_refusals", 3)), staged);
+        // Once per flow and reason.
+        assert_eq!(findings.len(), usize::from(staged));
+        for finding in &findings {
+            assert_eq!(finding.action, FindingAction::Allowed);
+            assert_eq!(finding.rule.message, "staged policy: pfw would refuse this (pfw_default)");
+        }
+    }
 }
