@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn there_is_an_end() {
-        let mut table = GlobalRuleTable::default();
-        table.entries = vec![None; FID_END as usize];
+        let mut table =
+            GlobalRuleTable { entries: vec![None; FID_END as usize], ..GlobalRuleTable::default() };
         assert_eq!(table.fid(meaning(0, 0)), Err(NoFid));
     }
 }
