@@ -297,7 +297,7 @@ impl Bench {
             bytes: flow.packets,
             established,
             tcp: (key.protocol() == 6).then_some(&flow.session),
-            app: None,
+            app: Default::default(),
         };
         let mut context = context(
             self.now,
@@ -353,6 +353,8 @@ fn context<'a>(
         direction,
         flow,
         app: None,
+        app_events: &[],
+        detection_done: false,
         stream: None,
         payload_in_stream: false,
         stream_events: &[],
