@@ -101,6 +101,14 @@ impl Agent {
         Ok(Agent { kinds, ids, state })
     }
 
+    /// Replaces the kinds by others of the same functions, in the same order, made with other services.
+    pub fn set_kinds(&mut self, kinds: Vec<Arc<dyn FunctionKind>>) {
+        let names = |kinds: &[Arc<dyn FunctionKind>]| kinds.iter().map(|k| k.spec().name).collect::<Vec<_>>();
+        if names(&kinds) == names(&self.kinds) {
+            self.kinds = kinds;
+        }
+    }
+
     /// Names that the sections of a policy file may have.
     #[must_use]
     pub fn function_names(&self) -> Vec<&'static str> {
@@ -259,7 +267,8 @@ impl<'a> Build<'a> {
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
         let fallback = defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default();
-        let classifier = Box::new(PolicyClassifier { classifier, classes, defaults, fallback });
+        let classifier =
+            Box::new(PolicyClassifier { classifier, classes, defaults, fallback, tenants: tenants.clone() });
         let chains = Chains { generation: self.state.generation, functions, classifier };
         Some(Prepared { chains, tenants, classes: infos })
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which class a new flow gets: one lookup for policies and service levels.
 
+use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::{Class, FlowClassifier};
 use bartizan_flow::FlowKey;
+use bartizan_packet::Decoded;
 use std::collections::HashMap;
 
 /// Rule set of the policies.
@@ -37,6 +39,8 @@ pub struct PolicyClassifier {
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
     pub(crate) fallback: Class,
+    /// Whose traffic a packet is.
+    pub(crate) tenants: TenantSelector,
 }
 
 /// A flow's header as its first packet has it.
@@ -67,6 +71,18 @@ impl FlowClassifier for PolicyClassifier {
             None => self.defaults.get(&tenant),
         };
         variants.map_or(self.fallback, |v| v.of(level))
+    }
+
+    fn tenant_of(&self, packet: &Decoded, link: LinkId) -> TenantId {
+        if self.tenants.is_trivial() {
+            return TenantId(0);
+        }
+        self.tenants.select(&TenantQuestion {
+            tunnel: packet.tunnel,
+            vlans: packet.vlan.as_slice(),
+            link,
+            addresses: packet.src().zip(packet.dst()),
+        })
     }
 }
 

@@ -328,8 +328,8 @@ impl Worker {
         }
     }
 
-    /// Whose traffic a packet is. Tenant selectors come with policies; without them there is one tenant.
-    pub(crate) fn tenant_of(&self, _packet: &Decoded) -> TenantId {
-        TenantId(0)
+    /// Whose traffic a packet is.
+    pub(crate) fn tenant_of(&self, frame: &Frame<'_>, packet: &Decoded) -> TenantId {
+        self.chains.classifier.tenant_of(packet, frame.link)
     }
 }
