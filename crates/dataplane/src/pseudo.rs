@@ -66,7 +66,7 @@ impl Worker {
             *self.decoder.counters_mut() = counters;
             let Some(packet) = output.outer() else { continue };
             let view = PacketView::new(&bytes, packet);
-            let mut occasion = Occasion { packet: &view, number: None, now, direction };
+            let mut occasion = Occasion { packet: &view, number: None, now, direction, around: None };
             if core::mem::take(&mut first) {
                 if let Some(outcome) = &outcome {
                     streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);

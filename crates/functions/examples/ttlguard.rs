@@ -6,8 +6,8 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource, RulesError,
-    WorkerState,
+    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
+    RulesError, WorkerState,
 };
 use bartizan_functions::classes::{self, ByFid};
 use serde::Deserialize;

@@ -112,12 +112,15 @@ impl Names {
         let mut all = Vec::new();
         for target in targets {
             match target {
-                Target::Any => all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Prefix>().ok())),
+                Target::Any => {
+                    all.extend(["0.0.0.0/0", "::/0"].iter().filter_map(|p| p.parse::<Prefix>().ok()))
+                }
                 Target::Prefix(prefix) => all.push(*prefix),
                 Target::Group(name) => match self.groups.get(name) {
                     Some(prefixes) => all.extend(prefixes),
                     None => {
-                        let hint = did_you_mean(name, self.groups.keys().map(String::as_str).collect::<Vec<_>>());
+                        let hint =
+                            did_you_mean(name, self.groups.keys().map(String::as_str).collect::<Vec<_>>());
                         return Err(format!("there is no group `{name}`; {hint}"));
                     }
                 },

@@ -7,8 +7,8 @@
 use crate::classes::{self, ByFid};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
-    RulesError, WorkerState,
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
+    RuleSource, RulesError, WorkerState,
 };
 use serde::Deserialize;
 
@@ -20,10 +20,17 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     runs_after: &[],
     runs_before: &["pfw", "sfw", "ids"],
     buffers: &[],
-    header_half: Some(HeaderHalf { fields: &[HeaderField { name: "fid", width: 32 }], entry_bytes: 16, lookups: 1 }),
+    header_half: Some(HeaderHalf {
+        fields: &[HeaderField { name: "fid", width: 32 }],
+        entry_bytes: 16,
+        lookups: 1,
+    }),
     counters: &[
         Counter { name: "refused", help: "Packets dropped because no policy names them." },
-        Counter { name: "one_sided", help: "Packets dropped because one direction of their flow is not seen." },
+        Counter {
+            name: "one_sided",
+            help: "Packets dropped because one direction of their flow is not seen.",
+        },
     ],
 };
 
@@ -75,7 +82,8 @@ struct Counts {
 /// Whether only one direction of a flow comes by: a TCP connection whose other side should have answered long ago.
 #[must_use]
 pub fn is_one_sided(flow: &FlowView<'_>) -> bool {
-    let lonely = Direction::BOTH.iter().any(|d| flow.packets[*d] >= ONE_SIDED_AFTER && flow.packets[d.flip()] == 0);
+    let lonely =
+        Direction::BOTH.iter().any(|d| flow.packets[*d] >= ONE_SIDED_AFTER && flow.packets[d.flip()] == 0);
     flow.protocol == 6 && (lonely || flow.tcp.is_some_and(|session| session.is_async()) && flow.established)
 }
 

@@ -13,8 +13,8 @@ use bartizan_classify::{BitVector, Classifier, Entry, Header, HeaderRule, Linear
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::{List, Ports, Prefix};
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
-    RulesError, WorkerState,
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
+    RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
 use core::num::NonZeroU32;
@@ -158,7 +158,11 @@ impl Filter {
                     expansion.entries(index as u32, &mut entries);
                 }
                 Err((key, message)) => {
-                    errors.push(classes::error(SPEC.name, format!("{}/rules/{index}{key}", class.path), message));
+                    errors.push(classes::error(
+                        SPEC.name,
+                        format!("{}/rules/{index}{key}", class.path),
+                        message,
+                    ));
                 }
             }
             if entries.len() > ENTRIES_MAX {
@@ -181,7 +185,11 @@ impl Filter {
         }
         let by_code = class.rules.rules.iter().any(|r| r.code.is_some());
         let default = class.rules.default;
-        if errors.is_empty() { Ok(Filter { classifier, actions, default, by_code, counter }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(Filter { classifier, actions, default, by_code, counter })
+        } else {
+            Err(errors)
+        }
     }
 
     /// Index of the rule that decides; that of the default is the number of rules.
@@ -220,7 +228,8 @@ impl Expansion {
             (None, Some(protocols), None) => (FilterAction::Drop, protocols),
             (None, None, Some(protocols)) => (FilterAction::Reject, protocols),
             _ => {
-                let message = "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`";
+                let message =
+                    "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`";
                 return Err(("", message.to_owned()));
             }
         };
@@ -245,7 +254,8 @@ impl Expansion {
                 ids.map_err(|message| ("/tenant", message))?
             }
         };
-        let (first, second) = if icmp { (&rule.r#type, &rule.code) } else { (&rule.from_ports, &rule.to_ports) };
+        let (first, second) =
+            if icmp { (&rule.r#type, &rule.code) } else { (&rule.from_ports, &rule.to_ports) };
         let expansion = Expansion {
             protocols: protocols.iter().map(|p| p.0).collect(),
             tenants,
@@ -263,8 +273,11 @@ impl Expansion {
             if matches!((source, destination), (Some(a), Some(b)) if mixed(a, b)) {
                 continue;
             }
-            for (protocol, tenant) in self.protocols.iter().flat_map(|p| self.tenants.iter().map(move |t| (p, t))) {
-                let ports = self.first_ports.iter().flat_map(|a| self.second_ports.iter().map(move |b| (a, b)));
+            for (protocol, tenant) in
+                self.protocols.iter().flat_map(|p| self.tenants.iter().map(move |t| (p, t)))
+            {
+                let ports =
+                    self.first_ports.iter().flat_map(|a| self.second_ports.iter().map(move |b| (a, b)));
                 for (source_ports, destination_ports) in ports {
                     if entries.len() > ENTRIES_MAX {
                         return;

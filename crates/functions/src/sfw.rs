@@ -13,13 +13,13 @@
 use crate::classes::{self, ByFid};
 use crate::sfw_tcp;
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
-use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_config::policy::sections::{Initiate, SfwSection};
+use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
-    RulesError, WorkerState,
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
+    RuleSource, RulesError, WorkerState,
 };
 use bartizan_packet::{Decoded, Icmp, Transport};
 use core::net::IpAddr;
@@ -47,7 +47,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     counters: &[
         Counter { name: "admitted", help: "Flows let in." },
         Counter { name: "dropped", help: "Packets dropped." },
-        Counter { name: "untracked", help: "Flows let in although the host table had no room to count them." },
+        Counter {
+            name: "untracked",
+            help: "Flows let in although the host table had no room to count them.",
+        },
     ],
 };
 
@@ -76,8 +79,17 @@ impl FunctionKind for SfwKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
         let by_fid = ByFid::new(&classes);
-        let rules = classes.into_iter().map(|c| Rules { section: c.rules, from: c.from, to: c.to, one_sided: c.one_sided }).collect();
-        Ok(Box::new(Sfw { id: source.id, generation: source.generation, rules, by_fid, hosts: Arc::clone(&self.hosts) }))
+        let rules = classes
+            .into_iter()
+            .map(|c| Rules { section: c.rules, from: c.from, to: c.to, one_sided: c.one_sided })
+            .collect();
+        Ok(Box::new(Sfw {
+            id: source.id,
+            generation: source.generation,
+            rules,
+            by_fid,
+            hosts: Arc::clone(&self.hosts),
+        }))
     }
 }
 
@@ -205,12 +217,19 @@ fn quotes(icmp: &Icmp, packet: &Decoded, flow: &FlowView<'_>) -> bool {
 }
 
 impl Sfw {
-    fn judge(&self, rules: &Rules, context: &mut PacketContext<'_>, counts: &mut Counts) -> Result<bool, Reason> {
+    fn judge(
+        &self,
+        rules: &Rules,
+        context: &mut PacketContext<'_>,
+        counts: &mut Counts,
+    ) -> Result<bool, Reason> {
         let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
         let icmp = icmp_kind(packet);
         let Some(flow) = context.flow else {
             return match (icmp, &packet.transport) {
-                (Some((IcmpKind::Error, _)), _) if context.notes.related != Some(true) => Err(Reason::SfwUnrelatedIcmp),
+                (Some((IcmpKind::Error, _)), _) if context.notes.related != Some(true) => {
+                    Err(Reason::SfwUnrelatedIcmp)
+                }
                 // A connection that the flow table has no room for cannot be followed.
                 (None, Transport::Tcp(_)) => Err(Reason::SfwNoConnection),
                 _ => Ok(false),
@@ -221,13 +240,19 @@ impl Sfw {
             match kind {
                 IcmpKind::Neighbour => return Ok(false),
                 IcmpKind::Error if own_flow => {
-                    return if context.notes.related == Some(true) { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
+                    return if context.notes.related == Some(true) {
+                        Ok(false)
+                    } else {
+                        Err(Reason::SfwUnrelatedIcmp)
+                    };
                 }
                 IcmpKind::Error => {
                     let related = context.notes.related != Some(false) && quotes(message, packet, &flow);
                     return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
                 }
-                IcmpKind::Answer if context.direction == Direction::ToServer && !self.is_admitted(context) => {
+                IcmpKind::Answer
+                    if context.direction == Direction::ToServer && !self.is_admitted(context) =>
+                {
                     return Err(Reason::SfwNoConnection);
                 }
                 _ => {}
@@ -240,7 +265,14 @@ impl Sfw {
                 if rules.one_sided == OneSided::IdsOnly && session.is_async() && flow.established {
                     return Ok(false);
                 }
-                sfw_tcp::check(&rules.section, &outcome, session, segment, packet.payload_len, context.direction)?;
+                sfw_tcp::check(
+                    &rules.section,
+                    &outcome,
+                    session,
+                    segment,
+                    packet.payload_len,
+                    context.direction,
+                )?;
                 self.admit(rules, &flow, session.state() < TcpState::Established, context, counts)?;
                 self.follow(session.state(), context);
                 Ok(false)

@@ -96,7 +96,8 @@ fn in_window(
         }
         if is_old(event) {
             let acknowledged = session.last_ack(direction);
-            let window = session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
+            let window =
+                session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
             if Seq(segment.seq).plus(payload_len).before(acknowledged.minus(window)) {
                 return Err(Reason::SfwWindow);
             }
@@ -106,14 +107,21 @@ fn in_window(
 }
 
 /// Whether the state, which tracking tolerates for the sake of detection, allows the segment.
-fn in_state(outcome: &Outcome, session: &TcpSession, flags: TcpFlags, payload_len: u32) -> Result<(), Reason> {
+fn in_state(
+    outcome: &Outcome,
+    session: &TcpSession,
+    flags: TcpFlags,
+    payload_len: u32,
+) -> Result<(), Reason> {
     let has = |flag| flags.contains(flag);
     let opening = has(TcpFlags::SYN) || has(TcpFlags::RST);
     let allowed = match outcome.previous {
         // Before the SYN/ACK only SYNs and refusals; one-sided connections have none to show.
         TcpState::SynSent => opening || session.is_async() || outcome.state != TcpState::SynSent,
         TcpState::None => true,
-        TcpState::Closed if session.closed_by_rst() => has(TcpFlags::RST) || outcome.state != TcpState::Closed,
+        TcpState::Closed if session.closed_by_rst() => {
+            has(TcpFlags::RST) || outcome.state != TcpState::Closed
+        }
         TcpState::Closed => payload_len == 0 || outcome.state != TcpState::Closed,
         // RFC 9293 section 3.10.7.4: without ACK a segment is dropped.
         _ => has(TcpFlags::ACK) || opening,
@@ -128,5 +136,10 @@ pub(crate) fn was_sent(session: &TcpSession, direction: Direction, seq: u32) -> 
     let (next, acknowledged) = (session.next_seq(direction), session.last_ack(direction));
     // Before the first ACK of the other side there is nothing to compare the lower end with.
     let known = session.state() >= TcpState::Established;
-    seq.at_most(next) && (if known { seq.at_least(acknowledged.minus(QUOTED_BEHIND)) } else { seq.at_least(next.minus(OLD_WINDOW)) })
+    seq.at_most(next)
+        && (if known {
+            seq.at_least(acknowledged.minus(QUOTED_BEHIND))
+        } else {
+            seq.at_least(next.minus(OLD_WINDOW))
+        })
 }

@@ -12,7 +12,10 @@ fn refuses_what_no_policy_names() {
     for (client, server) in PAIRS {
         let mut bench = Bench::new(&GateKind, r#"{"refuse": true}"#);
         for _ in 0..2 {
-            assert_eq!(bench.refused(&udp((ip(client), 1), (ip(server), 2), b"")), Some(Reason::PolicyDefault));
+            assert_eq!(
+                bench.refused(&udp((ip(client), 1), (ip(server), 2), b"")),
+                Some(Reason::PolicyDefault)
+            );
         }
         assert_eq!(bench.counter("refused"), 2);
     }

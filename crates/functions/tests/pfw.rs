@@ -47,8 +47,14 @@ fn the_first_rule_that_matches_decides() {
             assert_eq!(got, *expected, "{client} {bytes:?}");
             assert_eq!(decision.done, expected.is_none());
         }
-        assert_eq!((bench.counter("allowed"), bench.counter("dropped"), bench.counter("rejected")), (5, 6, 2));
-        assert_eq!((bench.counter("rule.web.2"), bench.counter("rule.web.3"), bench.counter("default.web")), (2, 2, 5));
+        assert_eq!(
+            (bench.counter("allowed"), bench.counter("dropped"), bench.counter("rejected")),
+            (5, 6, 2)
+        );
+        assert_eq!(
+            (bench.counter("rule.web.2"), bench.counter("rule.web.3"), bench.counter("default.web")),
+            (2, 2, 5)
+        );
     }
 }
 
@@ -102,7 +108,8 @@ fn tenants_are_told_apart() {
 
 #[test]
 fn icmp_codes_are_decided_packet_by_packet_and_answers_as_their_question() {
-    let rules = r#"{"default": "drop", "rules": [{"allow": ["icmp", "icmpv6"], "type": [8, 128], "code": 0}]}"#;
+    let rules =
+        r#"{"default": "drop", "rules": [{"allow": ["icmp", "icmpv6"], "type": [8, 128], "code": 0}]}"#;
     for (client, server) in PAIRS {
         let (c, s) = (ip(client), ip(server));
         let mut bench = Bench::new(&PfwKind::default(), rules);
@@ -131,19 +138,46 @@ fn many_rules_are_answered_as_few() {
 fn wrong_rules_are_refused_with_their_place() {
     let cases = [
         (r#"{}"#, "classes/0/rules", "the key `default` is missing; add it"),
-        (r#"{"default": "drop", "rules": [{"allow": "tcp", "drop": "udp"}]}"#, "classes/0/rules/rules/0", "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`"),
-        (r#"{"default": "drop", "rules": [{"allow": "any", "to-ports": 80}]}"#, "classes/0/rules/rules/0/to-ports", "only tcp, udp and sctp have ports; split the rule"),
-        (r#"{"default": "drop", "rules": [{"allow": "tcp", "type": 8}]}"#, "classes/0/rules/rules/0/type", "only icmp and icmpv6 have types and codes; split the rule"),
-        (r#"{"default": "drop", "rules": [{"allow": "tcp", "from": "bat"}]}"#, "classes/0/rules/rules/0/from", "there is no group `bat`; did you mean `bad`?"),
-        (r#"{"default": "drop", "rules": [{"allow": "tcp", "tenant": "b"}]}"#, "classes/0/rules/rules/0/tenant", "there is no tenant `b`; did you mean `a`?"),
-        (r#"{"default": "drop", "ruls": []}"#, "classes/0/rules/ruls", "the key `ruls` is not known; did you mean `rules`?"),
+        (
+            r#"{"default": "drop", "rules": [{"allow": "tcp", "drop": "udp"}]}"#,
+            "classes/0/rules/rules/0",
+            "a rule needs exactly one of `allow`, `drop` and `reject`, with protocols: `allow: tcp`",
+        ),
+        (
+            r#"{"default": "drop", "rules": [{"allow": "any", "to-ports": 80}]}"#,
+            "classes/0/rules/rules/0/to-ports",
+            "only tcp, udp and sctp have ports; split the rule",
+        ),
+        (
+            r#"{"default": "drop", "rules": [{"allow": "tcp", "type": 8}]}"#,
+            "classes/0/rules/rules/0/type",
+            "only icmp and icmpv6 have types and codes; split the rule",
+        ),
+        (
+            r#"{"default": "drop", "rules": [{"allow": "tcp", "from": "bat"}]}"#,
+            "classes/0/rules/rules/0/from",
+            "there is no group `bat`; did you mean `bad`?",
+        ),
+        (
+            r#"{"default": "drop", "rules": [{"allow": "tcp", "tenant": "b"}]}"#,
+            "classes/0/rules/rules/0/tenant",
+            "there is no tenant `b`; did you mean `a`?",
+        ),
+        (
+            r#"{"default": "drop", "ruls": []}"#,
+            "classes/0/rules/ruls",
+            "the key `ruls` is not known; did you mean `rules`?",
+        ),
     ];
     for (rules, place, message) in cases {
         let errors = make(&PfwKind::default(), &class(rules), 1).err().expect(rules);
         assert_eq!((errors[0].place.as_str(), errors[0].message.as_str()), (place, message));
     }
     let list: Vec<String> = (0..300).map(|n| n.to_string()).collect();
-    let many = format!(r#"{{"default": "drop", "rules": [{{"allow": "tcp", "from-ports": [{0}], "to-ports": [{0}]}}]}}"#, list.join(","));
+    let many = format!(
+        r#"{{"default": "drop", "rules": [{{"allow": "tcp", "from-ports": [{0}], "to-ports": [{0}]}}]}}"#,
+        list.join(",")
+    );
     let errors = make(&PfwKind::default(), &class(&many), 1).err().expect("too many");
     assert!(errors[0].message.contains("more than 65536 combinations"), "{}", errors[0].message);
 }

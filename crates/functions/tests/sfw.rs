@@ -61,7 +61,11 @@ fn what_opens_no_connection_and_belongs_to_none() {
     for (c, s) in sides() {
         for flags in [ACK, ACK | PSH, SYN | ACK, RST, RST | ACK, FIN | ACK] {
             let (mut b, _) = bench("{}");
-            assert_eq!(b.refused(&tcp(c, s, flags, 100, 200, b"")), Some(Reason::SfwNoConnection), "{flags:#x}");
+            assert_eq!(
+                b.refused(&tcp(c, s, flags, 100, 200, b"")),
+                Some(Reason::SfwNoConnection),
+                "{flags:#x}"
+            );
         }
     }
 }
@@ -69,7 +73,8 @@ fn what_opens_no_connection_and_belongs_to_none() {
 #[test]
 fn midstream_by_policy() {
     for (c, s) in sides() {
-        for (rules, expected) in [("{}", Some(Reason::SfwNoConnection)), (r#"{"midstream": "allow"}"#, None)] {
+        for (rules, expected) in [("{}", Some(Reason::SfwNoConnection)), (r#"{"midstream": "allow"}"#, None)]
+        {
             let (mut b, _) = bench(rules);
             b.config.midstream = true;
             assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 100, 200, b"data")), expected);
@@ -81,7 +86,11 @@ fn midstream_by_policy() {
 #[test]
 fn who_may_open() {
     for (c, s) in sides() {
-        let cases = [("from", None, Some(Reason::SfwInitiator)), ("to", Some(Reason::SfwInitiator), None), ("both", None, None)];
+        let cases = [
+            ("from", None, Some(Reason::SfwInitiator)),
+            ("to", Some(Reason::SfwInitiator), None),
+            ("both", None, None),
+        ];
         for (initiate, forward, backward) in cases {
             let (mut b, _) = bench(&format!(r#"{{"initiate": "{initiate}"}}"#));
             assert_eq!(b.refused(&tcp(c, s, SYN, 1, 0, b"")), forward);

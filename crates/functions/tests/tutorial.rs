@@ -24,7 +24,11 @@ fn drops_below_the_floor() {
 
 #[test]
 fn refuses_wrong_rules() {
-    for (rules, place) in [("{}", "classes/0/rules"), (r#"{"floor": 0}"#, "classes/0/rules/floor"), (r#"{"flor": 3}"#, "classes/0/rules")] {
+    for (rules, place) in [
+        ("{}", "classes/0/rules"),
+        (r#"{"floor": 0}"#, "classes/0/rules/floor"),
+        (r#"{"flor": 3}"#, "classes/0/rules"),
+    ] {
         let errors = make(&TtlGuardKind, &class(rules), 1).err().expect(rules);
         assert_eq!(errors[0].place, place, "{}", errors[0].message);
     }
@@ -34,8 +38,10 @@ fn refuses_wrong_rules() {
 fn the_tutorial_shows_this_very_code() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let page = std::fs::read_to_string(format!("{root}/docs/writing-a-function.md")).expect("the tutorial");
-    let code = std::fs::read_to_string(format!("{root}/crates/functions/examples/ttlguard.rs")).expect("the example");
-    let blocks: Vec<&str> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let code = std::fs::read_to_string(format!("{root}/crates/functions/examples/ttlguard.rs"))
+        .expect("the example");
+    let blocks: Vec<&str> =
+        page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(blocks.len() >= 4);
     for block in blocks {
         assert!(code.contains(block), "this is not in the example:\n{block}");

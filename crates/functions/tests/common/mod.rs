@@ -8,10 +8,13 @@ use bartizan_base::{
 };
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
-    Arrival, HostPolicy, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
+    Arrival, HostPolicy, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters, TcpFlags,
+    TcpSession,
 };
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_function::{FlowView, Function, FunctionKind, Notes, PacketContext, RuleSource, RulesError, Slot, WorkerState};
+use bartizan_function::{
+    FlowView, Function, FunctionKind, Notes, PacketContext, RuleSource, RulesError, Slot, WorkerState,
+};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, Transport};
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -125,9 +128,14 @@ pub fn class(rules: &str) -> String {
     )
 }
 
-pub fn make(kind: &dyn FunctionKind, json: &str, generation: u64) -> Result<Box<dyn Function>, Vec<RulesError>> {
+pub fn make(
+    kind: &dyn FunctionKind,
+    json: &str,
+    generation: u64,
+) -> Result<Box<dyn Function>, Vec<RulesError>> {
     let rules = serde_json::from_str(json).unwrap();
-    let source = RuleSource { rules: &rules, place: "test", generation: Generation(generation), id: FunctionId(1) };
+    let source =
+        RuleSource { rules: &rules, place: "test", generation: Generation(generation), id: FunctionId(1) };
     kind.rules(&source)
 }
 
@@ -201,7 +209,10 @@ impl Bench {
         assert!(!packet.is_invalid(), "{:?}", packet.events.as_slice());
         let view = PacketView::new(bytes, &packet);
         let key = key_of(&packet);
-        let error_of_flow = packet.transport.icmp().is_some_and(|m| m.kind == 3 && m.quoted.is_some() && packet.proto() == Some(1));
+        let error_of_flow = packet
+            .transport
+            .icmp()
+            .is_some_and(|m| m.kind == 3 && m.quoted.is_some() && packet.proto() == Some(1));
         let (source, port) = (packet.src().unwrap(), packet.ports().map_or(0, |p| p.0));
         if !self.flows.contains_key(&key) && !error_of_flow {
             let flow = self.open(&packet);
@@ -211,7 +222,16 @@ impl Bench {
         let mut findings = Vec::new();
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
-            let mut context = context(self.now, &view, None, Direction::ToServer, &notes, &mut self.worker, &mut slot, &mut findings);
+            let mut context = context(
+                self.now,
+                &view,
+                None,
+                Direction::ToServer,
+                &notes,
+                &mut self.worker,
+                &mut slot,
+                &mut findings,
+            );
             return Some(self.function.packet(&mut context));
         };
         let mut direction = if flow.client == (source, port) || (port == 0 && flow.client.0 == source) {
@@ -233,7 +253,8 @@ impl Bench {
             };
             let mut counters = StreamCounters::default();
             let mut budget = MemoryBudget::new(1 << 20);
-            let mut stream = StreamContext { config: &self.config, counters: &mut counters, budget: &mut budget };
+            let mut stream =
+                StreamContext { config: &self.config, counters: &mut counters, budget: &mut budget };
             let arrival = Arrival { direction, now: self.now, policy: HostPolicy::default() };
             let mut outcome = flow.session.handle(&segment, arrival, None, &mut stream);
             if outcome.reuse {
@@ -278,8 +299,16 @@ impl Bench {
             tcp: (key.protocol() == 6).then_some(&flow.session),
             app: None,
         };
-        let mut context =
-            context(self.now, &view, Some(flow_view), direction, &notes, &mut self.worker, &mut flow.slot, &mut findings);
+        let mut context = context(
+            self.now,
+            &view,
+            Some(flow_view),
+            direction,
+            &notes,
+            &mut self.worker,
+            &mut flow.slot,
+            &mut findings,
+        );
         let decision = self.function.packet(&mut context);
         flow.on_path = !decision.done;
         Some(decision)
