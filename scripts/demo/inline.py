@@ -237,7 +237,7 @@ def drive(program, folder):
                 command += [option, os.path.join(HERE, name)]
         print("$", " ".join(command), flush=True)
         engine = network.start("middle", *command)
-        if not wait_for(lambda: network.run("client", "ping", "-c1", "-W1", SERVER).returncode == 0 or engine.poll() is not None, 15):
+        if not wait_for(lambda: network.run("client", "curl", "-s", "-m", "1", "-o", "/dev/null", "http://%s/" % SERVER).returncode == 0 or engine.poll() is not None, 15):
             print("the program forwards nothing", file=sys.stderr)
             return 1
         table = Events(eve)

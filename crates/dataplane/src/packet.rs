@@ -81,7 +81,7 @@ pub(crate) fn defragment(
 }
 
 /// The identity of a packet's flow.
-fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
     let scope = FlowScope {
         tenant: worker.tenant_of(packet),
         link: frame.link,
@@ -160,14 +160,15 @@ impl Worker {
         frame: &Frame<'_>,
         bytes: &[u8],
         packet: &Decoded,
-        place: Place,
+        place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
+        let place = place.into();
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
             packet: &view,
             // What was found inside another packet is no packet of the capture.
-            number: frame.number.filter(|_| place.around.is_none()),
+            number: frame.number.filter(|_| !place.made),
             now: frame.now,
             direction: Direction::ToServer,
             around: place.around,
@@ -328,7 +329,8 @@ impl Worker {
             events.extend(outcome.events.iter());
             // As it was before this packet: the one that completes the handshake is not part of what it opens.
             established = outcome.previous >= TcpState::Established
-                || outcome.established_now && outcome.previous == TcpState::None;
+                || outcome.established_now
+                    && (outcome.previous == TcpState::None || !occasion.packet.payload().is_empty());
         }
         let exception = tcp.as_ref().and_then(|o| o.exception);
         if let Some(exception) = exception
@@ -750,10 +752,18 @@ impl Worker {
 /// Where a packet was found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
+    /// It is no packet of the capture: it was found in a tunnel or put together from fragments.
+    pub made: bool,
     /// The packet around it.
     pub around: Option<Around>,
     /// A packet that it carries was refused.
     pub inner_refused: bool,
+}
+
+impl From<bool> for Place {
+    fn from(made: bool) -> Self {
+        Place { made, ..Place::default() }
+    }
 }
 
 /// How a packet is looked at.

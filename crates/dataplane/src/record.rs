@@ -116,6 +116,9 @@ pub trait Recorder {
         index: usize,
     );
 
+    /// Nothing to do just now: what is buffered may be written out.
+    fn idle(&mut self) {}
+
     /// A flow ended.
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);
 }

@@ -103,6 +103,23 @@ pub struct WorkerCounters {
     pub spared: u64,
 }
 
+impl WorkerCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub fn plus(mut self, other: &WorkerCounters) -> Self {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.alerts += other.alerts;
+        for (sum, more) in self.refused.iter_mut().zip(other.refused) {
+            *sum += more;
+        }
+        self.forwarded += other.forwarded;
+        self.no_flow += other.no_flow;
+        self.spared += other.spared;
+        self
+    }
+}
+
 /// See the module.
 pub struct Worker {
     pub(crate) settings: EngineSettings,
@@ -120,7 +137,7 @@ pub struct Worker {
     pub(crate) next_flow: u64,
     pub(crate) rewrite: Option<Rewrite>,
     spare_rewrite: Rewrite,
-    check: ChecksumMode,
+    pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
@@ -272,6 +289,7 @@ impl Worker {
                     decision.strictest(self.fragment(frame, bytes, packet, recorder, (depth, outermost)));
             }
             let place = Place {
+                made: depth > 0 || packet.recursion > 0,
                 around: if index > 0 { first } else { outermost },
                 inner_refused: !decision.verdict.forwards(),
             };
@@ -329,6 +347,7 @@ impl Worker {
         self.clock = self.clock.max(now);
         self.expire(now, recorder);
         self.defrag.expire_some(now, 64);
+        recorder.idle();
     }
 
     /// The change that the last frame needs before it may leave.

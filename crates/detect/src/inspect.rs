@@ -10,7 +10,7 @@ use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
-use crate::txstate::{Entry, FlowDetect, Status};
+use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
@@ -131,6 +131,12 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     pass.finish();
 }
 
+/// Whether the engine made a packet, to inspect what is left of a flow: it has no header that rules could look at.
+fn is_made(packet: &PacketView<'_>) -> bool {
+    use bartizan_packet::PacketSource as Source;
+    matches!(packet.decoded().source, Source::FlowTimeout | Source::StreamFlush | Source::ShutdownFlush)
+}
+
 struct Pass<'p, 'a> {
     rules: &'p RuleSet,
     worker: &'p mut Worker,
@@ -206,7 +212,8 @@ impl Pass<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        if signature.is_ip_only() && self.has_flow && self.flow.ip_only_done(self.scene.direction)
+        let ip_only = signature.is_ip_only() && self.has_flow;
+        if ip_only && (self.flow.ip_only_done(self.scene.direction) || is_made(packet))
             || self.again && self.worker.matched.contains(&index)
         {
             return;
@@ -221,7 +228,8 @@ impl Pass<'_, '_> {
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order.
-        let own = basis.packet && !self.again && !(basis.stream && payload_in_stream);
+        // A packet that the engine made only carries what is left of the stream.
+        let own = basis.packet && !self.again && !(basis.stream && payload_in_stream) && !is_made(packet);
         let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {
@@ -232,9 +240,7 @@ impl Pass<'_, '_> {
     /// Header, flow and packet conditions: everything but values and transactions.
     fn header_holds(&self, signature: &Signature) -> bool {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
-        // A packet that the engine made has no header to ask about.
-        let made =
-            scene.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);
+        let made = self.scene.packet.is_some_and(is_made);
         crate::header::holds(signature, &scene)
             && signature.packet.iter().all(|c| !(made && c.needs_packet()) && c.matches(&scene))
     }
@@ -381,7 +387,7 @@ impl Pass<'_, '_> {
             }
             self.prefilter_tx(set, number, tx, id, &mut candidates);
         }
-        self.flow.pending(id, |rule| candidates.add(rule));
+        self.flow.pending(id, direction, |rule| candidates.add(rule));
         for rule in candidates.sorted() {
             self.tx_rule(*rule, protocol, tx, id);
         }
@@ -444,7 +450,8 @@ impl Pass<'_, '_> {
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let mut entry = self.flow.entry(id, index);
+        let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
+        let mut entry = self.flow.entry(id, index, side);
         if entry.status != Status::Pending || !self.header_holds(signature) {
             if entry.status == Status::Pending && entry.held != 0 {
                 self.flow.set_entry(id, entry);
@@ -480,7 +487,7 @@ impl Pass<'_, '_> {
             if entry.held & bit != 0 {
                 continue;
             }
-            match self.value_on_tx(check, protocol, tx) {
+            match self.value_on_tx(check, protocol, tx, signature.spans_directions) {
                 Answer::Yes => entry.held |= bit,
                 Answer::No => return Answer::No,
                 Answer::NotYet => all = Answer::NotYet,
@@ -512,7 +519,13 @@ impl Pass<'_, '_> {
         all
     }
 
-    fn value_on_tx(&mut self, check: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> Answer {
+    fn value_on_tx(
+        &mut self,
+        check: &ValueCheck,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        spans: bool,
+    ) -> Answer {
         let direction = self.scene.direction;
         let BufferRef::Tx(buffer) = check.buffer else {
             // Payload and header conditions beside transaction conditions look at the packet in hand.
@@ -542,8 +555,9 @@ impl Pass<'_, '_> {
         let complete = bartizan_applayer::protocols::spec(protocol)
             .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
             || ended;
-        // A buffer of both directions fails only when the other direction cannot match any more either.
-        let elsewhere = directions[direction.flip()] && !tx.common().inspected[direction.flip()];
+        // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
+        // match any more either.
+        let elsewhere = spans && directions[direction.flip()] && !tx.common().inspected[direction.flip()];
         let mut answer = Answer::No;
         let mut found = false;
         for index in 0.. {

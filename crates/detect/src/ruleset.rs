@@ -339,6 +339,7 @@ fn finish(
         packet: builder.packet,
         values,
         tx: builder.tx,
+        spans_directions: false,
         effects: builder.effects,
         thresholds: builder.thresholds,
         fast_pattern: None,
@@ -348,6 +349,7 @@ fn finish(
     };
     payload_first(&mut signature);
     narrow_direction(&mut signature, buffers);
+    signature.spans_directions = spans_directions(&signature, buffers);
     signature.fast_pattern = choose_fast_pattern(&signature);
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
@@ -371,6 +373,22 @@ fn is_negated(expr: &AddressExpr, variables: &Variables, depth: u8) -> bool {
 /// The payload is inspected first, as Suricata does: variables that it extracts are used by later buffers.
 fn payload_first(signature: &mut Signature) {
     signature.values.sort_by_key(|v| v.buffer != BufferRef::Payload);
+}
+
+/// Whether what a rule asks of transactions lies partly in one direction, partly in the other.
+fn spans_directions(signature: &Signature, buffers: &Buffers) -> bool {
+    use bartizan_base::Direction;
+    let has_all = |direction: Direction| {
+        signature.tx.iter().all(|check| check.directions[direction])
+            && signature.values.iter().all(|value| match value.buffer {
+                BufferRef::Tx(index) => {
+                    buffers.tx(index).is_some_and(|b| b.directions()[direction])
+                        && value.direction.is_none_or(|only| only == direction)
+                }
+                _ => true,
+            })
+    };
+    !Direction::BOTH.into_iter().any(has_all)
 }
 
 /// A rule whose buffers all lie in one direction is about that direction, though it does not say so.

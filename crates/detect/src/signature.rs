@@ -198,6 +198,8 @@ pub struct Signature {
     pub values: Vec<ValueCheck>,
     /// Conditions on transactions.
     pub tx: Vec<TxCheck>,
+    /// No single direction has all that the values and conditions on transactions ask for.
+    pub spans_directions: bool,
     /// Effects in order; applied when everything holds.
     pub effects: Vec<Box<dyn Effect>>,
     /// Applied last, and only then an alert is written: thresholds.

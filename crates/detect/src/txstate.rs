@@ -22,11 +22,24 @@ pub enum Status {
     Failed,
 }
 
+/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for something of
+/// both has one progress for the whole transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// What the rule found in this direction.
+    Of(Direction),
+    /// What it found in both.
+    #[default]
+    Both,
+}
+
 /// A rule's progress with a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     /// The rule's position in the rule set.
     pub rule: u32,
+    /// Whose progress it is.
+    pub side: Side,
     /// Status.
     pub status: Status,
     /// Conditions that hold, a bit each.
@@ -112,26 +125,27 @@ impl FlowDetect {
 
     /// A rule's progress with a transaction.
     #[must_use]
-    pub fn entry(&self, id: TxId, rule: u32) -> Entry {
+    pub fn entry(&self, id: TxId, rule: u32, side: Side) -> Entry {
         self.tx(id)
-            .and_then(|t| t.entries.iter().find(|e| e.rule == rule))
+            .and_then(|t| t.entries.iter().find(|e| e.rule == rule && e.side == side))
             .copied()
-            .unwrap_or(Entry { rule, ..Entry::default() })
+            .unwrap_or(Entry { rule, side, ..Entry::default() })
     }
 
     /// Remembers a rule's progress.
     pub fn set_entry(&mut self, id: TxId, entry: Entry) {
         let Some(tx) = self.tx_mut(id) else { return };
-        match tx.entries.iter_mut().find(|e| e.rule == entry.rule) {
+        match tx.entries.iter_mut().find(|e| e.rule == entry.rule && e.side == entry.side) {
             Some(known) => *known = entry,
             None => tx.entries.push(entry),
         }
     }
 
-    /// Rules that are half way through a transaction.
-    pub fn pending(&self, id: TxId, mut found: impl FnMut(u32)) {
+    /// Rules that are half way through a transaction, as far as a direction concerns them.
+    pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
         if let Some(tx) = self.tx(id) {
-            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending) {
+            let concerns = |e: &&Entry| e.side == Side::Both || e.side == Side::Of(direction);
+            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending).filter(concerns) {
                 found(entry.rule);
             }
         }

@@ -216,6 +216,14 @@ impl Stream {
         left.max(self.left)
     }
 
+    /// Whether a reader that still reads has not come to the end of what is there.
+    #[must_use]
+    pub fn unread(&self) -> bool {
+        !self.is(StreamFlags::DEAD)
+            && (!self.is(StreamFlags::APP_OFF) && self.app < self.right
+                || !self.is(StreamFlags::RAW_OFF) && self.raw < self.right)
+    }
+
     /// Writes down what is held of the stream, `packet` being the current packet's payload, up to `most` bytes; holes
     /// are named by their length, as in Suricata's records.
     pub fn write_held(&self, packet: &[u8], most: usize, out: &mut Vec<u8>) {
