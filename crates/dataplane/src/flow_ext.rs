@@ -2,7 +2,7 @@
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::Decision;
+use bartizan_base::{Decision, PerDirection};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::Slot;
@@ -21,6 +21,8 @@ pub struct FlowExt {
     pub app: Option<Box<AppLayer>>,
     /// What functions keep, by their bit in paths.
     pub slots: Vec<Slot>,
+    /// Least and greatest TTL or hop limit by direction.
+    pub ttl: PerDirection<Option<(u8, u8)>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder};
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
+use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, SegmentOptions, Seq, StreamContext,
     StreamEvent, TcpFlags,
@@ -158,19 +159,25 @@ fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<Segment<'a>
 }
 
 impl Worker {
-    /// Handles one decoded packet. `made`: it was not a frame of its own on the wire.
+    /// Handles one decoded packet.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
         bytes: &[u8],
         packet: &Decoded,
-        made: bool,
+        place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let _ = made;
+        let place = place.into();
         let view = PacketView::new(bytes, packet);
-        let mut occasion =
-            Occasion { packet: &view, number: frame.number, now: frame.now, direction: Direction::ToServer };
+        let mut occasion = Occasion {
+            packet: &view,
+            // What was found inside another packet is no packet of the capture.
+            number: frame.number.filter(|_| !place.made),
+            now: frame.now,
+            direction: Direction::ToServer,
+            around: place.around,
+        };
         let flow = if packet.wants_flow() && !packet.is_invalid() {
             self.flow_of(frame, packet, recorder)
         } else {
@@ -183,6 +190,13 @@ impl Worker {
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        if place.inner_refused {
+            // What it carries does not go on, so neither does it.
+            self.flows.account(id, direction, packet.captured_len(), frame.now, true);
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId(0));
+            recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
+            return decision;
+        }
         self.in_flow(frame, &occasion, id, recorder)
     }
 
@@ -334,6 +348,10 @@ impl Worker {
         }
         let occasion = Occasion { direction, ..*occasion };
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        if let Some(ttl) = packet.ttl() {
+            let seen = &mut entry.ext.ttl[direction];
+            *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
+        }
         if direction == Direction::ToClient && entry.ext.icmp_response.is_none() {
             entry.ext.icmp_response = icmp_of(packet);
         }
@@ -341,7 +359,10 @@ impl Worker {
         let mut established = accounted.established;
         if let Some(outcome) = &tcp {
             events.extend(outcome.events.iter());
-            established = outcome.established || outcome.established_now;
+            // As it was before this packet: the one that completes the handshake is not part of what it opens.
+            established = outcome.previous >= TcpState::Established
+                || outcome.established_now
+                    && (outcome.previous == TcpState::None || !occasion.packet.payload().is_empty());
         }
         let exception = tcp.as_ref().and_then(|o| o.exception);
         if let Some(exception) = exception
@@ -388,7 +409,7 @@ impl Worker {
         for event in occasion.packet.decoded().events.as_slice() {
             recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
-        recorder.refused(occasion, Some(entry), &decision, &[]);
+        recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
         Some(decision)
     }
 
@@ -420,7 +441,7 @@ impl Worker {
                 entry.ext.refused = Some(later);
                 entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
             }
-            recorder.refused(occasion, Some(entry), &decision, &[]);
+            recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
             return decision;
         }
         if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
@@ -537,7 +558,8 @@ impl Worker {
             recorder.alert(occasion, None, finding, &fate, None);
         }
         if !notes.decision.verdict.forwards() {
-            recorder.refused(occasion, None, &notes.decision, &findings);
+            let fate = Fate { decision: notes.decision, reject };
+            recorder.refused(occasion, None, &fate, &findings);
         }
         self.findings = findings;
         notes.decision
@@ -783,7 +805,7 @@ impl Worker {
             recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
-            recorder.refused(occasion, Some(entry), decision, findings);
+            recorder.refused(occasion, Some(entry), fate, findings);
             if decision.done && self.settings.prevention {
                 let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };
                 entry.ext.refused = Some(later);
@@ -792,6 +814,23 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
         parts.take_back(&mut entry.ext);
+    }
+}
+
+/// Where a packet was found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// It is no packet of the capture: it was found in a tunnel or put together from fragments.
+    pub made: bool,
+    /// The packet around it.
+    pub around: Option<Around>,
+    /// A packet that it carries was refused.
+    pub inner_refused: bool,
+}
+
+impl From<bool> for Place {
+    fn from(made: bool) -> Self {
+        Place { made, ..Place::default() }
     }
 }
 

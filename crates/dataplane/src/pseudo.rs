@@ -66,7 +66,7 @@ impl Worker {
             *self.decoder.counters_mut() = counters;
             let Some(packet) = output.outer() else { continue };
             let view = PacketView::new(&bytes, packet);
-            let mut occasion = Occasion { packet: &view, number: None, now, direction };
+            let mut occasion = Occasion { packet: &view, number: None, now, direction, around: None };
             if core::mem::take(&mut first) {
                 if let Some(outcome) = &outcome {
                     streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);
@@ -97,10 +97,7 @@ impl Worker {
 fn is_due(parts: &FlowParts, direction: Direction) -> bool {
     let state = parts.session.state();
     let open = state >= TcpState::Established && state != TcpState::Closed;
-    let unread = parts.streams.as_deref().is_some_and(|pair| {
-        let stream = pair.stream(direction);
-        stream.right_edge() > stream.raw_progress().min(stream.app_progress())
-    });
+    let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
     let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
         parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| !tx.common().inspected[direction]))
     });

@@ -24,6 +24,23 @@ pub struct Occasion<'a> {
     pub now: Timestamp,
     /// Direction within the flow.
     pub direction: Direction,
+    /// The packet of the capture that the packet was found in.
+    pub around: Option<Around>,
+}
+
+/// A packet around another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Around {
+    /// Source and destination.
+    pub addresses: (core::net::IpAddr, core::net::IpAddr),
+    /// Ports, where its protocol has some.
+    pub ports: Option<(u16, u16)>,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Number of its frame.
+    pub number: Option<u64>,
+    /// Where it came from.
+    pub source: bartizan_packet::PacketSource,
 }
 
 /// A transaction with what it belongs to.
@@ -84,13 +101,7 @@ pub trait Recorder {
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
 
     /// A packet was refused (or would have been).
-    fn refused(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        decision: &Decision,
-        findings: &[Finding],
-    );
+    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]);
 
     /// A transaction is complete.
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>);

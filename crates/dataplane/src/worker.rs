@@ -4,16 +4,17 @@
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::normaliser::Rewrite;
-use crate::record::Recorder;
+use crate::packet::Place;
+use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp};
+use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp, Verdict};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::StreamCounters;
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, Transport};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -40,6 +41,41 @@ const CHECKSUM_RATIO: u64 = 10;
 /// Flows that may end per packet by timeout, so that no packet waits for a long list.
 const EXPIRE_BUDGET: u32 = 256;
 
+/// Reasons by the names of EVE's `stats.ips.drop_reason`.
+const DROP_REASONS: &[(&str, &[bartizan_base::Reason])] = {
+    use bartizan_base::Reason;
+    &[
+        ("ips.drop_reason.decode_error", &[Reason::DecodeError]),
+        ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
+        ("ips.drop_reason.defrag_memcap", &[Reason::DefragMemory]),
+        ("ips.drop_reason.flow_memcap", &[Reason::FlowMemory]),
+        ("ips.drop_reason.flow_drop", &[Reason::IdsFlow]),
+        ("ips.drop_reason.applayer_error", &[Reason::AppLayerError]),
+        ("ips.drop_reason.applayer_memcap", &[]),
+        ("ips.drop_reason.rules", &[Reason::IdsRule]),
+        ("ips.drop_reason.threshold_detection_filter", &[]),
+        ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
+        ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
+        ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
+        ("ips.drop_reason.stream_reassembly", &[Reason::StreamGap]),
+        ("ips.drop_reason.stream_urgent", &[]),
+        ("ips.drop_reason.nfq_error", &[]),
+        ("ips.drop_reason.tunnel_packet_drop", &[Reason::TunnelInner]),
+        ("ips.drop_reason.exception_policy_flow_drop", &[Reason::ExceptionFlow]),
+    ]
+};
+
+/// What is told of the packet around another one.
+fn around(packet: &Decoded, number: Option<u64>) -> Option<Around> {
+    let ports = match &packet.transport {
+        Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
+        Transport::Udp(udp) => Some((udp.sport, udp.dport)),
+        _ => None,
+    };
+    let addresses = (packet.src()?, packet.dst()?);
+    Some(Around { addresses, ports, protocol: packet.proto()?, number, source: packet.source })
+}
+
 /// Counters of a worker beyond those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounters {
@@ -55,6 +91,8 @@ pub struct WorkerCounters {
     pub forwarded: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
+    /// Packets refused with word to a side.
+    pub rejected: u64,
     /// Packets of bypassed flows.
     pub bypassed_packets: u64,
     /// Their bytes.
@@ -188,8 +226,25 @@ impl Worker {
         }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
+        if self.settings.prevention {
+            self.visit_prevention(&mut each);
+        }
         each("flow_bypassed.local_pkts", self.counters.bypassed_packets);
         each("flow_bypassed.local_bytes", self.counters.bypassed_bytes);
+    }
+
+    /// What prevention did, by its names in EVE's `stats.ips`.
+    fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
+        use bartizan_base::Reason;
+        let refused = |reason: Reason| self.counters.refused.get(reason as usize).copied().unwrap_or(0);
+        let blocked: u64 = self.counters.refused.iter().sum();
+        each("ips.accepted", self.counters.forwarded);
+        each("ips.blocked", blocked.saturating_sub(self.counters.rejected));
+        each("ips.rejected", self.counters.rejected);
+        each("ips.replaced", self.stream_counters.rewritten);
+        for (name, reasons) in DROP_REASONS {
+            each(name, reasons.iter().map(|r| refused(*r)).sum());
+        }
     }
 
     /// Handles a frame: the decision says whether it may leave.
@@ -201,8 +256,9 @@ impl Worker {
         self.expire(frame.now, recorder);
         let mut output = self.outputs.pop().unwrap_or_default();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        let decision = self.packets(frame, frame.bytes, &mut output, recorder, 0);
+        let decision = self.packets(frame, frame.bytes, &mut output, recorder, (0, None));
         self.outputs.push(output);
+        self.counters.rejected += u64::from(decision.verdict == Verdict::Reject);
         match (decision.verdict.forwards(), decision.reason) {
             (false, Some(reason)) => {
                 if let Some(count) = self.counters.refused.get_mut(reason as usize) {
@@ -221,16 +277,23 @@ impl Worker {
         bytes: &[u8],
         output: &mut DecodeOutput,
         recorder: &mut dyn Recorder,
-        depth: u8,
+        (depth, outermost): (u8, Option<Around>),
     ) -> Decision {
         let mut decision = Decision::CONTINUE;
+        let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             if packet.is_fragment() && depth < 4 {
-                decision = decision.strictest(self.fragment(frame, bytes, packet, recorder, depth));
+                let outermost = outermost.or_else(|| around(packet, frame.number));
+                decision =
+                    decision.strictest(self.fragment(frame, bytes, packet, recorder, (depth, outermost)));
             }
-            let made = depth > 0 || packet.recursion > 0;
-            decision = decision.strictest(self.packet(frame, bytes, packet, made, recorder));
+            let place = Place {
+                made: depth > 0 || packet.recursion > 0,
+                around: if index > 0 { first } else { outermost },
+                inner_refused: !decision.verdict.forwards(),
+            };
+            decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
         }
         decision
     }
@@ -242,7 +305,7 @@ impl Worker {
         bytes: &[u8],
         packet: &mut Decoded,
         recorder: &mut dyn Recorder,
-        depth: u8,
+        (depth, outermost): (u8, Option<Around>),
     ) -> Decision {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
         let complete = crate::packet::defragment(self, frame, bytes, packet, &mut datagram);
@@ -254,7 +317,7 @@ impl Worker {
             if let Some(whole) = output.packets_mut().first_mut() {
                 whole.wire_len = whole.wire_len.saturating_add(packet.l3.saturating_sub(packet.start));
             }
-            decision = self.packets(frame, &datagram, &mut output, recorder, depth + 1);
+            decision = self.packets(frame, &datagram, &mut output, recorder, (depth + 1, outermost));
             self.outputs.push(output);
         }
         self.datagrams.push(datagram);

@@ -51,6 +51,8 @@ pub struct Hit {
     pub rule: u32,
     /// The transaction that it is about.
     pub tx: Option<TxId>,
+    /// A rule on packets or streams: the transaction that it is probably about.
+    pub guess: Option<TxId>,
     /// It matched on stream data, not on the packet's own bytes.
     pub stream: bool,
     /// An alert is due (else only its action counts).
@@ -109,9 +111,10 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules.generation);
     let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
-    let mut pass = Pass { rules, worker, flow, has_flow, again, scene };
-    if pass.flow.state.passed {
-        // The flow is passed: its transactions count as inspected, so that they can be let go of.
+    let guess = app.as_deref().and_then(|app| first_open(app, scene.direction)).filter(|_| has_flow);
+    let mut pass = Pass { rules, worker, flow, has_flow, again, guess, scene };
+    if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
+        // The flow is decided: its transactions count as inspected, so that they can be let go of.
         if let Some(app) = app {
             pass.transactions(app, false);
         }
@@ -140,7 +143,15 @@ struct Pass<'p, 'a> {
     flow: &'p mut FlowDetect,
     has_flow: bool,
     again: bool,
+    /// The transaction that a match on a packet or the stream is probably about.
+    guess: Option<TxId>,
     scene: Scene<'a>,
+}
+
+/// The first transaction that is not inspected to its end in a direction.
+fn first_open(app: &AppLayer, direction: bartizan_base::Direction) -> Option<TxId> {
+    let parser = app.parser()?;
+    parser.tx_range().find(|id| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]))
 }
 
 impl Pass<'_, '_> {
@@ -201,7 +212,8 @@ impl Pass<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        if signature.is_ip_only() && self.has_flow && self.flow.ip_only_done(self.scene.direction)
+        let ip_only = signature.is_ip_only() && self.has_flow;
+        if ip_only && (self.flow.ip_only_done(self.scene.direction) || is_made(packet))
             || self.again && self.worker.matched.contains(&index)
         {
             return;
@@ -304,7 +316,17 @@ impl Pass<'_, '_> {
         self.worker.matched.push(index);
         let action = signature.action;
         let alert = signature.reports();
-        self.worker.hits.push(Hit { rule: index, tx, stream, alert, action, for_flow: false });
+        let guess = if tx.is_none() { self.guess_tx(signature) } else { None };
+        self.worker.hits.push(Hit { rule: index, tx, guess, stream, alert, action, for_flow: false });
+    }
+
+    /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
+    /// others when the settings ask for guesses; and only so often for each transaction.
+    fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
+        let datagram = self.scene.flow.is_some_and(|f| f.protocol == 17);
+        let certain = datagram && !signature.protocol.app.is_empty();
+        let id = self.guess.filter(|_| certain || self.rules.guess_tx)?;
+        self.flow.guess(id, self.rules.guess_limit).then_some(id)
     }
 
     /// Asks the thresholds of a rule. `None`: the match does not count.

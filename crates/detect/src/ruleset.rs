@@ -50,6 +50,10 @@ pub struct RuleSet {
     pub report: RuleSetReport,
     /// What belongs to no generation.
     pub shared: Arc<Shared>,
+    /// Alerts of rules on packets and streams show the transaction that they are probably about.
+    pub guess_tx: bool,
+    /// For one transaction so often.
+    pub guess_limit: u8,
 }
 
 /// A pattern engine could not build the sets: nothing of the generation is used.
@@ -145,6 +149,8 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         prefilters,
         report,
         shared: Arc::clone(input.shared),
+        guess_tx: input.settings.bool("detect.guess-applayer-tx", false).unwrap_or(false),
+        guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
     Ok(Loaded { rules, diagnostics })
 }

@@ -50,6 +50,8 @@ pub struct Entry {
 struct TxState {
     id: TxId,
     entries: SmallVec<[Entry; 4]>,
+    /// Alerts of rules on packets that showed it.
+    guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
     /// Growing buffers: (direction, set, scanned up to).
@@ -106,6 +108,14 @@ impl FlowDetect {
         }
         self.tx.push_back(TxState { id, ..TxState::default() });
         self.tx.back_mut()
+    }
+
+    /// Counts an alert that shows a transaction by guess; `false` when the limit is reached.
+    pub fn guess(&mut self, id: TxId, limit: u8) -> bool {
+        let Some(tx) = self.tx_mut(id) else { return false };
+        let more = tx.guessed < limit;
+        tx.guessed = tx.guessed.saturating_add(1);
+        more
     }
 
     /// Forgets a transaction.

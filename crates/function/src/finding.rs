@@ -54,6 +54,8 @@ pub struct Finding {
     pub action: FindingAction,
     /// Number of the transaction that it is about.
     pub tx: Option<u64>,
+    /// The transaction is a guess: the rule looks at packets or the stream.
+    pub guessed: bool,
     /// It matched on stream data.
     pub stream: bool,
 }

@@ -198,7 +198,13 @@ impl Ids {
             }
             state.alerts += 1;
             state.reported += 1;
-            findings.push(Finding { rule: Arc::clone(info), action, tx: hit.tx, stream: hit.stream });
+            findings.push(Finding {
+                rule: Arc::clone(info),
+                action,
+                tx: hit.tx.or(hit.guess),
+                guessed: hit.tx.is_none() && hit.guess.is_some(),
+                stream: hit.stream || hit.tx.is_some(),
+            });
         }
         // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
         decision.done |= bypass && decision.verdict.forwards();

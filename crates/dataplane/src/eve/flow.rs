@@ -34,7 +34,8 @@ const fn state_of(state: FlowState) -> State {
 
 /// Packets and bytes of a flow.
 pub(super) fn counters(flow: &Entry) -> FlowCounters {
-    FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: None }
+    let bypassed = matches!(flow.state(), FlowState::LocalBypassed | FlowState::CaptureBypassed);
+    FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: bypassed.then(Default::default) }
 }
 
 fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
@@ -152,7 +153,7 @@ impl EveRecorder {
                 bytes: flow.bytes[direction],
                 start: flow.start,
                 end: flow.last_seen,
-                ttl: None,
+                ttl: flow.ext.ttl[direction],
                 tx_cnt: flow.ext.tx_count(),
                 tcp_flags: record.tcp.map(|t| match direction {
                     Direction::ToServer => t.flags_to_server,

@@ -10,7 +10,7 @@ use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Decision, Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
@@ -326,14 +326,8 @@ impl Recorder for EveRecorder {
         self.write_anomaly(occasion, flow, anomaly);
     }
 
-    fn refused(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        decision: &Decision,
-        findings: &[Finding],
-    ) {
-        self.write_drop(occasion, flow, decision, findings);
+    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
+        self.write_drop(occasion, flow, fate, findings);
     }
 
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {

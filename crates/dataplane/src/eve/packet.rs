@@ -3,14 +3,16 @@
 
 use super::head::{Orientation, VariableNames, app_protocols, flow_tuple};
 use super::{EveRecorder, RunInfo, flow};
-use crate::record::{Anomaly, Entry, Fate, Occasion, TxRecord};
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
+use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
-    FileState, NetworkHeader, PacketBytes, Payload, Reject, TargetSide, Transaction, TransactionRecord,
-    TransportHeader, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
+    FileState, NetworkHeader, PacketBytes, PacketSource, Payload, Reject, TargetSide, Transaction,
+    TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason,
+    rule_metadata_json,
 };
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
@@ -34,7 +36,7 @@ impl<'r> RuleTexts<'r> {
     fn info<'a>(&'a self, finding: &'a Finding) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
-            transaction: finding.tx.map(|id| Transaction { id, guessed: false }),
+            transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
             blocked: finding.action == FindingAction::Blocked,
             rule_id: rule.id,
             signature: rule.message.as_bytes(),
@@ -108,7 +110,43 @@ fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> Fi
     }
 }
 
+/// Whether alerts show payloads.
+fn shows_payload(types: &EventTypes) -> bool {
+    types.alert.as_ref().is_some_and(|a| a.payload || a.payload_length || a.payload_printable)
+}
+
+/// How far a transaction got in both directions, in the words of its protocol.
+fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
+    let word = |d: Direction| {
+        let states = tx.spec.states[d];
+        states.get(usize::from(tx.tx.progress(d))).or(states.last()).copied()
+    };
+    word(Direction::ToServer).zip(word(Direction::ToClient))
+}
+
+/// The packet around, as alerts show it.
+fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
+    let name = around.source.eve_name();
+    Some(Tunnel {
+        tuple: Tuple {
+            src: around.addresses.0,
+            dest: around.addresses.1,
+            ports: around.ports,
+            proto: around.protocol,
+        },
+        depth,
+        pcap_cnt: around.number,
+        packet_source: PacketSource::ALL.into_iter().find(|s| s.name() == name)?,
+    })
+}
+
 impl EveRecorder {
+    /// Bytes of payload that the most generous output shows.
+    fn payload_most(&self) -> usize {
+        let sizes = self.outputs.iter().filter_map(|o| o.options.types.alert.as_ref());
+        sizes.map(|a| a.payload_buffer_size as usize).max().unwrap_or(0)
+    }
+
     pub(super) fn write_alert(
         &mut self,
         occasion: &Occasion<'_>,
@@ -132,6 +170,16 @@ impl EveRecorder {
             })
             .unwrap_or_default();
         let payload = occasion.packet.payload();
+        let is_tcp = flow.is_some_and(|f| f.key().protocol() == 6);
+        let stream = finding.stream && is_tcp;
+        let mut held = Vec::new();
+        if stream && self.wants(shows_payload) {
+            let pair = flow.and_then(|f| f.ext.streams.as_deref());
+            if let Some(pair) = pair {
+                pair.stream(occasion.direction).write_held(payload, self.payload_most(), &mut held);
+            }
+        }
+        let shown: &[u8] = if held.is_empty() { payload } else { &held };
         let record = AlertRecord {
             alert: texts.info(finding),
             files: &files,
@@ -142,10 +190,9 @@ impl EveRecorder {
                 start: f.start,
                 tuple: flow_tuple(f),
             }),
-            payload: (!payload.is_empty() || finding.stream).then_some(Payload {
-                bytes: (!payload.is_empty()).then_some(payload),
-                stream: finding.stream,
-            }),
+            payload: Some(Payload { bytes: (!shown.is_empty()).then_some(shown), stream }),
+            tunnel: occasion.around.as_ref().and_then(|a| tunnel_of(a, occasion.packet.decoded().recursion)),
+            progress: tx.and_then(progress_of),
             packet: Some(packet_bytes(occasion.packet)),
             verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),
             ..AlertRecord::default()
@@ -182,14 +229,17 @@ impl EveRecorder {
         }
         let this = Heads::of(self);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        let shouted;
         let kind = match anomaly {
             Anomaly::Decode(event) => AnomalyKind::Decode { event: event.eve_name() },
             Anomaly::Stream(event) => AnomalyKind::Stream { event: event.eve_name() },
             Anomaly::App { protocol, event, tx, detection } => {
                 common.tx_id = tx;
+                // Suricata writes the events of detection in capitals.
+                shouted = if detection { event.to_ascii_uppercase() } else { event.to_owned() };
                 AnomalyKind::AppLayer {
                     app_proto: protocol.map(|p| p.eve_name),
-                    event,
+                    event: &shouted,
                     layer: if detection { "proto_detect" } else { "proto_parser" },
                 }
             }
@@ -212,9 +262,10 @@ impl EveRecorder {
         &mut self,
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
-        decision: &Decision,
+        fate: &Fate,
         findings: &[Finding],
     ) {
+        let decision = &fate.decision;
         if !self.prevention || !self.wants(|types| types.drop.is_some()) {
             return;
         }
@@ -253,7 +304,7 @@ impl EveRecorder {
                 _ => TransportHeader::None,
             },
             reason: decision.reason.map(drop_reason),
-            verdict: Some(VerdictInfo { word: VerdictWord::Drop, reject: None }),
+            verdict: Some(verdict_of(occasion.packet, fate, true)),
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f)),
         };
         // Suricata logs the first packet of a dropped flow in each direction, unless told to log all.

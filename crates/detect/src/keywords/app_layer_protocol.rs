@@ -66,6 +66,15 @@ impl PacketCondition for OnProtocol {
             Mode::Original => original.is_some_and(|id| self.is(Known::Protocol(id))),
             Mode::Either => Direction::BOTH.into_iter().any(|d| self.is(by_direction[d])),
         };
+        // Of a direction that is not looked at yet nothing can be said; Suricata does not match there either.
+        let open = match self.mode {
+            Mode::OfPacket => by_direction[scene.direction] == Known::Pending,
+            Mode::Of(direction) => by_direction[direction] == Known::Pending,
+            _ => false,
+        };
+        if open {
+            return false;
+        }
         // A protocol that is not known yet is not the one that is asked for: negated, the condition holds.
         found != self.negated
     }

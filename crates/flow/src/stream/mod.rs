@@ -216,6 +216,33 @@ impl Stream {
         left.max(self.left)
     }
 
+    /// Whether a reader that still reads has not come to the end of what is there.
+    #[must_use]
+    pub fn unread(&self) -> bool {
+        !self.is(StreamFlags::DEAD)
+            && (!self.is(StreamFlags::APP_OFF) && self.app < self.right
+                || !self.is(StreamFlags::RAW_OFF) && self.raw < self.right)
+    }
+
+    /// Writes down what is held of the stream, `packet` being the current packet's payload, up to `most` bytes; holes
+    /// are named by their length, as in Suricata's records.
+    pub fn write_held(&self, packet: &[u8], most: usize, out: &mut Vec<u8>) {
+        let direct = self.direct.map(|(start, len)| (start, fresh_part(packet, len)));
+        let blocks = self.blocks.iter().map(|b| (b.start(), b.bytes()));
+        let mut at = self.left;
+        for (start, bytes) in blocks.chain(direct) {
+            if out.len() >= most {
+                break;
+            }
+            if let Some(hole) = start.checked_sub(at).filter(|hole| *hole > 0) {
+                out.extend_from_slice(format!("[{hole} bytes missing]").as_bytes());
+            }
+            out.extend_from_slice(bytes);
+            at = start.saturating_add(bytes.len() as u64);
+        }
+        out.truncate(most);
+    }
+
     /// A gap was told to the application layer (EVE's `ts_gap`, `tc_gap`).
     #[must_use]
     pub fn has_gap(&self) -> bool {

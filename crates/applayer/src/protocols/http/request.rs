@@ -349,9 +349,9 @@ impl HttpParser {
             }
             let Some((line, _)) = line_to_lf(part) else { return self.hold_request(feed) };
             part = super::bytes::before(line, line.len().saturating_sub(1));
-            feed.take(part.len());
             newline = true;
         }
+        feed.take(part.len());
         if !self.request.line.is_empty() && !self.request_fits(part.len()) {
             return Step::Fail;
         }

@@ -307,8 +307,8 @@ impl HttpParser {
                     None => return self.hold_response(feed),
                 },
             }
-            feed.take(part.len());
         }
+        feed.take(part.len());
         if !self.response.line.is_empty() && !self.response_fits(part.len()) {
             return Step::Fail;
         }
