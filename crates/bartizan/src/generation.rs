@@ -48,7 +48,12 @@ pub struct Builder {
 impl Builder {
     /// Reads the settings.
     pub fn new(options: &Options) -> Result<Self, Failure> {
-        let settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
+        let mut settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
+        if options.suricata_config.is_none() {
+            // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
+            settings.set("outputs.1.eve-log.types.34", "drop");
+            settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
+        }
         let mut warnings = Vec::new();
         let base = load::Base::new(&settings, &mut warnings)?;
         Ok(Builder { options: options.clone(), settings, base, warnings })

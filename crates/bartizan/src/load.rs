@@ -85,7 +85,8 @@ impl Base {
             shared: Arc::new(Shared::new(&hosts())),
             classifications,
             references,
-            thresholds: text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name)),
+            thresholds: text("threshold-file")
+                .map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name)),
             variables: variables(settings, warnings),
         })
     }

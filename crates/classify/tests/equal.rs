@@ -13,8 +13,8 @@ const SETS: u8 = 3;
 fn address() -> impl Strategy<Value = IpAddr> {
     // Few distinct bits, so that rules and headers meet.
     prop_oneof![
-        (0u32..4, 0u32..4).prop_map(|(a, b)| IpAddr::V4(Ipv4Addr::from(a << 30 | b << 22 | a * b))),
-        (0u128..4, 0u128..4).prop_map(|(a, b)| IpAddr::V6(Ipv6Addr::from(a << 126 | b << 62 | a * b))),
+        (0u32..4, 0u32..4).prop_map(|(a, b)| IpAddr::V4(Ipv4Addr::from((a << 30) | (b << 22) | (a * b)))),
+        (0u128..4, 0u128..4).prop_map(|(a, b)| IpAddr::V6(Ipv6Addr::from((a << 126) | (b << 62) | (a * b)))),
         Just(IpAddr::V4(Ipv4Addr::BROADCAST)),
         Just(IpAddr::V6(Ipv6Addr::from(u128::MAX))),
     ]

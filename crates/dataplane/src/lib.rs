@@ -7,7 +7,9 @@
 
 pub mod chain;
 pub mod eve;
+pub mod event_ring;
 pub mod flow_ext;
+pub mod handover;
 pub mod hosts;
 pub mod live;
 pub mod normaliser;
@@ -18,3 +20,4 @@ pub mod settings;
 mod streams;
 mod transactions;
 pub mod worker;
+pub mod workers;

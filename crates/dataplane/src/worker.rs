@@ -55,8 +55,31 @@ pub struct WorkerCounters {
     pub forwarded: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
+    /// Packets of bypassed flows.
+    pub bypassed_packets: u64,
+    /// Their bytes.
+    pub bypassed_bytes: u64,
+    /// Flows that were bypassed.
+    pub bypassed_flows: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
+}
+
+impl WorkerCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub fn plus(mut self, other: &WorkerCounters) -> Self {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.alerts += other.alerts;
+        for (sum, more) in self.refused.iter_mut().zip(other.refused) {
+            *sum += more;
+        }
+        self.forwarded += other.forwarded;
+        self.no_flow += other.no_flow;
+        self.spared += other.spared;
+        self
+    }
 }
 
 /// See the module.
@@ -76,7 +99,7 @@ pub struct Worker {
     pub(crate) next_flow: u64,
     pub(crate) rewrite: Option<Rewrite>,
     spare_rewrite: Rewrite,
-    check: ChecksumMode,
+    pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
@@ -165,6 +188,8 @@ impl Worker {
         }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
+        each("flow_bypassed.local_pkts", self.counters.bypassed_packets);
+        each("flow_bypassed.local_bytes", self.counters.bypassed_bytes);
     }
 
     /// Handles a frame: the decision says whether it may leave.
@@ -259,6 +284,7 @@ impl Worker {
         self.clock = self.clock.max(now);
         self.expire(now, recorder);
         self.defrag.expire_some(now, 64);
+        recorder.idle();
     }
 
     /// The change that the last frame needs before it may leave.

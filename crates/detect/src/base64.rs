@@ -74,7 +74,7 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
             },
         }
     }
-    if mode == Mode::Strict && (filled + padding) % 4 != 0 {
+    if mode == Mode::Strict && !(filled + padding).is_multiple_of(4) {
         return fail(out);
     }
     flush(group, filled, out);

@@ -79,6 +79,8 @@ pub struct SignatureBuilder<'e> {
     pub flow: FlowNeeds,
     /// `noalert`.
     pub noalert: bool,
+    /// `alert`.
+    pub alert: bool,
     /// `bypass`.
     pub bypass: bool,
     /// `target`.
@@ -130,6 +132,7 @@ impl<'e> SignatureBuilder<'e> {
             protocol,
             flow: FlowNeeds::empty(),
             noalert: false,
+            alert: false,
             bypass: false,
             target: None,
             priority: None,
@@ -467,7 +470,7 @@ impl<'e> SignatureBuilder<'e> {
     /// Adds a transform to the current buffer.
     ///
     /// # Errors
-    /// There is no sticky buffer, or it was matched already.
+    /// There is no sticky buffer.
     pub fn push_transform(
         &mut self,
         transform: Arc<dyn Transform>,
@@ -476,19 +479,18 @@ impl<'e> SignatureBuilder<'e> {
         let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
-        if self.reselected {
-            // The same buffer without and with transforms are two values.
-            let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
+        // The same buffer before and after a transform are two values: what was asked before looks at the first.
+        let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
+        if self.reselected || matched {
+            let again = self.values.get(index).map(|v| {
+                let transforms = if matched && !self.reselected { v.transforms.clone() } else { Vec::new() };
+                ValueCheck { transforms, ..empty_check(v.buffer, v.direction) }
+            });
             self.values.extend(again);
             self.current = Some(self.values.len() - 1);
             self.reselected = false;
         }
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else { return Ok(()) };
-        if !value.program.is_empty() {
-            return Err(KeywordError::context(format!(
-                "`{keyword}` must stand before the first match on the buffer"
-            )));
-        }
         value.transforms.push(transform);
         Ok(())
     }

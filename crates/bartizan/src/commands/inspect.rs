@@ -3,11 +3,15 @@
 
 use crate::error::{Exit, Failure};
 use crate::{input, load};
-use bartizan_base::{FunctionId, Generation, LinkId};
+use bartizan_base::{FunctionId, Generation, LinkId, Timestamp};
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::event_ring::{
+    EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
+};
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
+use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
@@ -37,6 +41,9 @@ pub struct Args {
     /// Folder for eve.json, stats.json and files; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
     out: PathBuf,
+    /// Workers that inspect side by side; the results are the same.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -55,7 +62,7 @@ struct Summary {
     alerts: BTreeMap<u32, u64>,
     rules: Rules,
     seconds: Seconds,
-    threads: u32,
+    threads: u16,
     /// Captures that could not be read to their end, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     incomplete: Vec<String>,
@@ -100,11 +107,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     })?;
     let report = loaded.rules.report.clone();
     let run = RunInfo::default();
-    let mut recorder = EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run, &mut warnings)
-        .map_err(Failure::stopped)?;
-    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+    let mut recorder =
+        EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run.clone(), &mut warnings)
+            .map_err(Failure::stopped)?;
+    let alerts_max = match settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+        0 => ALERTS_PER_PACKET,
+        number => number,
+    };
+    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), alerts_max);
     let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
-    let mut worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -115,29 +126,36 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let mut incomplete = Vec::new();
-    let mut number = 0;
-    for (index, reader) in readers.into_iter().enumerate() {
-        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, &mut worker, &mut recorder)
-        {
-            eprintln!("warning: {why}");
-            incomplete.push(why);
+    let done = if args.threads == 1 {
+        let worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
+        inspect_alone(worker, &mut recorder, readers)?
+    } else {
+        let mut halves = Vec::new();
+        let mut rings = Vec::new();
+        for _ in 0..args.threads {
+            let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
+            let half = EveRecorder::for_worker(&settings, &base.shared, args.ips, run.clone(), sender);
+            halves.push(half.map_err(Failure::stopped)?);
+            rings.push(receiver);
         }
-    }
-    worker.shutdown(&mut recorder);
+        let pool = Pool::start(&engine_settings, &app, &chains, halves, PoolOptions::default())
+            .map_err(Failure::stopped)?;
+        inspect_together(pool, rings, &mut recorder, readers)?
+    };
+    let Inspected { counters: totals, stats, clock, incomplete } = done;
     let counts = (report.loaded, report.refused_total(), report.skipped);
-    let counters = recorder.stats(&worker, worker.clock(), counts);
+    let counters = recorder.stats_of(&stats, clock, counts);
     let problems = recorder.finish();
-    let stats = write_stats(&args.out, &counters);
-    let flows = count(&worker, "flow.total");
+    let written = write_stats(&args.out, &counters);
+    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
-        packets: worker.counters().packets,
-        bytes: worker.counters().bytes,
+        packets: totals.packets,
+        bytes: totals.bytes,
         flows,
         alerts: recorder.alerts().clone(),
         rules: rules_of(&report),
         seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
-        threads: 1,
+        threads: args.threads,
         incomplete,
         patterns: base.compiler.info().to_string(),
         eve: args.out.join("eve.json"),
@@ -146,7 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for problem in &problems {
         eprintln!("error: {problem}");
     }
-    stats?;
+    written?;
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
 }
 
@@ -160,14 +178,101 @@ pub fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Fail
     std::fs::write(&path, text).map_err(|e| failed(&e))
 }
 
-fn count(worker: &Worker, name: &str) -> u64 {
-    let mut found = 0;
-    worker.visit_stats(|n, value| {
-        if n == name {
-            found = value;
+/// What came of the captures.
+struct Inspected {
+    counters: WorkerCounters,
+    stats: Vec<(&'static str, u64)>,
+    clock: Timestamp,
+    incomplete: Vec<String>,
+}
+
+/// Who takes the frames of captures.
+trait Taker {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError>;
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError>;
+}
+
+struct Alone<'r> {
+    worker: Worker,
+    recorder: &'r mut EveRecorder,
+}
+
+impl Taker for Alone<'_> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        self.recorder.enter_capture(name);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        self.worker.frame(frame, self.recorder);
+        Ok(())
+    }
+}
+
+impl Taker for Pool<EveRecorder> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        Pool::enter_capture(self, name)
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        Pool::frame(self, frame)
+    }
+}
+
+/// One worker, in this thread.
+fn inspect_alone(
+    worker: Worker,
+    recorder: &mut EveRecorder,
+    readers: Vec<CaptureReader>,
+) -> Result<Inspected, Failure> {
+    let mut alone = Alone { worker, recorder };
+    let incomplete = read_captures(readers, &mut alone).map_err(Failure::stopped)?;
+    let Alone { mut worker, recorder } = alone;
+    worker.shutdown(recorder);
+    let mut stats = Vec::new();
+    worker.visit_stats(|name, value| stats.push((name, value)));
+    Ok(Inspected { counters: *worker.counters(), stats, clock: worker.clock(), incomplete })
+}
+
+/// Several workers; this thread reads, another writes the events.
+fn inspect_together(
+    mut pool: Pool<EveRecorder>,
+    rings: Vec<EventReceiver>,
+    recorder: &mut EveRecorder,
+    readers: Vec<CaptureReader>,
+) -> Result<Inspected, Failure> {
+    let outcome = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_all(rings, recorder));
+        // When this fails, the workers end by themselves, and the writer with the last of them.
+        let incomplete = read_captures(readers, &mut pool)?;
+        let mut finished = pool.finish()?;
+        let mut sent = RingCounters::default();
+        for half in &mut finished.recorders {
+            sent = sent.plus(half.close_ring());
         }
+        sent.for_each(|name, value| finished.stats.push((name, value)));
+        // A failure of the writer is one of the outputs, which are asked for their problems later.
+        let _ = writer.join();
+        Ok::<_, PoolError>((finished, incomplete))
     });
-    found
+    let (finished, incomplete) = outcome.map_err(Failure::stopped)?;
+    for half in &finished.recorders {
+        recorder.absorb(half);
+    }
+    Ok(Inspected { counters: finished.counters, stats: finished.stats, clock: finished.clock, incomplete })
+}
+
+/// Reads captures one after the other. Gives those that could not be read to their end, with the reason.
+fn read_captures(readers: Vec<CaptureReader>, taker: &mut dyn Taker) -> Result<Vec<String>, PoolError> {
+    let mut incomplete = Vec::new();
+    let mut number = 0;
+    for (index, reader) in readers.into_iter().enumerate() {
+        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, taker)? {
+            eprintln!("warning: {why}");
+            incomplete.push(why);
+        }
+    }
+    Ok(incomplete)
 }
 
 fn rules_of(report: &RuleSetReport) -> Rules {
@@ -201,10 +306,9 @@ fn read_capture(
     mut reader: CaptureReader,
     link: LinkId,
     number: &mut u64,
-    worker: &mut Worker,
-    recorder: &mut EveRecorder,
-) -> Option<String> {
-    recorder.enter_capture(reader.name());
+    taker: &mut dyn Taker,
+) -> Result<Option<String>, PoolError> {
+    taker.enter_capture(reader.name())?;
     let mut unsupported = 0u64;
     let failed = loop {
         match reader.next() {
@@ -222,7 +326,7 @@ fn read_capture(
                     link,
                     number: Some(*number),
                 };
-                worker.frame(&frame, recorder);
+                taker.frame(&frame)?;
             }
             Ok(None) => break None,
             Err(error) => break Some(error.to_string()),
@@ -234,7 +338,7 @@ fn read_capture(
             reader.name()
         );
     }
-    match (&failed, &reader.status().end) {
+    Ok(match (&failed, &reader.status().end) {
         (Some(_), _) => failed,
         (None, CaptureEnd::BrokeOff { .. }) => {
             reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
@@ -245,7 +349,7 @@ fn read_capture(
             }
             None
         }
-    }
+    })
 }
 
 fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
@@ -264,8 +368,11 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     }
     println!("patterns: {}", summary.patterns);
     println!(
-        "{:.3} s to load, {:.3} s to inspect, {} thread",
-        summary.seconds.load, summary.seconds.inspect, summary.threads
+        "{:.3} s to load, {:.3} s to inspect, {} {}",
+        summary.seconds.load,
+        summary.seconds.inspect,
+        summary.threads,
+        if summary.threads == 1 { "thread" } else { "threads" }
     );
     for why in &summary.incomplete {
         println!("incomplete: {why}");

@@ -24,15 +24,10 @@ pub enum FilterAction {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PfwSection {
     /// What happens to a flow that no rule matches.
-    #[serde(default = "drop_action")]
     pub default: FilterAction,
     /// The rules in order: the first that matches decides.
     #[serde(default)]
     pub rules: Vec<PfwRule>,
-}
-
-fn drop_action() -> FilterAction {
-    FilterAction::Drop
 }
 
 /// A rule of the packet filter. Exactly one of `allow`, `drop` and `reject`; what is left out matches anything,

@@ -5,12 +5,14 @@ mod flow;
 mod head;
 mod packet;
 
-use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use crate::event_ring::{EventSender, LineSink, RingCounters};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
+use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Decision, Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
 use bartizan_detect::shared::Shared;
-use bartizan_events::config::{EventTypes, ProtocolOptions};
+use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
 use bartizan_events::sink::{OpenError, SinkProblem};
 use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
@@ -23,7 +25,8 @@ use std::sync::Arc;
 /// One EVE output.
 struct Output {
     options: EveOutput,
-    sink: Sink,
+    /// `None`: lines go to the writer by the recorder's ring.
+    sink: Option<Sink>,
     /// Options of protocol records, by event type.
     protocols: BTreeMap<String, LogOptions>,
 }
@@ -62,6 +65,8 @@ pub struct EveRecorder {
     files: u32,
     generation: Generation,
     app_counters: AppCounters,
+    /// One of several workers: formats events, the writer writes them.
+    ring: Option<EventSender>,
 }
 
 /// Flows and transactions by protocol, for `stats.app_layer`.
@@ -84,11 +89,42 @@ impl EveRecorder {
         run: RunInfo,
         warnings: &mut Vec<String>,
     ) -> Result<Self, EveError> {
+        Self::with_sinks(settings, shared, prevention, run, warnings, |destination| {
+            Ok(Some(Sink::open(destination, folder)?))
+        })
+    }
+
+    /// The recorder of one of several workers: events go into `ring` as finished lines, to be written by the recorder
+    /// of [`EveRecorder::new`] (see [`crate::event_ring::write_all`]).
+    ///
+    /// # Errors
+    /// A setting cannot be understood.
+    pub fn for_worker(
+        settings: &Settings,
+        shared: &Arc<Shared>,
+        prevention: bool,
+        run: RunInfo,
+        ring: EventSender,
+    ) -> Result<Self, EveError> {
+        let mut said = Vec::new();
+        let mut recorder = Self::with_sinks(settings, shared, prevention, run, &mut said, |_| Ok(None))?;
+        recorder.ring = Some(ring);
+        Ok(recorder)
+    }
+
+    fn with_sinks(
+        settings: &Settings,
+        shared: &Arc<Shared>,
+        prevention: bool,
+        run: RunInfo,
+        warnings: &mut Vec<String>,
+        open: impl Fn(&Destination) -> Result<Option<Sink>, EveError>,
+    ) -> Result<Self, EveError> {
         let all = EveOutputs::from_settings(settings)?;
         warnings.extend(all.warnings);
         let mut outputs = Vec::new();
         for options in all.outputs {
-            let sink = Sink::open(&options.destination, folder)?;
+            let sink = open(&options.destination)?;
             let protocols = options
                 .types
                 .protocols
@@ -108,7 +144,22 @@ impl EveRecorder {
             files: 0,
             generation: Generation(1),
             app_counters: AppCounters::default(),
+            ring: None,
         })
+    }
+
+    /// Closes the ring of a worker's recorder: the writer is told of the last losses.
+    pub fn close_ring(&mut self) -> RingCounters {
+        self.ring.take().map(EventSender::finish).unwrap_or_default()
+    }
+
+    /// Adds what a worker's recorder counted.
+    pub fn absorb(&mut self, worker: &EveRecorder) {
+        for (sid, count) in &worker.alerts {
+            *self.alerts.entry(*sid).or_default() += count;
+        }
+        self.files = self.files.wrapping_add(worker.files);
+        self.app_counters.add(&worker.app_counters);
     }
 
     /// From here on packets come from this capture.
@@ -133,19 +184,40 @@ impl EveRecorder {
         wanted: impl Fn(&EventTypes) -> bool,
         mut write: impl FnMut(&mut JsonWriter, &EveOutput, &BTreeMap<String, LogOptions>),
     ) {
-        for output in self.outputs.iter_mut().filter(|o| wanted(&o.options.types)) {
+        for (index, output) in (0u16..).zip(&mut self.outputs) {
+            if !wanted(&output.options.types) {
+                continue;
+            }
             self.writer.clear();
             write(&mut self.writer, &output.options, &output.protocols);
-            if !self.writer.bytes().is_empty() {
-                output.sink.write_event(self.writer.bytes());
+            if self.writer.bytes().is_empty() {
+                continue;
+            }
+            match (&mut output.sink, &mut self.ring) {
+                (Some(sink), _) => sink.write_event(self.writer.bytes()),
+                // A loss is counted by the ring.
+                (None, Some(ring)) => _ = ring.send(index, self.writer.bytes()),
+                (None, None) => {}
             }
         }
     }
 
     /// Writes the `stats` event of the end and gives the counters, (dotted name, value).
     pub fn stats(&mut self, worker: &Worker, now: Timestamp, rules: (u64, u64, u64)) -> Vec<(String, u64)> {
-        let mut counters: Vec<(String, u64)> = Vec::new();
-        worker.visit_stats(|name, value| counters.push((name.to_owned(), value)));
+        let mut counters: Vec<(&str, u64)> = Vec::new();
+        worker.visit_stats(|name, value| counters.push((name, value)));
+        self.stats_of(&counters, now, rules)
+    }
+
+    /// As [`EveRecorder::stats`], for counters that were summed over several workers.
+    pub fn stats_of(
+        &mut self,
+        counters: &[(&str, u64)],
+        now: Timestamp,
+        rules: (u64, u64, u64),
+    ) -> Vec<(String, u64)> {
+        let mut counters: Vec<(String, u64)> =
+            counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         for (name, value) in &self.app_counters.flows {
             counters.push((format!("app_layer.flow.{name}"), *value));
         }
@@ -179,11 +251,48 @@ impl EveRecorder {
     pub fn finish(&mut self) -> Vec<SinkProblem> {
         self.outputs
             .iter_mut()
-            .filter_map(|output| {
-                output.sink.flush();
-                output.sink.take_problem()
+            .filter_map(|output| output.sink.as_mut())
+            .filter_map(|sink| {
+                sink.flush();
+                sink.take_problem()
             })
             .collect()
+    }
+}
+
+impl AppCounters {
+    fn add(&mut self, other: &AppCounters) {
+        for (mine, others) in [(&mut self.flows, &other.flows), (&mut self.transactions, &other.transactions)]
+        {
+            for (name, count) in others {
+                *mine.entry(name.clone()).or_default() += count;
+            }
+        }
+    }
+}
+
+impl LineSink for EveRecorder {
+    fn line(&mut self, output: u16, line: &[u8]) {
+        if let Some(sink) = self.outputs.get_mut(usize::from(output)).and_then(|o| o.sink.as_mut()) {
+            sink.write_event(line);
+        }
+    }
+
+    fn name(&self, output: u16) -> String {
+        match self.outputs.get(usize::from(output)).map(|o| &o.options.destination) {
+            Some(Destination::File(file)) => file.path.display().to_string(),
+            Some(Destination::Stdout) => "standard output".to_owned(),
+            Some(Destination::UnixStream(path) | Destination::UnixDatagram(path)) => {
+                path.display().to_string()
+            }
+            None => String::new(),
+        }
+    }
+}
+
+impl WorkerRecorder for EveRecorder {
+    fn enter_capture(&mut self, name: &str) {
+        EveRecorder::enter_capture(self, name);
     }
 }
 
@@ -206,10 +315,11 @@ impl Recorder for EveRecorder {
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
+        fate: &Fate,
         tx: Option<TxRecord<'_>>,
     ) {
         *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
-        self.write_alert(occasion, flow, finding, tx);
+        self.write_alert(occasion, flow, finding, fate, tx);
     }
 
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
@@ -240,6 +350,12 @@ impl Recorder for EveRecorder {
         index: usize,
     ) {
         self.write_file(occasion, flow, tx, direction, index);
+    }
+
+    fn idle(&mut self) {
+        for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
+            sink.flush();
+        }
     }
 
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {

@@ -170,9 +170,13 @@ const SSL_VERSIONS: &[(&str, u64)] = &[
 
 fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
     let mut versions = Vec::new();
-    let mut kind: Option<bool> = None;
+    let mut negated = false;
     for word in text(unquoted(argument))?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
-        let (negated, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+        let (has_mark, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+        if has_mark && !negated && !versions.is_empty() {
+            return Err(KeywordError::argument("a `!` stands before the first version, for all of them"));
+        }
+        negated |= has_mark;
         let found = SSL_VERSIONS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         let (_, value) = found.ok_or_else(|| {
             KeywordError::argument(format!("no version `{name}`"))
@@ -182,14 +186,11 @@ fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError>
             return Err(KeywordError::argument(format!("`{name}` stands twice")));
         }
         versions.push(*value);
-        if *kind.get_or_insert(negated) != negated {
-            return Err(KeywordError::argument("either all versions have a `!` or none"));
-        }
     }
-    match kind {
-        Some(negated) => Ok((versions, negated, false)),
-        None => Err(KeywordError::argument("no version is named")),
+    if versions.is_empty() {
+        return Err(KeywordError::argument("no version is named"));
     }
+    Ok((versions, negated, false))
 }
 
 fn ssl_version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -398,6 +399,11 @@ mod tests {
             holds(ssl_versions(b"sslv2, sslv3").unwrap(), 0x300)
                 && !holds(ssl_versions(b"sslv2,sslv3").unwrap(), 0x301)
         );
+        // The mark stands for all of the list.
+        assert!(
+            holds(ssl_versions(b"!tls1.3,tls1.2").unwrap(), 0x301)
+                && !holds(ssl_versions(b"!tls1.3,tls1.2").unwrap(), 0x303)
+        );
         assert!(
             holds(ssl_versions(b"!sslv3,!tls1.0").unwrap(), 0x303)
                 && !holds(ssl_versions(b"!tls1.0").unwrap(), 0x301)
@@ -405,7 +411,7 @@ mod tests {
         for bad in ["1.4", "0x30", "2"] {
             assert_eq!(version_number(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
         }
-        for bad in ["tls2", "", "tls1.0,tls1.0", "!tls1.0,tls1.2"] {
+        for bad in ["tls2", "", "tls1.0,tls1.0", "tls1.0,!tls1.2"] {
             assert_eq!(ssl_versions(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
         }
     }

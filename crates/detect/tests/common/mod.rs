@@ -50,7 +50,7 @@ pub fn matches(options: &str, payload: &[u8]) -> bool {
     let of = |v6| {
         let mut lab = Lab::new(&udp_rule(options));
         lab.v6 = v6;
-        !lab.to_server(payload).is_empty()
+        !lab.from_client(payload).is_empty()
     };
     let four = of(false);
     assert_eq!(four, of(true), "IPv4 and IPv6 differ: {options}");
@@ -119,12 +119,12 @@ impl Lab {
     }
 
     /// Numbers of the rules that alert on a datagram of the client.
-    pub fn to_server(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn from_client(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToServer, payload)
     }
 
     /// Numbers of the rules that alert on a datagram of the server.
-    pub fn to_client(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn from_server(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToClient, payload)
     }
 
@@ -174,7 +174,14 @@ impl Lab {
             detection_done: false,
             shared: &self.shared,
         };
-        let work = Work { scene, stream: None, payload_in_stream: false, inspect_payload: true, app: None };
+        let work = Work {
+            scene,
+            stream: None,
+            payload_in_stream: false,
+            inspect_payload: true,
+            again: false,
+            app: None,
+        };
         let state = (!self.flowless).then_some(&mut self.flow);
         inspect(&self.rules, &mut self.worker, state, work);
         self.worker.hits.clone()

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ring between a worker and the writer of events: one worker puts finished lines in, one writer takes them out.
+//!
+//! A ring is a fixed number of bytes, reserved once; a line is copied in and made visible as a whole. On live traffic
+//! a full ring never holds a worker up ([`WhenFull::Lose`]): the event is counted as lost, and before the next one that
+//! fits the writer is told how many are missing, so that the output says so where they are missing. Over captures
+//! nothing waits for the inspector, and a result must not depend on the speed of a disk: there the worker waits
+//! ([`WhenFull::Wait`]).
+//!
+//! Memory ordering is that of the ring (crate `rtrb`): its tail is published with `Release` after the bytes of a message
+//! are written and read with `Acquire` before they are looked at; one store publishes the whole message, so a reader
+//! never sees a part of one. No other state is shared. The end is the drop of the sender, also `Release`, so what was
+//! sent before it is seen by a receiver that has seen the end.
+//!
+//! Not done: one ring for several workers (each has its own; order holds within a worker only).
+
+use bartizan_events::JsonWriter;
+use bartizan_events::record::LossRecord;
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::time::Duration;
+
+/// Bytes of a ring unless something else is asked for: some thousands of events.
+pub const RING_BYTES: usize = 4 << 20;
+/// Kind, output, length.
+const HEAD: usize = 8;
+/// A message that holds an event.
+const EVENT: u16 = 0;
+/// A message that holds the number of events lost before the next one.
+const LOSS: u16 = 1;
+/// How long the writer, and a worker that may wait, sleep when there is nothing to do.
+const NAP: Duration = Duration::from_micros(500);
+/// Time text of a loss that no event precedes or follows.
+const NO_TIME: &str = "1970-01-01T00:00:00.000000+0000";
+
+/// What happens to an event for which the ring has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is lost and counted: live traffic goes on.
+    Lose,
+    /// The worker waits for the writer: captures.
+    Wait,
+}
+
+/// What went through a ring. `sent + lost` is every event that was given to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounters {
+    /// Events that the ring took.
+    pub sent: u64,
+    /// Events that were lost because it was full.
+    pub lost: u64,
+    /// Bytes of the events sent.
+    pub bytes: u64,
+}
+
+impl RingCounters {
+    /// Sums two rings.
+    #[must_use]
+    pub const fn plus(self, other: RingCounters) -> RingCounters {
+        RingCounters {
+            sent: self.sent + other.sent,
+            lost: self.lost + other.lost,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// Each counter by name.
+    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("events.ring.sent", self.sent);
+        each("events.ring.lost", self.lost);
+    }
+}
+
+/// A ring of so many bytes.
+#[must_use]
+pub fn event_ring(bytes: usize, when_full: WhenFull) -> (EventSender, EventReceiver) {
+    let (ring, consumer) = RingBuffer::new(bytes.max(HEAD * 4));
+    let sender = EventSender {
+        ring,
+        when_full,
+        unreported: Vec::new(),
+        message: Vec::new(),
+        counters: RingCounters::default(),
+    };
+    (sender, EventReceiver { ring: consumer, wrapped: Vec::new() })
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct EventSender {
+    ring: Producer<u8>,
+    when_full: WhenFull,
+    /// By output: losses that the writer has not been told of.
+    unreported: Vec<u64>,
+    message: Vec<u8>,
+    counters: RingCounters,
+}
+
+impl EventSender {
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> RingCounters {
+        self.counters
+    }
+
+    /// Sends one event without its line end. `false`: it was lost, and that is counted.
+    pub fn send(&mut self, output: u16, line: &[u8]) -> bool {
+        self.message.clear();
+        let lost = self.unreported.get(usize::from(output)).copied().unwrap_or(0);
+        if lost > 0 {
+            append(&mut self.message, LOSS, output, &lost.to_le_bytes());
+        }
+        append(&mut self.message, EVENT, output, line);
+        if self.push() {
+            if let Some(count) = self.unreported.get_mut(usize::from(output)) {
+                *count = 0;
+            }
+            self.counters.sent += 1;
+            self.counters.bytes += line.len() as u64;
+            return true;
+        }
+        while self.unreported.len() <= usize::from(output) {
+            self.unreported.push(0);
+        }
+        if let Some(count) = self.unreported.get_mut(usize::from(output)) {
+            *count += 1;
+        }
+        self.counters.lost += 1;
+        false
+    }
+
+    /// Puts the message in. Waits if that is allowed and can help.
+    fn push(&mut self) -> bool {
+        loop {
+            if self.ring.push_entire_slice(&self.message).is_ok() {
+                return true;
+            }
+            let helps = self.message.len() <= self.ring.buffer().capacity() && !self.ring.is_abandoned();
+            if self.when_full == WhenFull::Lose || !helps {
+                return false;
+            }
+            std::thread::park_timeout(NAP);
+        }
+    }
+
+    /// Ends the ring: the writer is told of the last losses, for which this waits until there is room.
+    pub fn finish(mut self) -> RingCounters {
+        self.when_full = WhenFull::Wait;
+        for output in 0..self.unreported.len() {
+            let lost = self.unreported.get(output).copied().unwrap_or(0);
+            if lost > 0 {
+                self.message.clear();
+                append(&mut self.message, LOSS, output as u16, &lost.to_le_bytes());
+                self.push();
+            }
+        }
+        self.counters
+    }
+}
+
+fn append(message: &mut Vec<u8>, kind: u16, output: u16, body: &[u8]) {
+    message.extend_from_slice(&kind.to_le_bytes());
+    message.extend_from_slice(&output.to_le_bytes());
+    // A line of 4 GiB fits no ring; the length is never cut in a message that is sent.
+    message.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
+    message.extend_from_slice(body);
+}
+
+/// What a ring holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// An event of this output.
+    Event(u16, &'a [u8]),
+    /// So many events of this output were lost here.
+    Lost(u16, u64),
+}
+
+/// The writer's end.
+#[derive(Debug)]
+pub struct EventReceiver {
+    ring: Consumer<u8>,
+    /// A copy of what runs over the ring's end.
+    wrapped: Vec<u8>,
+}
+
+impl EventReceiver {
+    /// Takes out what is there. Gives the number of messages.
+    pub fn drain(&mut self, mut each: impl FnMut(Item<'_>)) -> usize {
+        let bytes = self.ring.slots();
+        if bytes == 0 {
+            return 0;
+        }
+        let Ok(chunk) = self.ring.read_chunk(bytes) else { return 0 };
+        let (first, second) = chunk.as_slices();
+        let mut rest = first;
+        if !second.is_empty() {
+            self.wrapped.clear();
+            self.wrapped.extend_from_slice(first);
+            self.wrapped.extend_from_slice(second);
+            rest = &self.wrapped;
+        }
+        let mut messages = 0;
+        while let Some((item, after)) = next(rest) {
+            each(item);
+            messages += 1;
+            rest = after;
+        }
+        chunk.commit_all();
+        messages
+    }
+
+    /// Whether the sender is gone. What it sent before is still there.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ring.is_abandoned()
+    }
+}
+
+fn next(bytes: &[u8]) -> Option<(Item<'_>, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+    let [k0, k1, o0, o1, l0, l1, l2, l3] = *head;
+    let (body, rest) = rest.split_at_checked(u32::from_le_bytes([l0, l1, l2, l3]) as usize)?;
+    let output = u16::from_le_bytes([o0, o1]);
+    let item = if u16::from_le_bytes([k0, k1]) == LOSS {
+        Item::Lost(output, body.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
+    } else {
+        Item::Event(output, body)
+    };
+    Some((item, rest))
+}
+
+/// Where the writer puts lines.
+pub trait LineSink {
+    /// Takes one event of an output, without its line end.
+    fn line(&mut self, output: u16, line: &[u8]);
+
+    /// The output's name, as losses say it.
+    fn name(&self, output: u16) -> String;
+
+    /// Nothing more is there for the moment: what is gathered can be written out.
+    fn idle(&mut self) {}
+}
+
+/// Writes what comes out of the rings until all their senders are gone. A ring's lines stay in order. Losses become
+/// records of type `bartizan`.
+pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
+    let mut losses = Losses::default();
+    while !rings.is_empty() {
+        let mut messages = 0;
+        rings.retain_mut(|ring| {
+            // The end first, then the content: what was sent before the end is seen in any case.
+            let ended = ring.has_ended();
+            messages += ring.drain(|item| losses.write(item, sink));
+            !ended
+        });
+        if messages == 0 {
+            sink.idle();
+            std::thread::park_timeout(NAP);
+        }
+    }
+    losses.finish(sink);
+}
+
+/// Losses that are to be written before the next event of their output, whose time they take.
+#[derive(Default)]
+struct Losses {
+    pending: Vec<(u16, u64)>,
+    last_time: String,
+    writer: JsonWriter,
+}
+
+impl Losses {
+    fn write(&mut self, item: Item<'_>, sink: &mut dyn LineSink) {
+        match item {
+            Item::Lost(output, events) => self.pending.push((output, events)),
+            Item::Event(output, line) => {
+                if !self.pending.is_empty() {
+                    self.last_time.clear();
+                    self.last_time.push_str(time_of(line));
+                    self.tell(Some(output), sink);
+                }
+                sink.line(output, line);
+            }
+        }
+    }
+
+    /// Writes the records of one output, or of all.
+    fn tell(&mut self, only: Option<u16>, sink: &mut dyn LineSink) {
+        let time = if self.last_time.is_empty() { NO_TIME } else { &self.last_time };
+        let writer = &mut self.writer;
+        self.pending.retain(|&(output, lost_events)| {
+            if only.is_some_and(|only| only != output) {
+                return true;
+            }
+            let name = sink.name(output);
+            LossRecord { timestamp: time, output: &name, lost_events }.write(writer);
+            sink.line(output, writer.bytes());
+            false
+        });
+    }
+
+    fn finish(&mut self, sink: &mut dyn LineSink) {
+        self.tell(None, sink);
+    }
+}
+
+/// The time text of an event; every event begins with it.
+fn time_of(line: &[u8]) -> &str {
+    let text = line.strip_prefix(br#"{"timestamp":""#).and_then(|rest| {
+        let end = rest.iter().position(|byte| *byte == b'"')?;
+        core::str::from_utf8(rest.get(..end)?).ok()
+    });
+    text.unwrap_or(NO_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Lines(Vec<(u16, String)>);
+
+    impl LineSink for Lines {
+        fn line(&mut self, output: u16, line: &[u8]) {
+            self.0.push((output, String::from_utf8(line.to_vec()).unwrap()));
+        }
+
+        fn name(&self, output: u16) -> String {
+            format!("out{output}")
+        }
+    }
+
+    #[test]
+    fn lines_come_out_whole_and_in_order_however_the_ring_wraps() {
+        let (mut sender, mut receiver) = event_ring(100, WhenFull::Lose);
+        let mut got = Vec::new();
+        for number in 0..500u32 {
+            let line = format!("{number}:{}", "x".repeat((number % 37) as usize));
+            assert!(sender.send((number % 3) as u16, line.as_bytes()));
+            if number % 2 == 1 || number % 37 > 15 {
+                receiver.drain(|item| {
+                    let Item::Event(output, line) = item else { panic!("nothing was lost") };
+                    got.push((output, line.to_vec()));
+                });
+            }
+        }
+        receiver.drain(|item| {
+            let Item::Event(output, line) = item else { panic!("nothing was lost") };
+            got.push((output, line.to_vec()));
+        });
+        for (number, (output, line)) in (0u32..).zip(&got) {
+            assert_eq!(u32::from(*output), number % 3);
+            assert!(line.starts_with(format!("{number}:").as_bytes()));
+        }
+        assert_eq!((got.len(), sender.counters().sent, sender.counters().lost), (500, 500, 0));
+    }
+
+    #[test]
+    fn a_full_ring_loses_counts_and_tells_where() {
+        let (mut sender, mut receiver) = event_ring(64, WhenFull::Lose);
+        let line = br#"{"timestamp":"2026-01-02T03:04:05.000006+0000"}"#;
+        assert!(sender.send(0, line));
+        for _ in 0..7 {
+            assert!(!sender.send(0, line));
+        }
+        assert_eq!(receiver.drain(|_| {}), 1);
+        // Together with the word about the loss the line does not fit: an eighth loss. A shorter one does.
+        assert!(!sender.send(0, line));
+        assert!(sender.send(0, b"{\"timestamp\":\"t\"}"));
+        let mut items = Vec::new();
+        receiver.drain(|item| {
+            items.push(match item {
+                Item::Event(..) => 0,
+                Item::Lost(output, count) => {
+                    assert_eq!(output, 0);
+                    count
+                }
+            })
+        });
+        assert_eq!(items, [8, 0]);
+        assert_eq!(sender.counters(), RingCounters { sent: 2, lost: 8, bytes: line.len() as u64 + 17 });
+    }
+
+    #[test]
+    fn losses_are_written_before_the_next_event_and_at_the_end() {
+        let (mut sender, receiver) = event_ring(80, WhenFull::Lose);
+        let line = br#"{"timestamp":"T1","event_type":"flow"}"#;
+        assert!(sender.send(1, line));
+        assert!(!sender.send(1, &[b' '; 60]));
+        assert!(!sender.send(0, &[b' '; 60]));
+        let writer = std::thread::spawn(move || {
+            let mut lines = Lines::default();
+            write_all(vec![receiver], &mut lines);
+            lines.0
+        });
+        // Waits for room, then goes.
+        let counters = sender.finish();
+        let lines = writer.join().unwrap();
+        assert_eq!((counters.sent, counters.lost), (1, 2));
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0], (1, String::from_utf8(line.to_vec()).unwrap()));
+        assert!(lines[1].1.contains(r#""lost_events":1,"output":"out0""#), "{}", lines[1].1);
+        assert!(lines[2].1.contains(r#""lost_events":1,"output":"out1""#), "{}", lines[2].1);
+    }
+
+    #[test]
+    fn a_worker_that_may_wait_loses_nothing_but_what_fits_no_ring() {
+        let (mut sender, receiver) = event_ring(128, WhenFull::Wait);
+        let writer = std::thread::spawn(move || {
+            let mut lines = Lines::default();
+            write_all(vec![receiver], &mut lines);
+            lines.0.len()
+        });
+        for _ in 0..50 {
+            assert!(sender.send(0, &[b'a'; 90]));
+        }
+        assert!(!sender.send(0, &[b'a'; 200]));
+        let counters = sender.finish();
+        assert_eq!((counters.sent, counters.lost), (50, 1));
+        assert_eq!(writer.join().unwrap(), 51);
+    }
+}

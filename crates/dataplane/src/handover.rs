@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
+//!
+//! A flow has one owner: keyed symmetric hash of tenant, link and 5-tuple, with what else is in its key; for an ICMP
+//! error that of the packet that it quotes. Fragments belong, until they are a datagram again, to the owner of their
+//! addresses and id; the datagram then goes to the owner of its flow.
+//!
+//! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet first, as
+//! [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and decided, becomes a
+//! [`Parcel`] and goes on there; who handles the last packet has the decision for the whole frame and forwards it. So
+//! each packet of a frame is handled once, by its owner, and a frame leaves once.
+//!
+//! Order: between two stations there is one single-producer ring, so packets that arrive at one station and belong to
+//! one flow reach its owner in the order of their arrival. Packets of one flow that come by different ways (some as
+//! fragments; its two directions on two queues) have the order in which they reach the owner. Where one reader sees all
+//! packets, `workers` keeps the order of the capture for those as well.
+//!
+//! Bounds: a station has a fixed number of parcels. They travel, and come home by a second ring; when none is left, or
+//! a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station where that happened.
+//!
+//! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`, read with
+//! `Acquire`), no two threads see one at a time. The end of all stations is found with [`Ledger`]: see there.
+//!
+//! Not done: a generation per parcel. A packet is handled in the generation that its owner runs; of a frame with
+//! packets of several owners each packet has one, but not all the same, while a swap is under way.
+
+use crate::packet::{defragment, flow_key};
+use crate::record::Recorder;
+use crate::worker::{Frame, Worker};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_flow::{FlowHash, FlowHasher};
+use bartizan_packet::{DecodeOutput, Decoded, LinkType, Network};
+use core::net::IpAddr;
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Datagrams inside datagrams that are put together at most: as in [`Worker`].
+pub(crate) const MAX_DEPTH: u8 = 4;
+
+/// Says who owns what. The same in every worker of an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Owners {
+    hasher: FlowHasher,
+    workers: u16,
+}
+
+impl Owners {
+    /// For so many workers, with the instance's secret seed.
+    #[must_use]
+    pub fn new(seed: [u64; 2], workers: u16) -> Self {
+        Owners { hasher: FlowHasher::new(seed), workers: workers.max(1) }
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub const fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// The owner of a packet: its flow's, or one by its addresses if it has none.
+    pub(crate) fn of_packet(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> WorkerId {
+        if packet.wants_flow()
+            && !packet.is_invalid()
+            && let Some(key) = flow_key(worker, frame, packet)
+        {
+            return WorkerId(self.hasher.hash(&key).owner(self.workers));
+        }
+        self.of_fragment(worker, frame, packet)
+    }
+
+    /// The owner of a fragment until it is part of a datagram: by tenant, link, addresses and id.
+    pub(crate) fn of_fragment(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> WorkerId {
+        let id = match &packet.network {
+            Network::Ipv4(ip) => u32::from(ip.id),
+            Network::Ipv6(ip) => ip.fragment.map_or(0, |part| part.id),
+            _ => 0,
+        };
+        let [a, b] = address_words(packet.src());
+        let [c, d] = address_words(packet.dst());
+        let scope = u64::from(worker.tenant_of(packet).0) | u64::from(frame.link.0) << 16;
+        // What the flow's key has beyond these is left out: two datagrams of one owner do no harm.
+        let words = [a, b, c, d, scope, u64::from(id), 0];
+        WorkerId(FlowHash(self.hasher.hash_words(&words)).owner(self.workers))
+    }
+}
+
+fn address_words(address: Option<IpAddr>) -> [u64; 2] {
+    let number = match address {
+        Some(IpAddr::V4(v4)) => u128::from(u32::from(v4)),
+        Some(IpAddr::V6(v6)) => u128::from(v6),
+        None => 0,
+    };
+    [(number >> 64) as u64, number as u64]
+}
+
+/// The packets of a frame, or of a datagram that was put together from one of them.
+#[derive(Default)]
+struct Layer {
+    /// Empty for the frame itself, whose bytes stand elsewhere.
+    datagram: Vec<u8>,
+    output: DecodeOutput,
+    /// Packets that are still to be handled: those below this index.
+    left: usize,
+    /// The packet in hand is a fragment and has been put to its datagram.
+    fragment_done: bool,
+}
+
+/// A frame on its way from one worker to another.
+#[derive(Default)]
+pub struct Parcel {
+    now: Timestamp,
+    wire_len: u32,
+    link_type: LinkType,
+    link: LinkId,
+    number: Option<u64>,
+    /// The caller's own: where the frame is to leave.
+    tag: u32,
+    home: WorkerId,
+    bytes: Vec<u8>,
+    walk: Walk,
+}
+
+/// How far a frame has got.
+#[derive(Default)]
+struct Walk {
+    layers: Vec<Layer>,
+    /// Used layers, for their memory.
+    spare: Vec<Layer>,
+    decision: Decision,
+}
+
+/// Where a walk stopped.
+enum Stop {
+    /// All packets are handled.
+    Done,
+    /// The next packet is this worker's.
+    At(WorkerId),
+}
+
+impl Walk {
+    /// Begins with what was decoded of a frame; the memory that `output` gets in exchange can be used again.
+    fn begin(&mut self, output: &mut DecodeOutput) {
+        while let Some(layer) = self.layers.pop() {
+            self.spare.push(layer);
+        }
+        self.decision = Decision::CONTINUE;
+        let mut layer = self.spare.pop().unwrap_or_default();
+        layer.datagram.clear();
+        layer.fragment_done = false;
+        core::mem::swap(&mut layer.output, output);
+        layer.left = layer.output.packets().len();
+        self.layers.push(layer);
+    }
+
+    /// Handles packets until one belongs to somebody else.
+    fn run(
+        &mut self,
+        me: WorkerId,
+        owners: &Owners,
+        worker: &mut Worker,
+        frame: &Frame<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Stop {
+        loop {
+            let depth = self.layers.len();
+            let Some(layer) = self.layers.last_mut() else { return Stop::Done };
+            let Some(index) = layer.left.checked_sub(1) else {
+                self.spare.extend(self.layers.pop());
+                continue;
+            };
+            let bytes = if depth == 1 { frame.bytes } else { layer.datagram.as_slice() };
+            let Some(packet) = layer.output.packets_mut().get_mut(index) else {
+                layer.left = index;
+                continue;
+            };
+            if packet.is_fragment() && !layer.fragment_done && depth <= usize::from(MAX_DEPTH) {
+                let owner = owners.of_fragment(worker, frame, packet);
+                if owner != me {
+                    return Stop::At(owner);
+                }
+                let mut inner = self.spare.pop().unwrap_or_default();
+                let whole = defragment(worker, frame, bytes, packet, &mut inner.datagram);
+                layer.fragment_done = true;
+                if whole {
+                    decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
+                    inner.left = inner.output.packets().len();
+                    inner.fragment_done = false;
+                    self.layers.push(inner);
+                } else {
+                    self.spare.push(inner);
+                }
+                continue;
+            }
+            let owner = owners.of_packet(worker, frame, packet);
+            if owner != me {
+                return Stop::At(owner);
+            }
+            let made = depth > 1 || packet.recursion > 0;
+            let decision = worker.packet(frame, bytes, packet, made, recorder);
+            self.decision = self.decision.strictest(decision);
+            layer.left = index;
+            layer.fragment_done = false;
+        }
+    }
+}
+
+/// Decodes a datagram that has been put together.
+pub(crate) fn decode_datagram(
+    worker: &mut Worker,
+    fragment: &Decoded,
+    datagram: &[u8],
+    output: &mut DecodeOutput,
+) {
+    worker.decoder.decode_reassembled(fragment, datagram, output);
+    // Bytes are counted from the link layer on, as for every packet.
+    if let Some(whole) = output.packets_mut().first_mut() {
+        whole.wire_len = whole.wire_len.saturating_add(fragment.l3.saturating_sub(fragment.start));
+    }
+}
+
+/// Tells when all stations are done: no station takes frames any more and no parcel is under way.
+///
+/// `begun` and `ended` of a station are written by that station alone. A station closes with `Release` after its last
+/// frame, so who sees it closed (`Acquire`) sees its final `begun`. Then only `ended` can grow, and every end is of a
+/// parcel that was begun: when the sums, read after all are closed, are equal, nothing is under way. A parcel ends
+/// before its count does (`Release`), so who sees the sum also sees what was done with the parcels.
+#[derive(Debug)]
+struct Ledger {
+    stations: Box<[Account]>,
+}
+
+/// One station's part, on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Account {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Ledger {
+    fn add(counter: &AtomicU64) {
+        // The only writer.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    fn begin(&self, station: WorkerId) {
+        if let Some(account) = self.stations.get(usize::from(station.0)) {
+            Self::add(&account.begun);
+        }
+    }
+
+    fn end(&self, station: WorkerId) {
+        if let Some(account) = self.stations.get(usize::from(station.0)) {
+            Self::add(&account.ended);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        if !self.stations.iter().all(|s| s.closed.load(Ordering::Acquire)) {
+            return false;
+        }
+        let begun: u64 = self.stations.iter().map(|s| s.begun.load(Ordering::Acquire)).sum();
+        let ended: u64 = self.stations.iter().map(|s| s.ended.load(Ordering::Acquire)).sum();
+        begun == ended
+    }
+}
+
+/// To one other station.
+struct Outgoing {
+    frames: Producer<Box<Parcel>>,
+    /// Parcels of this station's that are done with.
+    home: Consumer<Box<Parcel>>,
+}
+
+/// From one other station.
+struct Incoming {
+    frames: Consumer<Box<Parcel>>,
+    /// Empty parcels back to where they are at home.
+    home: Producer<Box<Parcel>>,
+}
+
+/// What a station counted. The worker counts packets where they arrive, and decisions where they are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandOverCounters {
+    /// Frames handed over to other stations (a frame that goes on from there counts there).
+    pub handed_over: u64,
+    /// Frames taken from other stations.
+    pub taken: u64,
+    /// Frames refused because no ring or parcel had room.
+    pub refused: u64,
+}
+
+impl HandOverCounters {
+    /// Each counter by name.
+    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("flow.handed_over", self.handed_over);
+        each("flow.hand_over_taken", self.taken);
+        each("flow.hand_over_refused", self.refused);
+    }
+}
+
+/// What became of a frame at the station that it arrived at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// Decided here.
+    Here(Decision),
+    /// This worker has it now; it leaves from there.
+    Away(WorkerId),
+}
+
+/// A worker with its hand-over rings.
+pub struct Station {
+    me: WorkerId,
+    owners: Owners,
+    worker: Worker,
+    /// By worker; `None` for itself.
+    outgoing: Vec<Option<Outgoing>>,
+    incoming: Vec<Option<Incoming>>,
+    parcels: Vec<Box<Parcel>>,
+    output: DecodeOutput,
+    ledger: Arc<Ledger>,
+    counters: HandOverCounters,
+    /// Workers that were handed something since they were last asked for, a bit each (the last for all beyond).
+    touched: u64,
+}
+
+/// Puts workers at stations that are connected with each other. Each can then move to its thread. `parcels`: frames that
+/// each can have under way, also the length of each ring.
+#[must_use]
+pub fn connect(workers: Vec<Worker>, seed: [u64; 2], parcels: usize) -> Vec<Station> {
+    let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
+    let parcels = parcels.max(1);
+    let owners = Owners::new(seed, count);
+    let ledger = Arc::new(Ledger { stations: workers.iter().map(|_| Account::default()).collect() });
+    let mut stations: Vec<Station> = (0..count)
+        .zip(workers)
+        .map(|(me, worker)| Station {
+            me: WorkerId(me),
+            owners,
+            worker,
+            outgoing: Vec::with_capacity(usize::from(count)),
+            incoming: Vec::with_capacity(usize::from(count)),
+            parcels: (0..parcels)
+                .map(|_| Box::new(Parcel { home: WorkerId(me), ..Parcel::default() }))
+                .collect(),
+            output: DecodeOutput::new(),
+            ledger: Arc::clone(&ledger),
+            counters: HandOverCounters::default(),
+            touched: 0,
+        })
+        .collect();
+    for from in 0..stations.len() {
+        for to in 0..stations.len() {
+            let (outgoing, incoming) = if from == to {
+                (None, None)
+            } else {
+                let (frames_in, frames_out) = RingBuffer::new(parcels);
+                // All of a station's parcels can come home by one ring.
+                let (home_in, home_out) = RingBuffer::new(parcels);
+                (
+                    Some(Outgoing { frames: frames_in, home: home_out }),
+                    Some(Incoming { frames: frames_out, home: home_in }),
+                )
+            };
+            if let Some(station) = stations.get_mut(from) {
+                station.outgoing.push(outgoing);
+            }
+            if let Some(station) = stations.get_mut(to) {
+                station.incoming.push(incoming);
+            }
+        }
+    }
+    stations
+}
+
+impl Station {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> WorkerId {
+        self.me
+    }
+
+    /// Its worker.
+    #[must_use]
+    pub const fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Its worker, to swap generations or to let time pass.
+    pub const fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> HandOverCounters {
+        self.counters
+    }
+
+    /// Workers that were handed frames since this was last asked, a bit each: wake them once per batch. Bit 63 stands
+    /// for all from the 64th on.
+    pub const fn take_touched(&mut self) -> u64 {
+        let touched = self.touched;
+        self.touched = 0;
+        touched
+    }
+
+    /// Handles a frame that arrived here. `tag` goes with it, for who forwards it.
+    pub fn frame(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
+        self.worker.counters.packets += 1;
+        self.worker.counters.bytes += frame.bytes.len() as u64;
+        self.worker.clock = self.worker.clock.max(frame.now);
+        self.worker.expire(frame.now, recorder);
+        let mut output = core::mem::take(&mut self.output);
+        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        // One whole packet of its own: what nearly all are. Nothing is copied.
+        if let [packet] = output.packets()
+            && !packet.is_fragment()
+            && self.owners.of_packet(&self.worker, frame, packet) == self.me
+        {
+            let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);
+            self.output = output;
+            return Handled::Here(self.decided(decision));
+        }
+        let Some(mut parcel) = self.parcel() else {
+            self.output = output;
+            return Handled::Here(self.refuse());
+        };
+        parcel.walk.begin(&mut output);
+        self.output = output;
+        self.ledger.begin(self.me);
+        match parcel.walk.run(self.me, &self.owners, &mut self.worker, frame, recorder) {
+            Stop::Done => Handled::Here(self.end(parcel)),
+            Stop::At(owner) => {
+                parcel.fill(frame, tag);
+                match self.hand_over(parcel, owner) {
+                    Ok(()) => Handled::Away(owner),
+                    Err(decision) => Handled::Here(decision),
+                }
+            }
+        }
+    }
+
+    /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose last packet
+    /// was handled here, with its decision and tag, and forwards it or not. Gives the number of frames taken.
+    pub fn handed_over(
+        &mut self,
+        budget: usize,
+        recorder: &mut dyn Recorder,
+        mut decided: impl FnMut(&mut Worker, &Frame<'_>, Decision, u32),
+    ) -> usize {
+        let mut taken = 0;
+        for from in 0..self.incoming.len() {
+            for _ in 0..budget {
+                let Some(Some(incoming)) = self.incoming.get_mut(from) else { break };
+                let Ok(mut parcel) = incoming.frames.pop() else { break };
+                taken += 1;
+                self.counters.taken += 1;
+                let bytes = core::mem::take(&mut parcel.bytes);
+                let frame = parcel.frame(&bytes);
+                let tag = parcel.tag;
+                self.worker.clock = self.worker.clock.max(frame.now);
+                self.worker.expire(frame.now, recorder);
+                match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
+                    Stop::Done => {
+                        let decision = self.decided(parcel.walk.decision);
+                        decided(&mut self.worker, &frame, decision, tag);
+                        parcel.bytes = bytes;
+                        self.put_away(parcel);
+                    }
+                    Stop::At(owner) => {
+                        parcel.bytes = bytes;
+                        // Refused on the way: counted, the frame goes nowhere, the caller has nothing to do with it.
+                        let _ = self.hand_over(parcel, owner);
+                    }
+                }
+            }
+        }
+        taken
+    }
+
+    /// No more frames will arrive here (those of others are still taken).
+    pub fn close(&self) {
+        if let Some(account) = self.ledger.stations.get(usize::from(self.me.0)) {
+            account.closed.store(true, Ordering::Release);
+        }
+    }
+
+    /// All stations are closed and no frame is under way: flows can be ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ledger.is_over()
+    }
+
+    /// An empty parcel, if there is one.
+    fn parcel(&mut self) -> Option<Box<Parcel>> {
+        if let Some(parcel) = self.parcels.pop() {
+            return Some(parcel);
+        }
+        for outgoing in self.outgoing.iter_mut().flatten() {
+            while let Ok(parcel) = outgoing.home.pop() {
+                self.parcels.push(parcel);
+            }
+        }
+        self.parcels.pop()
+    }
+
+    /// Gives a parcel on. The decision, if that is not possible.
+    fn hand_over(&mut self, parcel: Box<Parcel>, owner: WorkerId) -> Result<(), Decision> {
+        let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(owner.0)) else {
+            self.put_away(parcel);
+            return Err(self.refuse());
+        };
+        match outgoing.frames.push(parcel) {
+            Ok(()) => {
+                self.counters.handed_over += 1;
+                self.touched |= 1 << owner.0.min(63);
+                Ok(())
+            }
+            Err(rtrb::PushError::Full(parcel)) => {
+                self.put_away(parcel);
+                Err(self.refuse())
+            }
+        }
+    }
+
+    /// A walk that began and ended here.
+    fn end(&mut self, parcel: Box<Parcel>) -> Decision {
+        let decision = self.decided(parcel.walk.decision);
+        self.put_away(parcel);
+        decision
+    }
+
+    /// An empty parcel goes home.
+    fn put_away(&mut self, parcel: Box<Parcel>) {
+        let home = parcel.home;
+        if home == self.me {
+            self.parcels.push(parcel);
+        } else if let Some(Some(incoming)) = self.incoming.get_mut(usize::from(home.0)) {
+            // There is room for all parcels of that station.
+            let _ = incoming.home.push(parcel);
+        }
+        self.ledger.end(self.me);
+    }
+
+    fn refuse(&mut self) -> Decision {
+        self.counters.refused += 1;
+        self.decided(Decision::refuse(Verdict::Drop, Reason::HandOverRing, FunctionId(0)))
+    }
+
+    /// Counts a decision, as [`Worker::frame`] does.
+    fn decided(&mut self, decision: Decision) -> Decision {
+        count_decision(&mut self.worker, &decision);
+        decision
+    }
+}
+
+/// Counts what became of a frame, as [`Worker::frame`] does.
+pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) {
+    match (decision.verdict.forwards(), decision.reason) {
+        (false, Some(reason)) => {
+            if let Some(count) = worker.counters.refused.get_mut(reason as usize) {
+                *count += 1;
+            }
+        }
+        _ => worker.counters.forwarded += 1,
+    }
+}
+
+impl Parcel {
+    fn fill(&mut self, frame: &Frame<'_>, tag: u32) {
+        self.now = frame.now;
+        self.wire_len = frame.wire_len;
+        self.link_type = frame.link_type;
+        self.link = frame.link;
+        self.number = frame.number;
+        self.tag = tag;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(frame.bytes);
+    }
+
+    const fn frame<'a>(&self, bytes: &'a [u8]) -> Frame<'a> {
+        Frame {
+            now: self.now,
+            bytes,
+            wire_len: self.wire_len,
+            link_type: self.link_type,
+            link: self.link,
+            number: self.number,
+        }
+    }
+}

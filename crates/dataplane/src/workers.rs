@@ -1,0 +1,698 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several workers behind one reader: captures.
+//!
+//! The reader decodes each frame once and puts fragments together, so the order of the capture holds for all packets of
+//! a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in [`Round`]s: a round
+//! holds some hundred frames, their bytes (copied once), and for each of their packets its owner. Every worker gets
+//! every round by a ring of its own, handles the packets that it owns, and passes through the clock of *all* frames.
+//! So flows end at the same packet clock as with one worker, and the flow records are the same.
+//!
+//! A round carries its generation: all workers swap between the same two frames, and a round without frames takes a
+//! swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
+//!
+//! Equal to one worker: all that depends on one flow. Not equal in every case: what flows of different workers change
+//! together (thresholds by host, `xbits`, `hostbits`), where the order between workers is that of their progress; and
+//! what depends on a limit's share: each worker has its part of flow table and stream memory. A frame's counters are
+//! counted by the reader, as is its decision: the strictest of its packets' decisions.
+//!
+//! Memory ordering: a round is written by the reader alone, while it is the only one that has it, and
+//! published to each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers only read it,
+//! but for the decision of a packet, an atomic that its one owner stores with `Relaxed`; it reaches the reader with the
+//! worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking carries no data, it only
+//! shortens waits, and each wait has a time limit.
+//!
+//! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
+//!
+//! Not done: several readers (live ports hand over between workers: `handover`).
+
+use crate::chain::Chains;
+use crate::handover::{MAX_DEPTH, Owners, count_decision, decode_datagram};
+use crate::packet::defragment;
+use crate::record::Recorder;
+use crate::settings::{ChecksumMode, EngineSettings};
+use crate::worker::{Frame, Worker, WorkerCounters};
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, FunctionId, Generation, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_flow::TableError;
+use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+/// How long reader and workers sleep at most before they look again.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Size of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// Rounds that can be under way.
+    pub rounds: usize,
+    /// Frames of a round.
+    pub frames: usize,
+    /// Bytes after which a round is full, whatever its number of frames.
+    pub bytes: usize,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        PoolOptions { rounds: 16, frames: 256, bytes: 256 << 10 }
+    }
+}
+
+/// Why a pool cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// A worker's flow table cannot be reserved.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The system gives no thread.
+    #[error("cannot start worker {worker}: {source}; ask for fewer threads with --threads")]
+    Thread {
+        /// Worker.
+        worker: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A worker ended before its time.
+    #[error(
+        "worker {worker} failed: this is a defect of the program; please report it with the capture, and run \
+         with --threads 1 meanwhile"
+    )]
+    Lost {
+        /// Worker.
+        worker: u16,
+    },
+}
+
+/// A recorder of one of several workers.
+pub trait WorkerRecorder: Recorder + Send + 'static {
+    /// From here on packets come from this capture.
+    fn enter_capture(&mut self, name: &str) {
+        let _ = name;
+    }
+}
+
+/// Frames that go to all workers together.
+struct Round {
+    chains: Arc<Chains>,
+    capture: Option<Arc<str>>,
+    frames: Vec<Head>,
+    parts: Vec<Part>,
+    bytes: Vec<u8>,
+}
+
+/// A frame of a round, or a tick of the clock alone.
+struct Head {
+    now: Timestamp,
+    wire_len: u32,
+    link_type: LinkType,
+    link: LinkId,
+    number: Option<u64>,
+    begin: usize,
+    end: usize,
+    /// The end of its parts.
+    parts: usize,
+    /// Whether checksums count at this point of the capture.
+    checksums: ChecksumMode,
+    is_frame: bool,
+}
+
+/// A packet of a frame, in the order in which they are handled.
+struct Part {
+    owner: WorkerId,
+    begin: usize,
+    end: usize,
+    made: bool,
+    packet: Decoded,
+    /// Verdict, and reason + 1 in the higher byte; the owner's to write.
+    decision: AtomicU16,
+}
+
+const fn pack(decision: &Decision) -> u16 {
+    let reason = match decision.reason {
+        Some(reason) => reason as u16 + 1,
+        None => 0,
+    };
+    decision.verdict as u16 | reason << 8
+}
+
+fn unpack(code: u16) -> Decision {
+    let verdict = match code & 0xff {
+        1 => Verdict::Pass,
+        2 => Verdict::Drop,
+        3 => Verdict::Reject,
+        _ => Verdict::Continue,
+    };
+    let reason = usize::from(code >> 8).checked_sub(1).and_then(|index| Reason::ALL.get(index)).copied();
+    Decision { verdict, reason, function: FunctionId(0), ..Decision::CONTINUE }
+}
+
+/// Steers a pool from anywhere and says what it runs.
+#[derive(Debug)]
+pub struct Steering {
+    pending: Mutex<Option<PendingChains>>,
+    /// Whether there is something in `pending`: a look at it costs no lock.
+    has_pending: AtomicBool,
+    running: Box<[AtomicU64]>,
+}
+
+struct PendingChains(Arc<Chains>);
+
+impl core::fmt::Debug for PendingChains {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "generation {}", self.0.generation)
+    }
+}
+
+impl Steering {
+    /// Asks for another generation: it runs from the next round on, in all workers. Of several only the last counts.
+    pub fn swap(&self, chains: Arc<Chains>) {
+        if let Ok(mut pending) = self.pending.lock() {
+            *pending = Some(PendingChains(chains));
+        }
+        // Release, after the lock is given back: who sees the flag finds the generation.
+        self.has_pending.store(true, Ordering::Release);
+    }
+
+    /// The generation that a worker runs: what really happens, not what was asked for. Worker beyond the last: `None`.
+    #[must_use]
+    pub fn running(&self, worker: WorkerId) -> Option<Generation> {
+        self.running.get(usize::from(worker.0)).map(|number| Generation(number.load(Ordering::Acquire)))
+    }
+
+    /// Whether all workers run this generation.
+    #[must_use]
+    pub fn all_run(&self, generation: Generation) -> bool {
+        self.running.iter().all(|number| number.load(Ordering::Acquire) == generation.0)
+    }
+
+    fn take(&self) -> Option<Arc<Chains>> {
+        if !self.has_pending.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.pending.lock().ok()?.take().map(|pending| pending.0)
+    }
+}
+
+/// A worker's thread, as the reader sees it.
+struct Seat<R> {
+    ring: Producer<Arc<Round>>,
+    thread: JoinHandle<(Worker, R)>,
+}
+
+/// The reader's side. See the module.
+pub struct Pool<R> {
+    front: Front,
+    seats: Vec<Seat<R>>,
+    /// Rounds under way, oldest first.
+    under_way: VecDeque<Arc<Round>>,
+    /// The round that is being filled.
+    round: Round,
+    spare: Vec<Round>,
+    made: usize,
+    options: PoolOptions,
+    steering: Arc<Steering>,
+}
+
+/// What is left when a pool has ended.
+pub struct Finished<R> {
+    /// Counters of reader and workers together.
+    pub counters: WorkerCounters,
+    /// All counters of their parts by name, summed, in the order of a single worker's.
+    pub stats: Vec<(&'static str, u64)>,
+    /// The packet clock.
+    pub clock: Timestamp,
+    /// Each worker's recorder.
+    pub recorders: Vec<R>,
+}
+
+impl<R: WorkerRecorder> Pool<R> {
+    /// Starts one worker per recorder. Limits of `settings` are those of all together.
+    ///
+    /// # Errors
+    /// A flow table cannot be reserved, or there is no thread.
+    pub fn start(
+        settings: &EngineSettings,
+        engine: &Arc<Engine>,
+        chains: &Arc<Chains>,
+        recorders: Vec<R>,
+        options: PoolOptions,
+    ) -> Result<Self, PoolError> {
+        let count = u16::try_from(recorders.len()).unwrap_or(u16::MAX).max(1);
+        let share = share_of(settings, count);
+        let steering = Arc::new(Steering {
+            pending: Mutex::new(None),
+            has_pending: AtomicBool::new(false),
+            running: (0..count).map(|_| AtomicU64::new(chains.generation.0)).collect(),
+        });
+        let reader = std::thread::current();
+        let mut seats = Vec::with_capacity(usize::from(count));
+        for (index, recorder) in (0..count).zip(recorders) {
+            let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
+            // Numbers of flows are unique in the run: each worker has its own range.
+            worker.next_flow = (u64::from(index) << 40) + 1;
+            let (ring, rounds) = RingBuffer::new(options.rounds.max(2));
+            let post = Post {
+                me: WorkerId(index),
+                rounds,
+                steering: Arc::clone(&steering),
+                reader: reader.clone(),
+                worker,
+                recorder,
+                capture: None,
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || post.run())
+                .map_err(|source| PoolError::Thread { worker: index, source })?;
+            seats.push(Seat { ring, thread });
+        }
+        // The reader tracks no flow.
+        let alone = EngineSettings { flow_capacity: 1, ..settings.clone() };
+        let front = Worker::new(alone, Arc::clone(engine), Arc::clone(chains))?;
+        Ok(Pool {
+            front: Front {
+                worker: front,
+                owners: Owners::new(settings.seed, count),
+                outputs: Vec::new(),
+                datagrams: Vec::new(),
+            },
+            seats,
+            under_way: VecDeque::with_capacity(options.rounds),
+            round: Round::new(Arc::clone(chains)),
+            spare: Vec::new(),
+            made: 1,
+            options: PoolOptions { rounds: options.rounds.max(2), ..options },
+            steering,
+        })
+    }
+
+    /// To swap generations and to ask what runs.
+    #[must_use]
+    pub fn steering(&self) -> Arc<Steering> {
+        Arc::clone(&self.steering)
+    }
+
+    /// From here on frames come from this capture.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        self.flush()?;
+        self.round.capture = Some(name.into());
+        Ok(())
+    }
+
+    /// Shares out a frame.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        if self.steering.has_pending.load(Ordering::Acquire) {
+            self.flush()?;
+        }
+        self.front.split(frame, &mut self.round);
+        if self.round.frames.len() >= self.options.frames || self.round.bytes.len() >= self.options.bytes {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Time passes without frames: flows whose time is over end.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn tick(&mut self, now: Timestamp) -> Result<(), PoolError> {
+        self.front.tick(now, &mut self.round);
+        self.flush()
+    }
+
+    /// Sends what is gathered, and a generation that was asked for, also when there is nothing else.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn flush(&mut self) -> Result<(), PoolError> {
+        if !self.round.frames.is_empty() {
+            self.send()?;
+        }
+        if let Some(chains) = self.steering.take() {
+            self.front.worker.enter_generation(Arc::clone(&chains));
+            self.round.chains = chains;
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the round and begins another.
+    fn send(&mut self) -> Result<(), PoolError> {
+        let next = self.empty_round()?;
+        let round = Arc::new(core::mem::replace(&mut self.round, next));
+        for (index, seat) in (0u16..).zip(&mut self.seats) {
+            // As many places as rounds: there is room.
+            if seat.ring.is_abandoned() || seat.ring.push(Arc::clone(&round)).is_err() {
+                return Err(PoolError::Lost { worker: index });
+            }
+            seat.thread.thread().unpark();
+        }
+        self.under_way.push_back(round);
+        Ok(())
+    }
+
+    /// A round to fill: a new one, or the oldest under way once all workers are done with it.
+    fn empty_round(&mut self) -> Result<Round, PoolError> {
+        self.settle_ready();
+        let mut round = match self.spare.pop() {
+            Some(round) => round,
+            None if self.made < self.options.rounds => {
+                self.made += 1;
+                Round::new(Arc::clone(&self.round.chains))
+            }
+            None => self.oldest()?,
+        };
+        round.clear();
+        round.chains = Arc::clone(&self.round.chains);
+        round.capture.clone_from(&self.round.capture);
+        Ok(round)
+    }
+
+    /// Takes back the rounds that all workers are done with.
+    fn settle_ready(&mut self) {
+        while let Some(oldest) = self.under_way.pop_front() {
+            match Arc::try_unwrap(oldest) {
+                Ok(round) => {
+                    round.settle(&mut self.front.worker);
+                    self.spare.push(round);
+                }
+                Err(oldest) => {
+                    self.under_way.push_front(oldest);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits for the oldest round.
+    fn oldest(&mut self) -> Result<Round, PoolError> {
+        loop {
+            self.settle_ready();
+            if let Some(round) = self.spare.pop() {
+                return Ok(round);
+            }
+            for (index, seat) in (0u16..).zip(&self.seats) {
+                if seat.ring.is_abandoned() {
+                    return Err(PoolError::Lost { worker: index });
+                }
+            }
+            std::thread::park_timeout(NAP);
+        }
+    }
+
+    /// Ends all workers: what is gathered is handled, all flows are ended and recorded, counters summed.
+    ///
+    /// # Errors
+    /// A worker is gone.
+    pub fn finish(mut self) -> Result<Finished<R>, PoolError> {
+        self.flush()?;
+        let mut ended = Vec::with_capacity(self.seats.len());
+        for (index, Seat { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
+            // The end of the ring is the end of the worker.
+            drop(ring);
+            thread.thread().unpark();
+            ended.push((index, thread));
+        }
+        let mut workers = Vec::with_capacity(ended.len());
+        let mut recorders = Vec::with_capacity(ended.len());
+        for (index, thread) in ended {
+            let (worker, recorder) = thread.join().map_err(|_| PoolError::Lost { worker: index })?;
+            workers.push(worker);
+            recorders.push(recorder);
+        }
+        self.settle_ready();
+        let front = &self.front.worker;
+        let mut counters = *front.counters();
+        let mut stats: Vec<(&'static str, u64)> = Vec::new();
+        front.visit_stats(|name, value| stats.push((name, value)));
+        for worker in &workers {
+            counters = counters.plus(worker.counters());
+            add_stats(&mut stats, worker);
+        }
+        let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
+        Ok(Finished { counters, stats, clock, recorders })
+    }
+}
+
+/// Limits of one of `count` workers.
+fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
+    let mut share = settings.clone();
+    let parts = u64::from(count.max(1));
+    share.flow_capacity = settings.flow_capacity.div_ceil(u32::from(count.max(1)));
+    share.stream.memcap = settings.stream.memcap.div_ceil(parts);
+    share.stream.reassembly.memcap = settings.stream.reassembly.memcap.div_ceil(parts);
+    share
+}
+
+/// Adds a worker's counters, by name. The order of names is the same in all workers.
+fn add_stats(stats: &mut Vec<(&'static str, u64)>, worker: &Worker) {
+    let mut at = 0;
+    worker.visit_stats(|name, value| {
+        let place = match stats.get(at) {
+            Some((same, _)) if *same == name => Some(at),
+            _ => stats.iter().position(|(other, _)| *other == name),
+        };
+        match place.and_then(|place| stats.get_mut(place)) {
+            Some((_, sum)) => *sum = sum.saturating_add(value),
+            None => stats.push((name, value)),
+        }
+        at = place.unwrap_or(at) + 1;
+    });
+}
+
+impl Round {
+    fn new(chains: Arc<Chains>) -> Self {
+        Round { chains, capture: None, frames: Vec::new(), parts: Vec::new(), bytes: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.parts.clear();
+        self.bytes.clear();
+    }
+
+    /// Counts what became of its frames, once all workers are done.
+    fn settle(&self, front: &mut Worker) {
+        let mut first = 0;
+        for head in &self.frames {
+            let parts = self.parts.get(first..head.parts).unwrap_or_default();
+            first = head.parts;
+            if head.is_frame {
+                let decision = parts
+                    .iter()
+                    .map(|part| unpack(part.decision.load(Ordering::Relaxed)))
+                    .fold(Decision::CONTINUE, Decision::strictest);
+                count_decision(front, &decision);
+            }
+        }
+    }
+}
+
+/// The reader's half of a worker: decoder, defragmenter, checksum sample.
+struct Front {
+    worker: Worker,
+    owners: Owners,
+    outputs: Vec<DecodeOutput>,
+    datagrams: Vec<Vec<u8>>,
+}
+
+impl Front {
+    fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
+        self.worker.counters.packets += 1;
+        self.worker.counters.bytes += frame.bytes.len() as u64;
+        self.worker.clock = self.worker.clock.max(frame.now);
+        let begin = round.bytes.len();
+        round.bytes.extend_from_slice(frame.bytes);
+        let mut output = self.outputs.pop().unwrap_or_default();
+        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        self.packets(frame, frame.bytes, begin, &mut output, round, 0);
+        self.outputs.push(output);
+        let checksums =
+            if self.worker.checks_checksums() { ChecksumMode::Check } else { ChecksumMode::Ignore };
+        round.frames.push(Head {
+            now: frame.now,
+            wire_len: frame.wire_len,
+            link_type: frame.link_type,
+            link: frame.link,
+            number: frame.number,
+            begin,
+            end: begin.saturating_add(frame.bytes.len()),
+            parts: round.parts.len(),
+            checksums,
+            is_frame: true,
+        });
+    }
+
+    fn tick(&mut self, now: Timestamp, round: &mut Round) {
+        self.worker.clock = self.worker.clock.max(now);
+        self.worker.defrag.expire_some(now, 64);
+        let at = round.bytes.len();
+        round.frames.push(Head {
+            now,
+            wire_len: 0,
+            link_type: LinkType::default(),
+            link: LinkId::default(),
+            number: None,
+            begin: at,
+            end: at,
+            parts: round.parts.len(),
+            checksums: self.worker.check,
+            is_frame: false,
+        });
+    }
+
+    /// As [`Worker`] goes through the packets of a frame: innermost first, a datagram before its last fragment.
+    fn packets(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        begin: usize,
+        output: &mut DecodeOutput,
+        round: &mut Round,
+        depth: u8,
+    ) {
+        for index in (0..output.packets().len()).rev() {
+            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
+            if packet.is_fragment() && depth < MAX_DEPTH {
+                self.fragment(frame, bytes, packet, round, depth);
+            }
+            self.sample_checksum(bytes, packet);
+            round.parts.push(Part {
+                owner: self.owners.of_packet(&self.worker, frame, packet),
+                begin,
+                end: begin.saturating_add(bytes.len()),
+                made: depth > 0 || packet.recursion > 0,
+                packet: packet.clone(),
+                decision: AtomicU16::new(0),
+            });
+        }
+    }
+
+    fn fragment(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &mut Decoded,
+        round: &mut Round,
+        depth: u8,
+    ) {
+        let mut datagram = self.datagrams.pop().unwrap_or_default();
+        if defragment(&mut self.worker, frame, bytes, packet, &mut datagram) {
+            let mut output = self.outputs.pop().unwrap_or_default();
+            decode_datagram(&mut self.worker, packet, &datagram, &mut output);
+            let begin = round.bytes.len();
+            round.bytes.extend_from_slice(&datagram);
+            self.packets(frame, &datagram, begin, &mut output, round, depth + 1);
+            self.outputs.push(output);
+        }
+        self.datagrams.push(datagram);
+    }
+
+    /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
+    fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
+        if self.worker.check == ChecksumMode::Auto
+            && matches!(packet.transport, Transport::Tcp(_))
+            && packet.wants_flow()
+            && !packet.is_invalid()
+        {
+            let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
+            self.worker.checksum_result(right);
+        }
+    }
+}
+
+/// A worker in its thread.
+struct Post<R> {
+    me: WorkerId,
+    rounds: Consumer<Arc<Round>>,
+    steering: Arc<Steering>,
+    reader: Thread,
+    worker: Worker,
+    recorder: R,
+    capture: Option<Arc<str>>,
+}
+
+impl<R: WorkerRecorder> Post<R> {
+    fn run(mut self) -> (Worker, R) {
+        loop {
+            // The end first: what was sent before it is taken in any case.
+            let ended = self.rounds.is_abandoned();
+            match self.rounds.pop() {
+                Ok(round) => {
+                    self.round(&round);
+                    drop(round);
+                    self.reader.unpark();
+                }
+                Err(_) if ended => break,
+                Err(_) => std::thread::park_timeout(NAP),
+            }
+        }
+        self.worker.shutdown(&mut self.recorder);
+        (self.worker, self.recorder)
+    }
+
+    fn round(&mut self, round: &Round) {
+        if round.chains.generation != self.worker.generation() {
+            self.worker.enter_generation(Arc::clone(&round.chains));
+            if let Some(running) = self.steering.running.get(usize::from(self.me.0)) {
+                running.store(round.chains.generation.0, Ordering::Release);
+            }
+        }
+        if round.capture != self.capture {
+            self.capture.clone_from(&round.capture);
+            self.recorder.enter_capture(self.capture.as_deref().unwrap_or_default());
+        }
+        let mut first = 0;
+        for head in &round.frames {
+            self.worker.clock = self.worker.clock.max(head.now);
+            self.worker.expire(head.now, &mut self.recorder);
+            let parts = round.parts.get(first..head.parts).unwrap_or_default();
+            first = head.parts;
+            let me = self.me;
+            for part in parts.iter().filter(|part| part.owner == me) {
+                self.part(round, head, part);
+            }
+        }
+    }
+
+    fn part(&mut self, round: &Round, head: &Head, part: &Part) {
+        let frame = Frame {
+            now: head.now,
+            bytes: round.bytes.get(head.begin..head.end).unwrap_or_default(),
+            wire_len: head.wire_len,
+            link_type: head.link_type,
+            link: head.link,
+            number: head.number,
+        };
+        let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
+        self.worker.check = head.checksums;
+        let decision = self.worker.packet(&frame, bytes, &part.packet, part.made, &mut self.recorder);
+        part.decision.store(pack(&decision), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_survive_packing() {
+        assert_eq!(unpack(pack(&Decision::CONTINUE)), Decision::CONTINUE);
+        for verdict in [Verdict::Continue, Verdict::Pass, Verdict::Drop, Verdict::Reject] {
+            for reason in Reason::ALL {
+                let decision = Decision::refuse(verdict, *reason, FunctionId(0));
+                assert_eq!(unpack(pack(&decision)), decision);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hand-over between stations: every packet once, at its owner, in order; full rings counted exactly; the end found.
+
+mod common;
+
+use bartizan_base::{Reason, Timestamp};
+use bartizan_dataplane::handover::{Handled, Station, connect};
+use bartizan_dataplane::worker::Worker;
+use common::{Bench, Captured, Nothing, Seen, Shape, bench, marked};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+fn stations(bench: &Bench, count: usize, parcels: usize) -> Vec<Station> {
+    let workers = (0..count)
+        .map(|_| {
+            let settings = bench.engine_settings.clone();
+            Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap()
+        })
+        .collect();
+    connect(workers, bench.engine_settings.seed, parcels)
+}
+
+fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
+    Captured { now: Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000), bytes }
+}
+
+/// Takes until nobody has anything to take. Gives the frames that left.
+fn settle(stations: &mut [Station]) -> u64 {
+    let mut left = 0;
+    loop {
+        let mut taken = 0;
+        for station in stations.iter_mut() {
+            taken += station.handed_over(100, &mut Nothing, |_, _, decision, _| {
+                left += u64::from(decision.verdict.forwards());
+            });
+        }
+        if taken == 0 {
+            return left;
+        }
+    }
+}
+
+/// Sums over stations: packets, forwarded, refused, handed over, taken.
+fn sums(stations: &[Station]) -> (u64, u64, u64, u64, u64) {
+    let mut sums = (0, 0, 0, 0, 0);
+    for station in stations {
+        let worker = station.worker().counters();
+        sums.0 += worker.packets;
+        sums.1 += worker.forwarded;
+        sums.2 += worker.refused.iter().sum::<u64>();
+        let counters = station.counters();
+        assert_eq!(counters.refused, worker.refused[Reason::HandOverRing as usize]);
+        sums.3 += counters.handed_over;
+        sums.4 += counters.taken;
+    }
+    sums
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        Just(Shape::Plain),
+        Just(Shape::Fragmented),
+        Just(Shape::Tunnel),
+        Just(Shape::FragmentedTunnel),
+    ]
+}
+
+fn check_owners(seen: &[Seen]) {
+    let mut owner = HashMap::new();
+    for packet in seen {
+        let Some(flow) = packet.flow else { continue };
+        let first = *owner.entry((flow, packet.protocol)).or_insert(packet.worker);
+        assert_eq!(first, packet.worker, "{packet:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A flow has one shape and arrives at one station, its fragments anywhere; stations take when they like.
+    #[test]
+    fn every_packet_is_handled_once_by_its_owner(
+        packets in prop::collection::vec((0u32..10, any::<u8>(), 0usize..4), 1..100),
+        kinds in prop::collection::vec((any::<bool>(), shapes()), 10),
+        count in 1usize..5,
+    ) {
+        let bench = bench(false, "no");
+        let mut stations = stations(&bench, count, 4_000);
+        let mut sent: HashMap<u32, u32> = HashMap::new();
+        let (mut frames, mut left) = (0u64, 0u64);
+        for (millis, (flow, chance, budget)) in (0u64..).zip(packets) {
+            let (v6, shape) = kinds[flow as usize];
+            let number = sent.entry(flow).or_default();
+            for (piece, bytes) in marked(v6, flow, *number, shape).into_iter().enumerate() {
+                frames += 1;
+                let arrival = match shape {
+                    Shape::Plain | Shape::Tunnel => flow as usize % count,
+                    _ => (usize::from(chance) + piece) % count,
+                };
+                let frame = captured(bytes, millis);
+                if let Handled::Here(decision) =
+                    stations[arrival].frame(&frame.frame(frames), 5, &mut Nothing)
+                {
+                    left += u64::from(decision.verdict.forwards());
+                }
+            }
+            *number += 1;
+            let turn = usize::from(chance) % count;
+            stations[turn].handed_over(budget, &mut Nothing, |_, frame, decision, tag| {
+                assert!(!frame.bytes.is_empty());
+                assert_eq!(tag, 5);
+                left += u64::from(decision.verdict.forwards());
+            });
+        }
+        left += settle(&mut stations);
+        let (packets, forwarded, refused, handed, taken) = sums(&stations);
+        prop_assert_eq!((packets, forwarded, refused), (frames, frames, 0));
+        prop_assert_eq!(left, frames);
+        prop_assert_eq!(handed, taken);
+        let seen = bench.seen.lock().unwrap();
+        check_owners(&seen);
+        // Once each; in order where a flow's packets come by one way.
+        let mut got: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (flow, number) in seen.iter().filter_map(|p| p.mark) {
+            got.entry(flow).or_default().push(number);
+        }
+        for (flow, numbers) in &mut got {
+            if matches!(kinds[*flow as usize].1, Shape::Fragmented | Shape::FragmentedTunnel) {
+                numbers.sort_unstable();
+            }
+            let expected: Vec<u32> = (0..sent[flow]).collect();
+            prop_assert_eq!(&*numbers, &expected, "flow {}", flow);
+        }
+        prop_assert_eq!(got.len(), sent.len());
+    }
+
+    /// Few parcels and nobody who takes: what does not fit is refused, and the sum is exact.
+    #[test]
+    fn what_a_full_ring_refuses_is_counted_exactly(
+        flows in prop::collection::vec(0u32..30, 1..200),
+        parcels in 1usize..6,
+        take_every in 1usize..40,
+    ) {
+        let bench = bench(false, "no");
+        let mut stations = stations(&bench, 3, parcels);
+        let mut here = 0u64;
+        let mut refused_here = 0u64;
+        let mut left = 0u64;
+        for (index, flow) in flows.iter().enumerate() {
+            for bytes in marked(flow % 2 == 1, *flow, index as u32, Shape::Plain) {
+                let frame = captured(bytes, 0);
+                match stations[index % 3].frame(&frame.frame(1), 0, &mut Nothing) {
+                    Handled::Here(decision) if decision.verdict.forwards() => here += 1,
+                    Handled::Here(decision) => {
+                        prop_assert_eq!(decision.reason, Some(Reason::HandOverRing));
+                        refused_here += 1;
+                    }
+                    Handled::Away(_) => {}
+                }
+            }
+            if index % take_every == 0 {
+                left += settle(&mut stations);
+            }
+        }
+        left += settle(&mut stations);
+        let (packets, forwarded, refused, handed, taken) = sums(&stations);
+        prop_assert_eq!(packets, flows.len() as u64);
+        prop_assert_eq!(forwarded + refused, packets);
+        prop_assert_eq!(refused, refused_here);
+        prop_assert_eq!(forwarded, here + left);
+        prop_assert_eq!(handed, taken);
+        prop_assert_eq!(bench.seen.lock().unwrap().len() as u64, forwarded);
+        if take_every == 39 && flows.len() > 100 {
+            prop_assert!(refused > 0);
+        }
+    }
+}
+
+#[test]
+fn threads_hand_over_to_each_other_and_find_the_end() {
+    let bench = bench(false, "no");
+    let count = 3;
+    let per_station = 400u32;
+    let mut threads = Vec::new();
+    for (index, mut station) in (0u32..).zip(stations(&bench, count, 64)) {
+        threads.push(std::thread::spawn(move || {
+            let mut touched = 0;
+            for number in 0..per_station {
+                // Fragments of these flows come to all stations, a station's own flows to itself.
+                let flow = index * 7 + number % 7;
+                let shape =
+                    [Shape::Plain, Shape::Tunnel, Shape::Plain, Shape::Fragmented][number as usize % 4];
+                for bytes in marked(number % 2 == 1, flow, number, shape) {
+                    let frame = captured(bytes, u64::from(number));
+                    station.frame(&frame.frame(1), 0, &mut Nothing);
+                }
+                touched |= station.take_touched();
+                station.handed_over(8, &mut Nothing, |_, _, _, _| {});
+            }
+            station.close();
+            while !station.is_over() {
+                if station.handed_over(64, &mut Nothing, |_, _, _, _| {}) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            assert_ne!(touched, 0);
+            assert_eq!(touched & 1 << index, 0);
+            station.worker_mut().shutdown(&mut Nothing);
+            station
+        }));
+    }
+    let stations: Vec<Station> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+    let (packets, forwarded, refused, handed, taken) = sums(&stations);
+    assert!(packets > u64::from(per_station) * 3 && handed > 0);
+    assert_eq!(forwarded + refused, packets);
+    assert_eq!(handed, taken);
+    let seen = bench.seen.lock().unwrap();
+    check_owners(&seen);
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several workers behind one reader: results as with one, whatever comes; every packet once, at its owner, in order.
+
+mod common;
+
+use bartizan_base::{Generation, Reason, Timestamp, WorkerId};
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
+use bartizan_dataplane::worker::{Worker, WorkerCounters};
+use bartizan_dataplane::workers::{Pool, PoolOptions};
+use bartizan_detect::shared::Shared;
+use bartizan_packet::LinkType;
+use bartizan_packet::capture::CaptureReader;
+use common::{
+    Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, ip, marked, tcp, udp, unreachable,
+};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// What a run wrote and counted.
+struct Outcome {
+    lines: Vec<String>,
+    alerts: u64,
+    counters: WorkerCounters,
+    stats: Vec<(String, u64)>,
+}
+
+/// Lines without what is by chance (the flow's number), sorted.
+fn comparable(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("eve.json")).unwrap();
+    let mut lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+            event.as_object_mut().unwrap().remove("flow_id");
+            event.to_string()
+        })
+        .filter(|line| !line.contains(r#""event_type":"stats""#))
+        .collect();
+    lines.sort();
+    lines
+}
+
+fn temporary(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("bartizan-workers-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Inspects with so many workers, through the real recorder; 0: without a pool.
+fn inspect(
+    bench: &Bench,
+    frames: &dyn Fn(&mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)),
+    workers: usize,
+    name: &str,
+) -> Outcome {
+    let folder = temporary(&format!("{name}-{workers}"));
+    let shared = Arc::new(Shared::default());
+    let prevention = bench.engine_settings.prevention;
+    let mut warnings = Vec::new();
+    let mut whole =
+        EveRecorder::new(&bench.settings, &folder, &shared, prevention, RunInfo::default(), &mut warnings)
+            .unwrap();
+    let (counters, stats) = if workers == 0 {
+        let mut worker =
+            Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains))
+                .unwrap();
+        frames(&mut |frame| {
+            worker.frame(frame, &mut whole);
+        });
+        worker.shutdown(&mut whole);
+        let mut stats = Vec::new();
+        worker.visit_stats(|name, value| stats.push((name.to_owned(), value)));
+        (*worker.counters(), stats)
+    } else {
+        let mut halves = Vec::new();
+        let mut rings = Vec::new();
+        for _ in 0..workers {
+            let (sender, receiver) = event_ring(1 << 20, WhenFull::Wait);
+            let half =
+                EveRecorder::for_worker(&bench.settings, &shared, prevention, RunInfo::default(), sender);
+            halves.push(half.unwrap());
+            rings.push(receiver);
+        }
+        let options = PoolOptions { rounds: 4, frames: 7, bytes: 1 << 16 };
+        let mut pool =
+            Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
+        let mut finished = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write_all(rings, &mut whole));
+            frames(&mut |frame| pool.frame(frame).unwrap());
+            let mut finished = pool.finish().unwrap();
+            for half in &mut finished.recorders {
+                assert_eq!(half.close_ring().lost, 0);
+            }
+            writer.join().unwrap();
+            finished
+        });
+        for half in finished.recorders.drain(..) {
+            whole.absorb(&half);
+        }
+        (finished.counters, finished.stats.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect())
+    };
+    assert!(whole.finish().is_empty());
+    let alerts = whole.alerts().values().sum();
+    drop(whole);
+    let lines = comparable(&folder);
+    std::fs::remove_dir_all(&folder).unwrap();
+    Outcome { lines, alerts, counters, stats }
+}
+
+/// Counters that say how full something is, or was at its fullest, are not sums.
+fn is_gauge(name: &str) -> bool {
+    ["memuse", "memcap", "capacity", "active", "spare", "max", "avg", "emerg", "wheel", "timer"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
+fn compare(
+    bench: &Bench,
+    frames: &dyn Fn(&mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)),
+    name: &str,
+) -> Outcome {
+    let one = inspect(bench, frames, 0, name);
+    for workers in [1, 2, 4] {
+        let many = inspect(bench, frames, workers, name);
+        let missing: Vec<&String> = one.lines.iter().filter(|l| !many.lines.contains(l)).take(3).collect();
+        let more: Vec<&String> = many.lines.iter().filter(|l| !one.lines.contains(l)).take(3).collect();
+        assert!(
+            missing.is_empty() && more.is_empty(),
+            "{name}, {workers}: missing {missing:#?} more {more:#?}"
+        );
+        assert_eq!(one.lines.len(), many.lines.len(), "{name}, {workers} workers");
+        assert_eq!(one.alerts, many.alerts, "{name}, {workers} workers");
+        assert_eq!(one.counters, many.counters, "{name}, {workers} workers");
+        let sums: HashMap<&str, u64> = many.stats.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        for (counter, value) in one.stats.iter().filter(|(n, _)| !is_gauge(n)) {
+            assert_eq!(sums.get(counter.as_str()), Some(value), "{name}, {workers} workers: {counter}");
+        }
+    }
+    one
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + millis * 1_000_000)
+}
+
+/// Connections, datagrams, errors about them, broken frames; gaps in time, so that flows end on the way.
+fn mixture() -> Vec<Captured> {
+    let mut frames: Vec<Captured> = Vec::new();
+    let mut millis = 0;
+    let mut put = |bytes: Vec<u8>, gap: u64| {
+        millis += gap;
+        frames.push(Captured { now: at(millis), bytes });
+    };
+    for round in 0..60u32 {
+        for v6 in [false, true] {
+            let (client, server) = ((round % 7) as u8 + 1, 90);
+            let ports = (10_000 + (round % 40) as u16, if round % 5 == 0 { 80 } else { 7000 });
+            let back = (ports.1, ports.0);
+            let mut tcp_frame = |from_client: bool, seq: u32, ack: u32, flags: u8, payload: &[u8]| {
+                let (ends, ports) =
+                    if from_client { ((client, server), ports) } else { ((server, client), back) };
+                put(ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload))), 3);
+            };
+            tcp_frame(true, 100, 0, SYN, b"");
+            tcp_frame(false, 500, 101, SYN | ACK, b"");
+            tcp_frame(true, 101, 501, ACK, b"");
+            let request = b"GET /evil HTTP/1.1\r\nHost: example.org\r\n\r\n";
+            tcp_frame(true, 101, 501, ACK, &request[..20]);
+            tcp_frame(true, 121, 501, ACK, &request[20..]);
+            let end = 101 + request.len() as u32;
+            tcp_frame(false, 501, end, ACK, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            if round % 3 == 0 {
+                tcp_frame(true, end, 541, RST | ACK, b"");
+            } else {
+                tcp_frame(true, end, 541, FIN | ACK, b"");
+                tcp_frame(false, 541, end + 1, FIN | ACK, b"");
+                tcp_frame(true, end + 1, 542, ACK, b"");
+            }
+            let question = ip(v6, (client, 53), 17, &udp((4000 + round as u16, 99), b"an evil drop"));
+            put(ethernet(v6, &question), 1);
+            if !v6 {
+                put(ethernet(false, &ip(false, (53, client), 1, &unreachable(&question))), 1);
+            }
+            for shape in [Shape::Plain, Shape::Fragmented, Shape::Tunnel, Shape::FragmentedTunnel] {
+                for frame in marked(v6, round % 11, round, shape) {
+                    put(frame, 1);
+                }
+            }
+        }
+        put(vec![1, 2, 3], 0);
+        put(ethernet(false, &[0x45, 0, 0, 99, 1]), if round % 10 == 9 { 45_000 } else { 200 });
+    }
+    frames
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_workers() {
+    let frames = mixture();
+    let each = |take: &mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)| {
+        for (number, frame) in (1..).zip(&frames) {
+            take(&frame.frame(number));
+        }
+    };
+    // Checksums of these frames are wrong: with `auto` a thousand of them decide for the rest, in the capture's order.
+    for (prevention, checksums) in [(false, "no"), (true, "no"), (false, "auto"), (false, "yes")] {
+        let bench = bench(prevention, checksums);
+        let one = compare(&bench, &each, &format!("mixture-{prevention}-{checksums}"));
+        assert!(one.alerts > 100, "{}", one.alerts);
+        assert_eq!(one.counters.packets, frames.len() as u64);
+        assert_eq!(one.counters.refused[Reason::PfwRule as usize] > 0, prevention);
+        let ended =
+            |why: &str| one.lines.iter().filter(|l| l.contains(&format!(r#""reason":"{why}""#))).count();
+        assert!(ended("timeout") > 20 && ended("shutdown") > 2, "{} {}", ended("timeout"), ended("shutdown"));
+    }
+}
+
+/// Captures that stand beside the repository; nothing is done without them.
+#[test]
+fn results_over_real_captures_do_not_depend_on_the_number_of_workers() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures");
+    let bench = bench(false, "auto");
+    for name in ["mix.pcap.gz", "tenants-vlan.pcap", "tenants-vxlan.pcap"] {
+        let path = shared.join(name);
+        // gzip is the program's business.
+        if !path.is_file() || name.ends_with(".gz") {
+            continue;
+        }
+        let each = |take: &mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)| {
+            let mut reader =
+                CaptureReader::new(std::fs::File::open(&path).unwrap(), name.to_owned()).unwrap();
+            let mut number = 0;
+            while let Ok(Some(record)) = reader.next() {
+                number += 1;
+                take(&bartizan_dataplane::worker::Frame {
+                    now: record.timestamp,
+                    bytes: record.data,
+                    wire_len: record.wire_len,
+                    link_type: LinkType::from_capture(record.link_type as u16),
+                    link: bartizan_base::LinkId(0),
+                    number: Some(number),
+                });
+            }
+        };
+        assert!(!compare(&bench, &each, name).lines.is_empty());
+    }
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        Just(Shape::Plain),
+        Just(Shape::Fragmented),
+        Just(Shape::Tunnel),
+        Just(Shape::FragmentedTunnel),
+    ]
+}
+
+/// Each marked packet once, all of a flow at one worker, in order.
+fn check_marks(seen: &[Seen], sent: &HashMap<u32, u32>) {
+    let mut next: HashMap<u32, u32> = HashMap::new();
+    let mut owner: HashMap<u32, u16> = HashMap::new();
+    for packet in seen {
+        let Some((flow, number)) = packet.mark else { continue };
+        let expected = next.entry(flow).or_default();
+        assert_eq!(number, *expected, "flow {flow}");
+        *expected += 1;
+        assert_eq!(*owner.entry(flow).or_insert(packet.worker), packet.worker, "flow {flow}");
+    }
+    assert_eq!(&next, sent);
+}
+
+/// The packets around the marked ones: each flow at one worker.
+fn check_owners(seen: &[Seen]) {
+    let mut owner = HashMap::new();
+    for packet in seen {
+        let Some(flow) = packet.flow else { continue };
+        let first = *owner.entry((flow, packet.protocol)).or_insert(packet.worker);
+        assert_eq!(first, packet.worker, "{packet:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_is_handled_once_by_its_owner_in_order(
+        packets in prop::collection::vec((0u32..12, any::<bool>(), shapes()), 1..120),
+        workers in 1usize..6,
+        frames in 1usize..9,
+    ) {
+        let bench = bench(false, "no");
+        let options = PoolOptions { rounds: 3, frames, bytes: 1 << 16 };
+        let halves = (0..workers).map(|_| Nothing).collect();
+        let mut pool =
+            Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
+        let mut sent: HashMap<u32, u32> = HashMap::new();
+        let mut count = 0;
+        for (millis, (flow, v6, shape)) in (0u64..).zip(&packets) {
+            // A flow has one IP version.
+            let flow = flow * 2 + u32::from(*v6);
+            let number = sent.entry(flow).or_default();
+            for bytes in marked(*v6, flow, *number, *shape) {
+                count += 1;
+                pool.frame(&Captured { now: at(millis), bytes }.frame(count)).unwrap();
+            }
+            *number += 1;
+        }
+        let finished = pool.finish().unwrap();
+        let seen = bench.seen.lock().unwrap();
+        check_marks(&seen, &sent);
+        check_owners(&seen);
+        prop_assert_eq!(finished.counters.packets, count);
+        let refused: u64 = finished.counters.refused.iter().sum();
+        prop_assert_eq!(finished.counters.forwarded + refused, count);
+    }
+}
+
+#[test]
+fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
+    let bench = bench(false, "no");
+    let options = PoolOptions { rounds: 3, frames: 5, bytes: 1 << 16 };
+    let halves = (0..4).map(|_| Nothing).collect();
+    let mut pool =
+        Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
+    let steering = pool.steering();
+    assert!(steering.all_run(Generation(1)));
+    let mut number = 0;
+    let mut swapped_at = Vec::new();
+    for generation in 2..=40u64 {
+        for _ in 0..3 {
+            // One flow only: three workers have nothing to do.
+            for bytes in marked(false, 3, number, Shape::Plain) {
+                pool.frame(&Captured { now: at(u64::from(number)), bytes }.frame(1)).unwrap();
+            }
+            number += 1;
+        }
+        steering.swap(chains(generation, &bench.seen));
+        swapped_at.push(number);
+    }
+    // No more frames: the last swap arrives all the same.
+    pool.flush().unwrap();
+    for _ in 0..5_000 {
+        if steering.all_run(Generation(40)) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!((0..4).all(|w| steering.running(WorkerId(w)) == Some(Generation(40))));
+    assert_eq!(steering.running(WorkerId(4)), None);
+    let finished = pool.finish().unwrap();
+    assert_eq!(finished.counters.packets, u64::from(number));
+    let seen = bench.seen.lock().unwrap();
+    for packet in seen.iter() {
+        let (_, number) = packet.mark.unwrap();
+        let expected = 1 + swapped_at.iter().filter(|at| **at <= number).count() as u64;
+        assert_eq!(packet.generation, expected, "packet {number}");
+    }
+    assert_eq!(seen.len(), number as usize);
+}
+
+#[test]
+fn time_without_frames_ends_flows() {
+    let bench = bench(false, "no");
+    let halves = (0..3).map(|_| Nothing).collect();
+    let mut pool =
+        Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, PoolOptions::default())
+            .unwrap();
+    for flow in 0..20 {
+        for bytes in marked(true, flow, 0, Shape::Plain) {
+            pool.frame(&Captured { now: at(0), bytes }.frame(1)).unwrap();
+        }
+    }
+    pool.tick(at(4_000_000)).unwrap();
+    let finished = pool.finish().unwrap();
+    let stat = |name: &str| finished.stats.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+    assert_eq!(stat("flow.total"), Some(20));
+    assert_eq!(stat("flow.end.reason.timeout"), Some(20));
+    assert_eq!(finished.clock, at(4_000_000));
+    assert_eq!(finished.counters.packets, 20);
+}
