@@ -70,7 +70,7 @@ fn check_owners(seen: &[Seen]) {
     let mut owner = HashMap::new();
     for packet in seen {
         let Some(flow) = packet.flow else { continue };
-        let first = *owner.entry((flow, packet.protocol)).or_insert(packet.worker);
+        let first = *owner.entry((flow, packet.protocol, packet.level)).or_insert(packet.worker);
         assert_eq!(first, packet.worker, "{packet:?}");
     }
 }

@@ -139,11 +139,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, readers)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
     let problems = recorder.finish();
     let stats = write_stats(&args.out, &counters);
-    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
         bytes: totals.bytes,
