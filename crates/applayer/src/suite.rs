@@ -22,6 +22,9 @@ use bartizan_events::JsonWriter;
 /// A conversation: pieces of data in the order in which they are sent. Over UDP each is a datagram.
 pub(crate) type Conversation<'a> = &'a [(Direction, &'a [u8])];
 
+/// A conversation that owns its bytes, as seeds do.
+pub(crate) type Seed = Vec<(Direction, Vec<u8>)>;
+
 /// Values of one buffer beyond this are not looked at.
 const MAX_VALUES: u32 = 100_000;
 
@@ -344,18 +347,16 @@ pub(crate) fn assert_flood_is_bounded(
 /// Makes a module of property tests for a protocol; see the module's page.
 ///
 /// `protocol_suite!(tcp, &SPEC, Transport::Tcp, seeds())` where `seeds()` gives a
-/// `Vec<Vec<(Direction, Vec<u8>)>>` of valid conversations.
+/// `Vec<Seed>` of valid conversations.
 macro_rules! protocol_suite {
     ($name:ident, $spec:expr, $transport:expr, $seeds:expr) => {
         mod $name {
             use super::*;
-            use $crate::suite;
+            use $crate::suite::{self, Seed};
             use ::bartizan_base::Direction;
             use ::proptest::prelude::*;
 
-            type Owned = Vec<(Direction, Vec<u8>)>;
-
-            fn borrow(owned: &Owned) -> Vec<(Direction, &[u8])> {
+            fn borrow(owned: &Seed) -> Vec<(Direction, &[u8])> {
                 owned.iter().map(|(d, b)| (*d, b.as_slice())).collect()
             }
 
@@ -363,7 +364,7 @@ macro_rules! protocol_suite {
                 prop_oneof![Just(Direction::ToServer), Just(Direction::ToClient)]
             }
 
-            fn seed() -> impl Strategy<Value = Owned> {
+            fn seed() -> impl Strategy<Value = Seed> {
                 prop::sample::select($seeds)
             }
 
@@ -372,7 +373,7 @@ macro_rules! protocol_suite {
             }
 
             /// A seed with some bytes changed, dropped or doubled.
-            fn damaged() -> impl Strategy<Value = Owned> {
+            fn damaged() -> impl Strategy<Value = Seed> {
                 let change = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), 0..3u8);
                 (seed(), prop::collection::vec(change, 1..6)).prop_map(|(mut owned, changes)| {
                     for (piece, place, value, kind) in changes {

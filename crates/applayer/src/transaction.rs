@@ -80,12 +80,6 @@ pub trait Transaction: Send {
         None
     }
 
-    /// Hands the numbers of a name to `each`, until it says that one is the one; whether it did. For names of which a
-    /// transaction has several (`dns.rrtype`); the others need only [`Transaction::number`].
-    fn any_number(&self, name: &str, direction: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
-        self.number(name, direction).is_some_and(each)
-    }
-
     /// The files of this direction.
     fn files(&self, direction: Direction) -> &[FileTrack] {
         let _ = direction;

@@ -7,10 +7,13 @@ use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Settings};
 use bartizan_config::suricata;
+use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded};
 use bartizan_detect::shared::Shared;
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Compiler, Config};
-use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Variables};
+use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Thresholds, Variables};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +63,7 @@ pub struct Base {
     pub shared: Arc<Shared>,
     classifications: Option<Classifications>,
     references: Option<ReferenceSystems>,
+    thresholds: Option<Thresholds>,
     variables: Variables,
 }
 
@@ -78,9 +82,11 @@ impl Base {
         Ok(Base {
             compiler: Compiler::new(Config::default().with_environment().map_err(Failure::input)?)
                 .map_err(Failure::input)?,
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(Shared::new(&hosts())),
             classifications,
             references,
+            thresholds: text("threshold-file")
+                .map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name)),
             variables: variables(settings, warnings),
         })
     }
@@ -101,7 +107,13 @@ impl Base {
             compiler: &self.compiler,
             generation,
         };
-        ruleset::load(files, &input).map_err(Failure::input)
+        let mut loaded = ruleset::load(files, &input).map_err(Failure::input)?;
+        if let Some(thresholds) = &self.thresholds {
+            loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
+            let signatures = &mut loaded.rules.signatures;
+            loaded.diagnostics.extend(keywords::apply_thresholds(signatures, thresholds, &self.variables));
+        }
+        Ok(loaded)
     }
 }
 
@@ -124,4 +136,17 @@ pub fn seed() -> [u64; 2] {
     use std::hash::{BuildHasher, Hasher};
     let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
     [random(), random()]
+}
+
+/// Entries of the host table: thresholds, bits and limits by address.
+const HOSTS: u32 = 65_536;
+
+/// A host table with a secret hash of this run.
+fn hosts() -> HostTableConfig {
+    HostTableConfig {
+        capacity: HOSTS,
+        shards: 64,
+        hasher: FlowHasher::new(seed()),
+        when_full: WhenHostsFull::Evict,
+    }
 }

@@ -3,8 +3,11 @@
 
 mod commands;
 mod error;
+mod generation;
 mod input;
 mod load;
+#[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
+mod signals;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -23,6 +26,8 @@ struct Cli {
 enum Command {
     /// Inspect capture files and write EVE events.
     Inspect(commands::inspect::Args),
+    /// Run on live traffic, inline between two interfaces or passive on one.
+    Run(commands::run::Args),
     /// Check rule files: every error with file, line, column and a suggestion.
     Check(commands::check::Args),
     /// Print shell completions.
@@ -43,6 +48,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),

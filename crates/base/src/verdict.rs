@@ -100,6 +100,10 @@ reasons! {
     IdsRule => "ids_rule",
     /// An earlier detection rule decided for the whole flow.
     IdsFlow => "ids_flow",
+    /// An exception policy decided earlier for the whole flow.
+    ExceptionFlow => "exception_flow",
+    /// A packet inside this one, of a tunnel, was refused.
+    TunnelInner => "tunnel_inner",
     /// The header could not be decoded, and the policy refuses such packets.
     DecodeError => "decode_error",
     /// A fragment could not be kept, or its datagram is not allowed to be completed.

@@ -11,6 +11,8 @@ pub mod event_ring;
 pub mod flow_ext;
 pub mod handover;
 pub mod hosts;
+pub mod live;
+pub mod normaliser;
 mod packet;
 mod pseudo;
 pub mod record;

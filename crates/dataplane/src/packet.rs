@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
-use crate::record::{Anomaly, Entry, Occasion, Recorder};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Reason, Verdict};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{
-    Advice, Arrival, Outcome, Segment, SegmentOptions, Seq, StreamContext, StreamEvent, TcpFlags,
+    Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, SegmentOptions, Seq, StreamContext,
+    StreamEvent, TcpFlags,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
-use bartizan_function::{Model, Notes, PacketContext, StreamNews};
+use bartizan_function::{Model, Notes, PacketContext, RejectTo, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketView, Transport};
 
@@ -264,6 +265,9 @@ impl Worker {
         let proves =
             !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
         let mut direction = occasion.direction;
+        if let Some(decision) = self.settled(occasion, id, length, frame.now, recorder) {
+            return decision;
+        }
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
         let mut tcp = None;
         let mut id = id;
@@ -306,19 +310,101 @@ impl Worker {
         if let Some(outcome) = &tcp {
             events.extend(outcome.events.iter());
             established = outcome.established || outcome.established_now;
-            if let Some(exception) = outcome.exception
-                && !entry.ext.exceptions.contains(&exception)
-            {
-                entry.ext.exceptions.push(exception);
-            }
         }
+        let exception = tcp.as_ref().and_then(|o| o.exception);
+        if let Some(exception) = exception
+            && !entry.ext.exceptions.contains(&exception)
+        {
+            entry.ext.exceptions.push(exception);
+        }
+        let passed = entry.ext.passed;
         for event in packet.events.as_slice() {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
         }
         for event in &events {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
         }
-        self.functions(&occasion, id, tcp.as_ref(), &events, established, recorder)
+        if let Some((target, policy)) = exception
+            && policy != ExceptionPolicy::Ignore
+        {
+            return self.exception(&occasion, id, tcp.as_ref(), (target, policy), &events, recorder);
+        }
+        let looks = Looks { inspect: !passed, spared: passed, established };
+        self.functions(&occasion, id, tcp.as_ref(), &events, looks, recorder)
+    }
+
+    /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
+    fn settled(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        length: u32,
+        now: bartizan_base::Timestamp,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Decision> {
+        let entry = self.flows.get_mut(id)?;
+        if entry.state() == FlowState::LocalBypassed {
+            self.counters.bypassed_packets += 1;
+            self.counters.bypassed_bytes += u64::from(length);
+            self.flows.account(id, occasion.direction, length, now, true);
+            return Some(Decision::CONTINUE);
+        }
+        let decision = entry.ext.refused?;
+        self.flows.account(id, occasion.direction, length, now, true);
+        let entry = self.flows.get_mut(id)?;
+        for event in occasion.packet.decoded().events.as_slice() {
+            recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
+        }
+        recorder.refused(occasion, Some(entry), &decision, &[]);
+        Some(decision)
+    }
+
+    /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
+    fn exception(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        (target, policy): (ExceptionTarget, ExceptionPolicy),
+        events: &[StreamEvent],
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        let reason = match target {
+            ExceptionTarget::Midstream => Reason::StreamMidstream,
+            ExceptionTarget::SessionMemory | ExceptionTarget::ReassemblyMemory => Reason::StreamMemory,
+        };
+        let verdict = match policy {
+            ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,
+            ExceptionPolicy::DropFlow | ExceptionPolicy::DropPacket => Verdict::Drop,
+            _ => Verdict::Continue,
+        };
+        if !verdict.forwards() && self.settings.prevention {
+            let decision = Decision::refuse(verdict, reason, FunctionId(0));
+            if policy != ExceptionPolicy::DropPacket {
+                let later =
+                    Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
+                entry.ext.refused = Some(later);
+                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            }
+            recorder.refused(occasion, Some(entry), &decision, &[]);
+            return decision;
+        }
+        if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
+            entry.ext.passed = true;
+        }
+        if policy == ExceptionPolicy::Bypass {
+            self.bypass(id);
+            return Decision::CONTINUE;
+        }
+        let looks = Looks { inspect: false, spared: true, established: tcp.is_some_and(|o| o.established) };
+        self.functions(occasion, id, tcp, events, looks, recorder)
+    }
+
+    /// Nobody looks at the flow any more.
+    pub(crate) fn bypass(&mut self, id: FlowId) {
+        self.counters.bypassed_flows += 1;
+        self.flows.set_state(id, FlowState::LocalBypassed);
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
@@ -360,6 +446,7 @@ impl Worker {
     fn without_flow(&mut self, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) -> Decision {
         let chains = std::sync::Arc::clone(&self.chains);
         let mut notes = Notes::default();
+        let mut reject = None;
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
         for function in &chains.functions {
@@ -375,10 +462,12 @@ impl Worker {
                 payload_in_stream: false,
                 stream_events: &[],
                 app_events: &[],
+                again: false,
                 detection_done: false,
                 notes: &notes,
                 worker: state,
                 slot: &mut slot,
+                reject: &mut reject,
                 findings: &mut findings,
                 prevention: self.settings.prevention,
             };
@@ -390,7 +479,8 @@ impl Worker {
         }
         for finding in &findings {
             self.counters.alerts += 1;
-            recorder.alert(occasion, None, finding, None);
+            let fate = Fate { decision: notes.decision, reject };
+            recorder.alert(occasion, None, finding, &fate, None);
         }
         if !notes.decision.verdict.forwards() {
             recorder.refused(occasion, None, &notes.decision, &findings);
@@ -406,22 +496,19 @@ impl Worker {
         id: FlowId,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
-        established: bool,
+        looks: Looks,
         recorder: &mut dyn Recorder,
     ) -> Decision {
         let chains = std::sync::Arc::clone(&self.chains);
+        let established = looks.established;
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
-        if let Some(refused) = entry.ext.refused {
-            let decision = Decision { reason: Some(Reason::IdsFlow), ..refused };
-            recorder.refused(occasion, Some(entry), &decision, &[]);
-            return decision;
-        }
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
         let mut notes = Notes { tcp: tcp.copied(), ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && self.settings.prevention
+            && !looks.spared
         {
             notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId(0));
         }
@@ -429,18 +516,28 @@ impl Worker {
         self.counters.spared += u64::from(!wants_payload);
 
         self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
+        let mut occasion = *occasion;
+        let mut reject = None;
         if wants_payload && notes.decision.verdict.forwards() {
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
-            let reversed = streams::advance(self, occasion, id, &mut parts, tcp, recorder);
+            streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
-            let news = News { tcp, events, established, detection: &detection };
-            self.run_payload(&chains, occasion, id, &mut parts, &mut notes, &news, &mut findings);
-            if reversed {
-                self.reverse(id);
+            if looks.inspect {
+                let news = News { tcp, events, established, detection: &detection };
+                reject =
+                    self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, &mut findings);
             }
         }
+        let occasion = &occasion;
         let decision = notes.decision;
-        self.record(occasion, id, &mut parts, &decision, &findings, recorder);
+        let fate = Fate { decision, reject };
+        if let (Some(Outcome { advice: Advice::Rewrite, .. }), Transport::Tcp(tcp), Some(pair)) =
+            (tcp, &occasion.packet.decoded().transport, parts.streams.as_deref())
+        {
+            let stream = pair.stream(occasion.direction);
+            self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+        }
+        self.record(occasion, id, &mut parts, &fate, looks.inspect, &findings, recorder);
         if let Some(pair) = parts.streams.as_deref_mut() {
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
         }
@@ -466,6 +563,7 @@ impl Worker {
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
+        let mut reject = None;
         for bit in entry.path.functions() {
             let Some(function) = chains.function(bit) else { continue };
             if function.spec().model == Model::Payload {
@@ -487,10 +585,12 @@ impl Worker {
                 payload_in_stream: false,
                 stream_events: events,
                 app_events: &[],
+                again: false,
                 detection_done: false,
                 notes,
                 worker: state,
                 slot,
+                reject: &mut reject,
                 findings,
                 prevention: self.settings.prevention,
             };
@@ -516,7 +616,8 @@ impl Worker {
         notes: &mut Notes,
         news: &News<'_>,
         findings: &mut Vec<bartizan_function::Finding>,
-    ) {
+    ) -> Option<RejectTo> {
+        let mut reject = None;
         let News { tcp, events, established, detection } = *news;
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
@@ -554,27 +655,38 @@ impl Worker {
                     payload_in_stream: stored,
                     stream_events: if first { events } else { &[] },
                     app_events: if first { &detection.events } else { &[] },
+                    again: !first,
                     detection_done: first && detection.done,
                     notes,
                     worker: state,
                     slot,
+                    reject: &mut reject,
                     findings,
                     prevention: self.settings.prevention,
                 };
                 let decision = function.payload(&mut context);
-                if decision.done {
+                if decision.done && decision.verdict.forwards() {
                     entry.path = entry.path.without(bit);
                 }
                 notes.decision = notes.decision.strictest(decision);
             }
             first = false;
-            match (news.map(|n| n.1), pair.as_deref_mut()) {
-                (Some(end), Some(pair)) => pair.stream_mut(occasion.direction).raw_consume(end),
-                _ => break,
+            let Some(end) = news.map(|n| n.1) else { break };
+            let Some(pair) = pair.as_deref_mut() else { break };
+            let stream = pair.stream_mut(occasion.direction);
+            let before = stream.raw_progress();
+            stream.raw_consume(end);
+            // Each round moves on, or it is the last.
+            if stream.raw_progress() == before {
+                break;
             }
         }
         parts.streams = pair;
         parts.app = app;
+        if self.flows.get(id).is_some_and(|e| e.path == Path::EMPTY) && notes.decision.verdict.forwards() {
+            self.bypass(id);
+        }
+        reject
     }
 
     /// Writes down what the packet brought.
@@ -583,11 +695,14 @@ impl Worker {
         occasion: &Occasion<'_>,
         id: FlowId,
         parts: &mut FlowParts,
-        decision: &Decision,
+        fate: &Fate,
+        inspected: bool,
         findings: &[bartizan_function::Finding],
         recorder: &mut dyn Recorder,
     ) {
-        let has_payload_function = self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
+        let decision = &fate.decision;
+        let has_payload_function =
+            inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
         parts.lend(&mut entry.ext);
         if !findings.is_empty() {
@@ -597,18 +712,30 @@ impl Worker {
             self.counters.alerts += 1;
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
-            recorder.alert(occasion, Some(entry), finding, tx);
+            recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
             recorder.refused(occasion, Some(entry), decision, findings);
-            if decision.reason == Some(Reason::IdsRule) && self.settings.prevention {
-                entry.ext.refused = Some(*decision);
+            if decision.done && self.settings.prevention {
+                let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };
+                entry.ext.refused = Some(later);
                 entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
             }
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
         parts.take_back(&mut entry.ext);
     }
+}
+
+/// How a packet is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    /// Payload functions run.
+    pub inspect: bool,
+    /// What the stream engine advises does not count: an exception policy lets the packet go.
+    pub spared: bool,
+    /// The flow is established for rules.
+    pub established: bool,
 }
 
 /// What tracking found out about a packet.

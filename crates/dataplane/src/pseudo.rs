@@ -4,15 +4,15 @@
 //! As in Suricata, the rest of a TCP stream is inspected by packets that the engine makes: a header of the flow's
 //! tuple without payload, in each direction.
 
-use crate::packet::FlowParts;
+use crate::packet::{FlowParts, Looks};
 use crate::record::{Occasion, Recorder};
 use crate::streams;
 use crate::worker::Worker;
-use bartizan_applayer::flow::FlowInfo;
+use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, PerDirection};
-use bartizan_flow::tcp::StreamContext;
-use bartizan_flow::{EndReason, FlowKey};
+use bartizan_flow::tcp::{StreamContext, TcpState};
+use bartizan_flow::{EndReason, FlowKey, FlowState};
 use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView};
 use core::net::IpAddr;
 
@@ -34,19 +34,18 @@ impl Worker {
     /// Inspects what is left of a flow.
     fn finish_inspection(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        if entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
+        let settled = entry.ext.refused.is_some() || entry.state() == FlowState::LocalBypassed;
+        if settled || entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
             return;
         }
         entry.ext.ended = true;
-        let key = *entry.key();
+        let tcp = entry.key().protocol() == 6;
         let vlan = entry.ext.vlan;
         let now = entry.last_seen;
-        let info = FlowInfo {
-            now,
-            ports: PerDirection::new(key.destination_port(), key.source_port()),
-            transport: if key.protocol() == 6 { AppTransport::Tcp } else { AppTransport::Udp },
-        };
+        let both_seen = entry.both_seen();
+        let inspect = !entry.ext.passed;
         let mut parts = FlowParts::take(&mut entry.ext);
+        let due = PerDirection::new(is_due(&parts, Direction::ToServer), is_due(&parts, Direction::ToClient));
         let outcome = parts.streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
                 config: &self.settings.stream,
@@ -56,7 +55,9 @@ impl Worker {
             parts.session.end(pair, &mut context)
         });
         let mut output = DecodeOutput::new();
+        let mut first = true;
         for direction in Direction::BOTH {
+            let Some(key) = self.flows.get(id).map(|e| *e.key()) else { return };
             let bytes = header(&key, direction);
             let around = IpContext { recursion: key.scope().level, layers: 0, vlan, ..IpContext::default() };
             let counters = self.decoder.counters().clone();
@@ -65,20 +66,23 @@ impl Worker {
             *self.decoder.counters_mut() = counters;
             let Some(packet) = output.outer() else { continue };
             let view = PacketView::new(&bytes, packet);
-            let occasion = Occasion { packet: &view, number: None, now, direction };
-            if direction == Direction::ToServer {
+            let mut occasion = Occasion { packet: &view, number: None, now, direction };
+            if core::mem::take(&mut first) {
                 if let Some(outcome) = &outcome {
-                    streams::stream(self, &occasion, id, &mut parts, outcome.readable, info, recorder);
+                    streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);
                 }
-                if let Some(app) = parts.app.as_deref_mut() {
+                let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
+                if let Some(app) = parts.app.as_deref_mut()
+                    && let Some(info) = streams::info_of(self, id, now, transport)
+                {
                     app.end(&self.engine, &info);
                 }
             }
             let Some(entry) = self.flows.get_mut(id) else { return };
-            let established =
-                outcome.is_some_and(|o| o.established) || key.protocol() != 6 && entry.both_seen();
+            let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
             parts.put_back(&mut entry.ext);
-            self.functions(&occasion, id, outcome.as_ref(), &[], established, recorder);
+            let looks = Looks { inspect: inspect && tcp && due[direction], spared: true, established };
+            self.functions(&occasion, id, outcome.as_ref(), &[], looks, recorder);
             let Some(entry) = self.flows.get_mut(id) else { return };
             parts = FlowParts::take(&mut entry.ext);
         }
@@ -86,6 +90,20 @@ impl Worker {
             parts.put_back(&mut entry.ext);
         }
     }
+}
+
+/// Whether something of a direction is left to be inspected when the flow ends.
+fn is_due(parts: &FlowParts, direction: Direction) -> bool {
+    let state = parts.session.state();
+    let open = state >= TcpState::Established && state != TcpState::Closed;
+    let unread = parts.streams.as_deref().is_some_and(|pair| {
+        let stream = pair.stream(direction);
+        stream.right_edge() > stream.raw_progress().min(stream.app_progress())
+    });
+    let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
+        parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| !tx.common().inspected[direction]))
+    });
+    open || unread || transactions
 }
 
 /// An IP header and a TCP or UDP header of a flow's tuple, without payload.

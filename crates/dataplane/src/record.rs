@@ -7,7 +7,7 @@ use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Timestamp};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
-use bartizan_function::Finding;
+use bartizan_function::{Finding, RejectTo};
 use bartizan_packet::{DecodeEvent, PacketView};
 
 /// A flow's entry, as the data plane fills it.
@@ -59,6 +59,15 @@ pub enum Anomaly<'a> {
     },
 }
 
+/// What becomes of a packet, over all its rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fate {
+    /// The decision.
+    pub decision: Decision,
+    /// Who is told, when rules reject; known in detection as well.
+    pub reject: Option<RejectTo>,
+}
+
 /// Receives what is to be recorded. Called by the worker, so it must not block.
 pub trait Recorder {
     /// A rule matched and an alert is due. `tx` is the transaction that it is about.
@@ -67,6 +76,7 @@ pub trait Recorder {
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
+        fate: &Fate,
         tx: Option<TxRecord<'_>>,
     );
 
@@ -94,6 +104,9 @@ pub trait Recorder {
         direction: Direction,
         index: usize,
     );
+
+    /// Nothing to do just now: what is buffered may be written out.
+    fn idle(&mut self) {}
 
     /// A flow ended.
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);

@@ -186,18 +186,12 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
 }
 
 fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
-    let text = match settings.get(key).or_else(|| settings.get("exception-policy")) {
-        Some(text) => text,
-        None => "auto",
-    };
+    let text = settings.get(key).or_else(|| settings.get("exception-policy")).unwrap_or("auto");
     let chosen = match text {
         "auto" => {
-            // Prevention fails closed, detection goes on; midstream pick-up is never an error by itself.
-            if prevention && !key.ends_with("midstream-policy") {
-                ExceptionPolicy::DropFlow
-            } else {
-                ExceptionPolicy::Ignore
-            }
+            // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no error.
+            let picked_up = key.ends_with("midstream-policy") && settings.bool("stream.midstream", false)?;
+            if prevention && !picked_up { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore }
         }
         "ignore" | "none" => ExceptionPolicy::Ignore,
         "pass-packet" => ExceptionPolicy::PassPacket,

@@ -6,95 +6,111 @@ use crate::record::{Occasion, Recorder};
 use crate::worker::Worker;
 use bartizan_applayer::flow::{Advance, AppLayer, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport as AppTransport};
-use bartizan_base::{Direction, FlowId, PerDirection};
+use bartizan_base::{Direction, FlowId, PerDirection, Timestamp};
 use bartizan_flow::stream::{AppChunk, StreamPair};
 use bartizan_flow::tcp::Outcome;
 use bartizan_packet::Transport;
 
-/// Runs the parsers on new data. `true`: detection found that the flow is the wrong way round, and it was turned.
+/// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice and for a
+/// flow that is turned round.
+const ROUNDS_MAX: u32 = 12;
+
+/// Runs the parsers on new data. When detection finds that the flow is the wrong way round it is turned, and the
+/// occasion's direction with it.
 pub(crate) fn advance(
     worker: &mut Worker,
-    occasion: &Occasion<'_>,
+    occasion: &mut Occasion<'_>,
     id: FlowId,
     parts: &mut FlowParts,
     tcp: Option<&Outcome>,
     recorder: &mut dyn Recorder,
-) -> bool {
-    let Some(entry) = worker.flows.get(id) else { return false };
-    let info = FlowInfo {
-        now: occasion.now,
-        ports: PerDirection::new(entry.key().destination_port(), entry.key().source_port()),
-        transport: AppTransport::Tcp,
-    };
+) {
     match (&occasion.packet.decoded().transport, tcp) {
         (Transport::Tcp(_), Some(outcome)) => {
             if outcome.readable.to_server || outcome.readable.to_client {
-                return stream(worker, occasion, id, parts, outcome.readable, info, recorder);
+                stream(worker, occasion, id, parts, outcome.readable, recorder);
             }
-            false
         }
-        (Transport::Udp(_), _) => {
-            let payload = occasion.packet.payload();
-            if payload.is_empty()
-                || occasion.packet.decoded().flags.contains(bartizan_packet::PacketFlags::HAS_INNER)
-            {
-                return false;
-            }
-            let info = FlowInfo { transport: AppTransport::Udp, ..info };
-            let app = parts.app.get_or_insert_default();
-            let engine = &worker.engine;
-            if app.datagram(engine, occasion.direction, payload, &info).reverse {
-                app.turn();
-                let turned =
-                    FlowInfo { ports: PerDirection::new(info.ports.to_client, info.ports.to_server), ..info };
-                app.datagram(engine, occasion.direction.flip(), payload, &turned);
-                return true;
-            }
-            false
-        }
-        _ => false,
+        (Transport::Udp(_), _) => datagram(worker, occasion, id, parts),
+        _ => {}
+    }
+}
+
+/// What the application layer is told about a flow.
+pub(crate) fn info_of(
+    worker: &Worker,
+    id: FlowId,
+    now: Timestamp,
+    transport: AppTransport,
+) -> Option<FlowInfo> {
+    let key = worker.flows.get(id)?.key();
+    let ports = PerDirection::new(key.destination_port(), key.source_port());
+    Some(FlowInfo { now, ports, transport })
+}
+
+fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts: &mut FlowParts) {
+    let payload = occasion.packet.payload();
+    let carries_packet = occasion.packet.decoded().flags.contains(bartizan_packet::PacketFlags::HAS_INNER);
+    if payload.is_empty() || carries_packet {
+        return;
+    }
+    let Some(info) = info_of(worker, id, occasion.now, AppTransport::Udp) else { return };
+    let app = parts.app.get_or_insert_default();
+    if app.datagram(&worker.engine, occasion.direction, payload, &info).reverse {
+        app.turn();
+        worker.reverse(id);
+        occasion.direction = occasion.direction.flip();
+        let Some(info) = info_of(worker, id, occasion.now, AppTransport::Udp) else { return };
+        app.datagram(&worker.engine, occasion.direction, payload, &info);
     }
 }
 
 /// Reads both directions as far as they go.
 pub(crate) fn stream(
     worker: &mut Worker,
-    occasion: &Occasion<'_>,
+    occasion: &mut Occasion<'_>,
     id: FlowId,
     parts: &mut FlowParts,
     mut readable: PerDirection<bool>,
-    info: FlowInfo,
     recorder: &mut dyn Recorder,
-) -> bool {
-    let mut pair = parts.streams.take();
-    let mut reversed = false;
-    if let Some(pair) = pair.as_deref_mut() {
-        // The other direction first: passively, a packet acknowledges what its receiver sent before.
-        let first = occasion.direction.flip();
-        let mut rounds = 0u8;
-        let mut direction = first;
-        while (readable.to_server || readable.to_client) && rounds < 8 {
-            rounds += 1;
-            if readable[direction] {
-                readable[direction] = false;
-                let own = if direction == occasion.direction { occasion.packet.payload() } else { &[] };
-                let app = parts.app.get_or_insert_default();
-                let did = read(worker, app, pair, direction, own, &info);
-                readable[direction.flip()] |= did.other_side_ready;
-                if did.reverse {
-                    reversed = true;
-                    break;
-                }
-                if did.switched {
-                    crate::transactions::before_switch(worker, occasion, id, parts, recorder);
-                    readable[direction] = true;
-                }
-            }
-            direction = direction.flip();
+) {
+    let Some(mut pair) = parts.streams.take() else { return };
+    // The other direction first: passively, a packet acknowledges what its receiver sent before.
+    let mut direction = occasion.direction.flip();
+    let mut turned = false;
+    for _ in 0..ROUNDS_MAX {
+        if !readable.to_server && !readable.to_client {
+            break;
         }
+        if !core::mem::take(&mut readable[direction]) {
+            direction = direction.flip();
+            continue;
+        }
+        let Some(info) = info_of(worker, id, occasion.now, AppTransport::Tcp) else { break };
+        let own = if direction == occasion.direction { occasion.packet.payload() } else { &[] };
+        let app = parts.app.get_or_insert_default();
+        let did = read(worker, app, &mut pair, direction, own, &info);
+        readable[direction.flip()] |= did.other_side_ready;
+        if did.reverse && !turned {
+            // Everything that is kept by direction changes sides; then the same data is read again.
+            turned = true;
+            app.turn();
+            pair.reverse();
+            parts.session.reverse();
+            worker.reverse(id);
+            occasion.direction = occasion.direction.flip();
+            readable.swap();
+            direction = direction.flip();
+            readable[direction] = true;
+            continue;
+        }
+        if did.switched {
+            crate::transactions::before_switch(worker, occasion, id, parts, recorder);
+            readable[direction] = true;
+        }
+        direction = direction.flip();
     }
-    parts.streams = pair;
-    reversed
+    parts.streams = Some(pair);
 }
 
 /// What came of reading one direction.
@@ -105,6 +121,7 @@ struct Did {
     switched: bool,
 }
 
+/// Reads one direction. Each round of the loop takes bytes in, or is the last.
 fn read(
     worker: &Worker,
     app: &mut AppLayer,
@@ -119,13 +136,13 @@ fn read(
         let ended = pair.stream(direction).ended();
         let right = pair.stream(direction).right_edge();
         let stream = pair.stream_mut(direction);
+        let progress = stream.app_progress();
         let advance = match stream.app(own) {
             Some(AppChunk::Data { offset, bytes }) => {
                 let eof = ended && offset.saturating_add(bytes.len() as u64) >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                let consumed = advance.consumed as u64;
-                stream.app_consume(consumed);
+                stream.app_consume(advance.consumed as u64);
                 if !all && advance.needed > 0 {
                     stream.app_need(u32::try_from(advance.needed).unwrap_or(u32::MAX));
                 }
@@ -134,20 +151,20 @@ fn read(
                     return did;
                 }
                 if advance.consumed > 0 {
-                    stream_trigger(stream)
+                    // A parser took bytes in: detection looks at what is there, however little.
+                    stream.raw_trigger();
                 }
-                if !all && consumed > 0 && advance.needed == 0 { continue_or(advance) } else { advance }
+                advance
             }
             Some(AppChunk::Gap { len, .. }) => {
                 app.gap(engine, direction, len, info);
                 stream.app_consume(len);
-                continue;
+                Advance::default()
             }
             None => {
                 if ended && !app.ended(direction) {
-                    let at = stream.app_progress();
-                    let advance =
-                        app.stream(engine, direction, Input { data: &[], offset: at, eof: true }, info);
+                    let input = Input { data: &[], offset: progress, eof: true };
+                    let advance = app.stream(engine, direction, input, info);
                     app.set_ended(direction);
                     did.other_side_ready |= advance.other_side_ready;
                 }
@@ -155,27 +172,14 @@ fn read(
             }
         };
         did.other_side_ready |= advance.other_side_ready;
-        if advance.reverse {
-            did.reverse = true;
-            break;
-        }
+        did.reverse = advance.reverse;
         if advance.finished {
             pair.stream_mut(Direction::ToServer).app_stop();
             pair.stream_mut(Direction::ToClient).app_stop();
-            break;
         }
-        if advance.consumed == 0 {
+        if advance.finished || advance.reverse || pair.stream(direction).app_progress() == progress {
             break;
         }
     }
     did
-}
-
-/// A parser took bytes in: detection looks at what is there, however little.
-fn stream_trigger(stream: &mut bartizan_flow::stream::Stream) {
-    stream.raw_trigger();
-}
-
-const fn continue_or(advance: Advance) -> Advance {
-    advance
 }

@@ -3,6 +3,7 @@
 
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
+use crate::normaliser::Rewrite;
 use crate::record::Recorder;
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
@@ -12,7 +13,7 @@ use bartizan_flow::tcp::StreamCounters;
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -54,6 +55,12 @@ pub struct WorkerCounters {
     pub forwarded: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
+    /// Packets of bypassed flows.
+    pub bypassed_packets: u64,
+    /// Their bytes.
+    pub bypassed_bytes: u64,
+    /// Flows that were bypassed.
+    pub bypassed_flows: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
 }
@@ -90,6 +97,8 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
+    pub(crate) rewrite: Option<Rewrite>,
+    spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
@@ -123,6 +132,8 @@ impl Worker {
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
+            rewrite: None,
+            spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),
             outputs: Vec::new(),
@@ -177,6 +188,8 @@ impl Worker {
         }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
+        each("flow_bypassed.local_pkts", self.counters.bypassed_packets);
+        each("flow_bypassed.local_bytes", self.counters.bypassed_bytes);
     }
 
     /// Handles a frame: the decision says whether it may leave.
@@ -184,6 +197,7 @@ impl Worker {
         self.counters.packets += 1;
         self.counters.bytes += frame.bytes.len() as u64;
         self.clock = self.clock.max(frame.now);
+        self.rewrite = None;
         self.expire(frame.now, recorder);
         let mut output = self.outputs.pop().unwrap_or_default();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
@@ -262,6 +276,40 @@ impl Worker {
         if self.checked.0 == CHECKSUM_SAMPLE {
             let offloaded = self.checked.1 > 0 && self.checked.0 / self.checked.1 < CHECKSUM_RATIO;
             self.check = if offloaded { ChecksumMode::Ignore } else { ChecksumMode::Check };
+        }
+    }
+
+    /// No packets came: flows whose time is over end, fragments are given up.
+    pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.clock = self.clock.max(now);
+        self.expire(now, recorder);
+        self.defrag.expire_some(now, 64);
+        recorder.idle();
+    }
+
+    /// The change that the last frame needs before it may leave.
+    pub fn take_rewrite(&mut self) -> Option<Rewrite> {
+        self.rewrite.take()
+    }
+
+    /// Gives the memory of a change back.
+    pub fn reuse_rewrite(&mut self, change: Rewrite) {
+        self.spare_rewrite = change;
+    }
+
+    /// Notes the change that puts inspected bytes back into the packet in hand.
+    pub(crate) fn note_rewrite(&mut self, view: &PacketView<'_>, restore: impl FnOnce(&mut [u8]) -> bool) {
+        let packet = view.decoded();
+        let mut change = core::mem::take(&mut self.spare_rewrite);
+        change.bytes.clear();
+        change.bytes.extend_from_slice(view.payload());
+        if restore(&mut change.bytes) {
+            change.payload = packet.payload as usize;
+            change.header = packet.l4 as usize;
+            change.ends = packet.src().zip(packet.dst());
+            self.rewrite = Some(change);
+        } else {
+            self.spare_rewrite = change;
         }
     }
 

@@ -25,6 +25,23 @@ pub enum Mode {
     Strict,
 }
 
+/// Encodes, with padding.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
+    const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let group = at(0) << 16 | at(1) << 8 | at(2);
+        for index in 0..4u32 {
+            let sextet = (group >> (18 - 6 * index)) & 0x3f;
+            let symbol = SYMBOLS.get(sextet as usize).copied().unwrap_or(b'=');
+            out.push(if index as usize <= chunk.len() { char::from(symbol) } else { '=' });
+        }
+    }
+    out
+}
+
 /// Decodes with blanks skipped, up to the first other foreign character.
 pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     let mut group = [0u8; 4];
@@ -57,7 +74,7 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
             },
         }
     }
-    if mode == Mode::Strict && (filled + padding) % 4 != 0 {
+    if mode == Mode::Strict && !(filled + padding).is_multiple_of(4) {
         return fail(out);
     }
     flush(group, filled, out);
@@ -99,6 +116,15 @@ fn flush(group: [u8; 4], filled: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn encoding() {
+        for (bytes, text) in
+            [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("google.com", "Z29vZ2xlLmNvbQ==")]
+        {
+            assert_eq!(encode(bytes.as_bytes()), text);
+        }
+    }
 
     #[test]
     fn modes() {

@@ -79,6 +79,8 @@ pub struct SignatureBuilder<'e> {
     pub flow: FlowNeeds,
     /// `noalert`.
     pub noalert: bool,
+    /// `alert`.
+    pub alert: bool,
     /// `bypass`.
     pub bypass: bool,
     /// `target`.
@@ -130,6 +132,7 @@ impl<'e> SignatureBuilder<'e> {
             protocol,
             flow: FlowNeeds::empty(),
             noalert: false,
+            alert: false,
             bypass: false,
             target: None,
             priority: None,
@@ -444,21 +447,30 @@ impl<'e> SignatureBuilder<'e> {
         pushed
     }
 
-    /// Adds an item to a named buffer and leaves the current one as it is.
+    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several values
+    /// each item asks for one of its own.
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_named`].
     pub fn push_aside(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
-        let before = (self.current.take(), self.last_literal, core::mem::take(&mut self.in_base64));
-        let added = self.push_named(name, item);
-        (self.current, self.last_literal, self.in_base64) = before;
+        let before = (self.current.take(), self.last_literal, self.last_value, self.in_base64.take());
+        let multi = match self.environment.buffers.find(name) {
+            Some(BufferRef::Tx(index)) => self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
+            _ => false,
+        };
+        let added = if multi {
+            self.sticky(name).and_then(|()| self.push_item(item))
+        } else {
+            self.push_named(name, item)
+        };
+        (self.current, self.last_literal, self.last_value, self.in_base64) = before;
         added
     }
 
     /// Adds a transform to the current buffer.
     ///
     /// # Errors
-    /// There is no sticky buffer, or it was matched already.
+    /// There is no sticky buffer.
     pub fn push_transform(
         &mut self,
         transform: Arc<dyn Transform>,
@@ -467,19 +479,18 @@ impl<'e> SignatureBuilder<'e> {
         let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
-        if self.reselected {
-            // The same buffer without and with transforms are two values.
-            let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
+        // The same buffer before and after a transform are two values: what was asked before looks at the first.
+        let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
+        if self.reselected || matched {
+            let again = self.values.get(index).map(|v| {
+                let transforms = if matched && !self.reselected { v.transforms.clone() } else { Vec::new() };
+                ValueCheck { transforms, ..empty_check(v.buffer, v.direction) }
+            });
             self.values.extend(again);
             self.current = Some(self.values.len() - 1);
             self.reselected = false;
         }
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else { return Ok(()) };
-        if !value.program.is_empty() {
-            return Err(KeywordError::context(format!(
-                "`{keyword}` must stand before the first match on the buffer"
-            )));
-        }
         value.transforms.push(transform);
         Ok(())
     }
@@ -543,6 +554,7 @@ impl<'e> SignatureBuilder<'e> {
             value.program.link();
             value.program.check()?;
         }
+        crate::keywords::validate::values(&mut values, self.environment.buffers)?;
         Ok(values)
     }
 }

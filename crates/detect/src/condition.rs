@@ -73,6 +73,11 @@ pub trait PacketCondition: Send + Sync {
         false
     }
 
+    /// The condition is about addresses only: a rule with nothing else is evaluated once per flow and direction.
+    fn is_ip_only(&self) -> bool {
+        false
+    }
+
     /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once per
     /// direction, when detection ends ([`Scene::detection_done`]).
     fn is_detection(&self) -> bool {

@@ -9,9 +9,8 @@ use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, FlowNeeds, RuleAction, Signature, ValueCheck};
-use crate::state::FlowState;
-use crate::txstate::{Entry, FlowDetect, Status};
+use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
+use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
@@ -39,6 +38,8 @@ pub struct Work<'a> {
     pub payload_in_stream: bool,
     /// Detection may look at the payload.
     pub inspect_payload: bool,
+    /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
+    pub again: bool,
     /// The flow's application layer, for marking transactions as inspected.
     pub app: Option<&'a mut AppLayer>,
 }
@@ -52,10 +53,12 @@ pub struct Hit {
     pub tx: Option<TxId>,
     /// It matched on stream data, not on the packet's own bytes.
     pub stream: bool,
-    /// The threshold let it through: an alert is due (else only its action counts).
+    /// An alert is due (else only its action counts).
     pub alert: bool,
-    /// What is done instead of the rule's own action (a rate filter says so).
-    pub action: Option<RuleAction>,
+    /// What is done: the rule's own action, unless a rate filter says otherwise.
+    pub action: RuleAction,
+    /// The action holds for the rest of the flow.
+    pub for_flow: bool,
 }
 
 /// What a worker owns for detection; reused from packet to packet.
@@ -70,6 +73,8 @@ pub struct Worker {
     transformed: [Vec<u8>; 2],
     /// Matches of the packet in hand.
     pub hits: Vec<Hit>,
+    /// Rules that matched on the packet in hand before.
+    matched: Vec<u32>,
     /// Expressions that ran into their match limit.
     pub limits_hit: u64,
 }
@@ -93,6 +98,9 @@ impl Worker {
 /// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
 pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
     worker.hits.clear();
+    if !work.again {
+        worker.matched.clear();
+    }
     let mut none = FlowDetect::default();
     let has_flow = flow.is_some();
     let flow = match flow {
@@ -100,18 +108,30 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         None => &mut none,
     };
     flow.enter_generation(rules.generation);
-    if flow.state.passed {
+    let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
+    let mut pass = Pass { rules, worker, flow, has_flow, again, scene };
+    if pass.flow.state.passed {
+        // The flow is passed: its transactions count as inspected, so that they can be let go of.
+        if let Some(app) = app {
+            pass.transactions(app, false);
+        }
         return;
     }
-    let Work { scene, stream, payload_in_stream, inspect_payload, app } = work;
-    let mut pass = Pass { rules, worker, flow, has_flow, scene };
     if let Some(packet) = scene.packet {
         pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
     }
-    if let Some(app) = app {
-        pass.transactions(app);
+    if let Some(app) = app
+        && !again
+    {
+        pass.transactions(app, true);
     }
     pass.finish();
+}
+
+/// Whether the engine made a packet, to inspect what is left of a flow: it has no header that rules could look at.
+fn is_made(packet: &PacketView<'_>) -> bool {
+    use bartizan_packet::PacketSource as Source;
+    matches!(packet.decoded().source, Source::FlowTimeout | Source::StreamFlush | Source::ShutdownFlush)
 }
 
 struct Pass<'p, 'a> {
@@ -119,6 +139,7 @@ struct Pass<'p, 'a> {
     worker: &'p mut Worker,
     flow: &'p mut FlowDetect,
     has_flow: bool,
+    again: bool,
     scene: Scene<'a>,
 }
 
@@ -135,20 +156,22 @@ impl Pass<'_, '_> {
         let filters = &self.rules.prefilters;
         let class = Class::of(packet.decoded().proto());
         let payload = if inspect_payload { packet.payload() } else { &[] };
-        candidates.extend(&filters.packet_always.get(class)[direction]);
-        for key in PrefilterKeys::of(packet, self.scene.stream_events) {
-            if let Some(rules) = filters.by_key.get(&key) {
-                candidates.extend(rules);
+        if !self.again {
+            candidates.extend(&filters.packet_always.get(class)[direction]);
+            for key in PrefilterKeys::of(packet, self.scene.stream_events) {
+                if let Some(rules) = filters.by_key.get(&key) {
+                    candidates.extend(rules);
+                }
             }
-        }
-        if !payload.is_empty()
-            && let Some(set) = &filters.packet_payload.get(class)[direction]
-        {
-            set.scan(&mut self.worker.scratch, payload, &mut candidates);
-        }
-        for (buffer, set) in &filters.packet_buffers {
-            if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
-                set.scan(&mut self.worker.scratch, data, &mut candidates);
+            if !payload.is_empty()
+                && let Some(set) = &filters.packet_payload.get(class)[direction]
+            {
+                set.scan(&mut self.worker.scratch, payload, &mut candidates);
+            }
+            for (buffer, set) in &filters.packet_buffers {
+                if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
+                    set.scan(&mut self.worker.scratch, data, &mut candidates);
+                }
             }
         }
         if let Some(window) = stream {
@@ -165,6 +188,7 @@ impl Pass<'_, '_> {
         }
         candidates.clear();
         self.worker.candidates = candidates;
+        self.flow.set_ip_only_done(direction);
     }
 
     fn packet_rule(
@@ -177,11 +201,10 @@ impl Pass<'_, '_> {
     ) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        if signature.is_ip_only() && self.has_flow {
-            let side = FlowState::side(self.scene.direction);
-            if self.flow.ip_only_seen(index, side) {
-                return;
-            }
+        if signature.is_ip_only() && self.has_flow && self.flow.ip_only_done(self.scene.direction)
+            || self.again && self.worker.matched.contains(&index)
+        {
+            return;
         }
         if signature.is_detection_only() && !self.scene.detection_done {
             return;
@@ -193,7 +216,8 @@ impl Pass<'_, '_> {
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order.
-        let own = basis.packet && !(basis.stream && payload_in_stream);
+        // A packet that the engine made only carries what is left of the stream.
+        let own = basis.packet && !self.again && !(basis.stream && payload_in_stream) && !is_made(packet);
         let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {
@@ -204,7 +228,9 @@ impl Pass<'_, '_> {
     /// Header, flow and packet conditions: everything but values and transactions.
     fn header_holds(&self, signature: &Signature) -> bool {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
-        crate::header::holds(signature, &scene) && signature.packet.iter().all(|c| c.matches(&scene))
+        let made = self.scene.packet.is_some_and(is_made);
+        crate::header::holds(signature, &scene)
+            && signature.packet.iter().all(|c| !(made && c.needs_packet()) && c.matches(&scene))
     }
 
     fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {
@@ -258,8 +284,8 @@ impl Pass<'_, '_> {
         outcome
     }
 
-    /// All conditions hold: effects, threshold, alert.
-    fn hit(&mut self, index: u32, signature: &Signature, tx: Option<TxId>, stream: bool) -> bool {
+    /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.
+    fn hit(&mut self, index: u32, signature: &Signature, tx: Option<TxId>, stream: bool) {
         let scene = Scene { state: None, ..self.scene };
         let captured = core::mem::take(&mut self.worker.captured);
         for (capture, value) in &captured {
@@ -271,31 +297,35 @@ impl Pass<'_, '_> {
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
             if !effect.apply(signature.id, &scene, state) {
-                return false;
+                return;
             }
         }
-        let mut alert = !signature.noalert;
-        let mut action = None;
+        self.worker.matched.push(index);
+        let action = signature.action;
+        let alert = signature.reports();
+        self.worker.hits.push(Hit { rule: index, tx, stream, alert, action, for_flow: false });
+    }
+
+    /// Asks the thresholds of a rule. `None`: the match does not count.
+    fn limit(&mut self, signature: &Signature, mut hit: Hit) -> Option<Hit> {
+        let scene = Scene { state: None, ..self.scene };
         for threshold in &signature.thresholds {
             let state = self.has_flow.then_some(&mut self.flow.state);
             match threshold.judge(signature.id, &scene, state) {
                 Limited::Alert => {}
-                Limited::Act(other) => action = Some(other),
+                Limited::Act(other) => hit.action = other,
                 Limited::Silent => {
-                    alert = false;
+                    hit.alert = false;
                     break;
                 }
-                Limited::Nothing => return false,
+                Limited::Nothing => return None,
             }
         }
-        if alert {
-            self.flow.state.alerted = true;
-        }
-        self.worker.hits.push(Hit { rule: index, tx, stream, alert, action });
-        true
+        Some(hit)
     }
 
-    fn transactions(&mut self, app: &mut AppLayer) {
+    /// Inspects the transactions; without `inspect` they are only marked.
+    fn transactions(&mut self, app: &mut AppLayer, inspect: bool) {
         let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
         let rules = self.rules;
         let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
@@ -308,7 +338,9 @@ impl Pass<'_, '_> {
             if tx.common().inspected[direction] {
                 continue;
             }
-            self.transaction(protocol, tx_rules, tx, id);
+            if inspect {
+                self.transaction(protocol, tx_rules, tx, id);
+            }
             let done = tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction];
             tx.common_mut().updated[direction] = false;
             if done {
@@ -333,7 +365,7 @@ impl Pass<'_, '_> {
             }
             self.prefilter_tx(set, number, tx, id, &mut candidates);
         }
-        self.flow.pending(id, |rule| candidates.add(rule));
+        self.flow.pending(id, direction, |rule| candidates.add(rule));
         for rule in candidates.sorted() {
             self.tx_rule(*rule, protocol, tx, id);
         }
@@ -396,7 +428,8 @@ impl Pass<'_, '_> {
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        let mut entry = self.flow.entry(id, index);
+        let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
+        let mut entry = self.flow.entry(id, index, side);
         if entry.status != Status::Pending || !self.header_holds(signature) {
             if entry.status == Status::Pending && entry.held != 0 {
                 self.flow.set_entry(id, entry);
@@ -432,7 +465,7 @@ impl Pass<'_, '_> {
             if entry.held & bit != 0 {
                 continue;
             }
-            match self.value_on_tx(check, protocol, tx) {
+            match self.value_on_tx(check, protocol, tx, signature.spans_directions) {
                 Answer::Yes => entry.held |= bit,
                 Answer::No => return Answer::No,
                 Answer::NotYet => all = Answer::NotYet,
@@ -464,7 +497,13 @@ impl Pass<'_, '_> {
         all
     }
 
-    fn value_on_tx(&mut self, check: &ValueCheck, protocol: ProtocolId, tx: &dyn Transaction) -> Answer {
+    fn value_on_tx(
+        &mut self,
+        check: &ValueCheck,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        spans: bool,
+    ) -> Answer {
         let direction = self.scene.direction;
         let BufferRef::Tx(buffer) = check.buffer else {
             // Payload and header conditions beside transaction conditions look at the packet in hand.
@@ -494,8 +533,9 @@ impl Pass<'_, '_> {
         let complete = bartizan_applayer::protocols::spec(protocol)
             .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
             || ended;
-        // A buffer of both directions fails only when the other direction cannot match any more either.
-        let elsewhere = directions[direction.flip()] && !tx.common().inspected[direction.flip()];
+        // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
+        // match any more either.
+        let elsewhere = spans && directions[direction.flip()] && !tx.common().inspected[direction.flip()];
         let mut answer = Answer::No;
         let mut found = false;
         for index in 0.. {
@@ -534,30 +574,37 @@ impl Pass<'_, '_> {
         answer
     }
 
-    /// Puts the matches in the order of evaluation and lets a pass rule end it.
+    /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it, and what
+    /// an earlier match has refused is not passed by a later one.
     fn finish(&mut self) {
         let rules = self.rules;
-        let hits = &mut self.worker.hits;
-        hits.sort_by_key(|h| h.rule);
-        let mut passed = None;
-        for (position, hit) in hits.iter().enumerate() {
-            let Some(signature) = rules.signatures.get(hit.rule as usize) else { continue };
-            if signature.action == RuleAction::Pass {
-                passed = Some(position);
-                // A pass on a flow's transaction, stream or addresses is about the whole flow.
-                if self.has_flow
-                    && (hit.tx.is_some()
-                        || hit.stream
-                        || signature.is_ip_only()
-                        || !signature.flow.is_empty() && !signature.flow.contains(FlowNeeds::STATELESS))
-                {
-                    self.flow.state.passed = true;
-                }
-                break;
+        let mut hits = core::mem::take(&mut self.worker.hits);
+        hits.sort_by_key(|h| (h.rule, core::cmp::Reverse(h.tx)));
+        let mut refused = false;
+        let mut passed = false;
+        hits.retain_mut(|hit| {
+            let Some(signature) = rules.signatures.get(hit.rule as usize) else { return false };
+            if passed {
+                return false;
             }
-        }
-        if let Some(position) = passed {
-            hits.truncate(position + 1);
-        }
+            let Some(limited) = self.limit(signature, *hit) else { return false };
+            *hit = limited;
+            self.flow.state.alerted |= hit.alert;
+            let refuses = matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));
+            let passes = hit.action == RuleAction::Pass;
+            if refuses || passes && !refused {
+                hit.for_flow = self.has_flow && signature.kind.acts_on_flow(hit.stream || hit.tx.is_some());
+                let state = &mut self.flow.state;
+                // The first decision about a flow stands.
+                if hit.for_flow && !state.passed && state.dropped.is_none() {
+                    state.passed = passes;
+                    state.dropped = refuses.then_some(signature.id);
+                }
+            }
+            refused |= refuses;
+            passed = passes;
+            true
+        });
+        self.worker.hits = hits;
     }
 }

@@ -7,6 +7,7 @@ pub mod buffers;
 pub mod builder;
 pub mod condition;
 pub mod content;
+pub mod dataset;
 pub mod header;
 pub mod inspect;
 pub mod keyword;

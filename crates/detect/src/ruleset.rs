@@ -9,12 +9,12 @@ use crate::keywords;
 use crate::prefilter::{self, Prefilters};
 use crate::protocol;
 use crate::shared::Shared;
-use crate::signature::{AlertTarget, FastPattern, FlowNeeds, RejectSide, RuleAction, Signature};
+use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
 use bartizan_base::{Generation, Settings};
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
-    Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule, RuleDirection,
-    RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
+    AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
+    RuleDirection, RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
 use std::sync::Arc;
 
@@ -76,6 +76,7 @@ struct Built {
 /// # Errors
 /// The pattern sets cannot be built.
 pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+    input.shared.begin_load();
     let buffers = Buffers::new();
     let mut report = RuleSetReport::new();
     let mut diagnostics = Vec::new();
@@ -131,7 +132,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         }
     }
     let mut built: Vec<Built> = built.into_iter().flatten().collect();
-    sort(&mut built);
+    sort(&mut built, &action_order(input.settings));
     let mut signatures: Vec<Signature> = built.into_iter().map(|b| b.signature).collect();
     for (order, signature) in signatures.iter_mut().enumerate() {
         signature.order = order as u32;
@@ -148,15 +149,34 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     Ok(Loaded { rules, diagnostics })
 }
 
+/// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says otherwise.
+const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
+
+/// The order of actions that the settings ask for. Actions that are not named keep their places at the end.
+fn action_order(settings: &Settings) -> Vec<&'static str> {
+    let named = settings.children("action-order").into_iter().filter_map(|item| {
+        let name = settings.get(&format!("action-order.{item}"))?.trim();
+        ACTIONS.into_iter().find(|a| a.eq_ignore_ascii_case(name))
+    });
+    let mut order: Vec<&'static str> = Vec::new();
+    for action in named.chain(ACTIONS) {
+        if !order.contains(&action) {
+            order.push(action);
+        }
+    }
+    order
+}
+
 /// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then the
 /// order of the files.
-fn sort(built: &mut [Built]) {
+fn sort(built: &mut [Built], order: &[&str]) {
+    let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
     let action = |a: RuleAction| match a {
-        RuleAction::Pass => 0,
-        RuleAction::Drop => 1,
-        RuleAction::Reject(_) => 2,
-        RuleAction::Alert => 3,
-        RuleAction::Config => 4,
+        RuleAction::Pass => place("pass"),
+        RuleAction::Drop => place("drop"),
+        RuleAction::Reject(_) => place("reject"),
+        RuleAction::Alert => place("alert"),
+        RuleAction::Config => order.len(),
     };
     built.sort_by(|a, b| {
         let o = |x: &Built| {
@@ -185,7 +205,9 @@ fn compile(
     if let Some(hook) = rule.hook() {
         protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
     }
-    for option in rule.iter() {
+    // What a rule requires comes first: a rule for newer engines may hold anything.
+    let required = |o: &bartizan_rules::OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
+    for option in rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o))) {
         let name = option.keyword();
         let value = option.value().unwrap_or_default();
         let Some(keyword) = keywords::find(name) else {
@@ -297,6 +319,8 @@ fn finish(
             bartizan_rules::Target::Source => AlertTarget::Source,
             bartizan_rules::Target::Destination => AlertTarget::Destination,
         })),
+        alert: builder.alert,
+        kind: Kind::default(),
         noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
         text: text(rule.raw()).into(),
         protocol: builder.protocol,
@@ -309,6 +333,7 @@ fn finish(
         packet: builder.packet,
         values,
         tx: builder.tx,
+        spans_directions: false,
         effects: builder.effects,
         thresholds: builder.thresholds,
         fast_pattern: None,
@@ -318,13 +343,46 @@ fn finish(
     };
     payload_first(&mut signature);
     narrow_direction(&mut signature, buffers);
+    signature.spans_directions = spans_directions(&signature, buffers);
     signature.fast_pattern = choose_fast_pattern(&signature);
+    let negated =
+        is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
+    signature.kind = Kind::of(&signature, negated);
     Ok(Built { signature, ordering: builder.ordering })
+}
+
+/// Whether addresses are given, at least in part, by what they are not; groups are followed.
+fn is_negated(expr: &AddressExpr, variables: &Variables, depth: u8) -> bool {
+    if expr.has_negation() {
+        return true;
+    }
+    let mut negated = false;
+    expr.each_variable(&mut |name| {
+        let group = variables.addresses().find(|(n, _)| *n == name);
+        negated |= depth < 16 && group.is_some_and(|(_, e)| is_negated(e, variables, depth + 1));
+    });
+    negated
 }
 
 /// The payload is inspected first, as Suricata does: variables that it extracts are used by later buffers.
 fn payload_first(signature: &mut Signature) {
     signature.values.sort_by_key(|v| v.buffer != BufferRef::Payload);
+}
+
+/// Whether what a rule asks of transactions lies partly in one direction, partly in the other.
+fn spans_directions(signature: &Signature, buffers: &Buffers) -> bool {
+    use bartizan_base::Direction;
+    let has_all = |direction: Direction| {
+        signature.tx.iter().all(|check| check.directions[direction])
+            && signature.values.iter().all(|value| match value.buffer {
+                BufferRef::Tx(index) => {
+                    buffers.tx(index).is_some_and(|b| b.directions()[direction])
+                        && value.direction.is_none_or(|only| only == direction)
+                }
+                _ => true,
+            })
+    };
+    !Direction::BOTH.into_iter().any(has_all)
 }
 
 /// A rule whose buffers all lie in one direction is about that direction, though it does not say so.

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State of detection that outlives a generation and belongs to no flow.
 
+use crate::dataset::{Datasets, Reputation, ReputationError};
 use crate::state::Names;
+use bartizan_base::Settings;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostState, HostTable, HostTableConfig, WhenHostsFull};
+use std::sync::{Arc, RwLock};
 
-/// Names, thresholds, host bits, tags; one for the whole program, shared by all workers.
+/// Names, thresholds, host bits, tags, datasets; one for the whole program, shared by all workers.
 #[derive(Debug)]
 pub struct Shared {
     /// Interned names.
     pub names: Names,
     /// State per host, pair and rule: `xbits`, `hostbits`, `threshold`, `tag`.
     pub hosts: HostTable<HostState>,
+    /// Sets that rules look values up in.
+    pub datasets: Datasets,
+    reputation: RwLock<Option<Arc<Reputation>>>,
 }
 
 /// Entries of the host table unless a size is given.
@@ -21,7 +27,37 @@ impl Shared {
     /// With a host table of a given size.
     #[must_use]
     pub fn new(hosts: &HostTableConfig) -> Self {
-        Shared { names: Names::default(), hosts: HostTable::new(hosts) }
+        Shared {
+            names: Names::default(),
+            hosts: HostTable::new(hosts),
+            datasets: Datasets::default(),
+            reputation: RwLock::default(),
+        }
+    }
+
+    /// Reputations of addresses, read when they are first asked for.
+    ///
+    /// # Errors
+    /// None are configured, or their files cannot be read or understood.
+    pub fn reputation(&self, settings: &Settings) -> Result<Arc<Reputation>, ReputationError> {
+        if let Ok(known) = self.reputation.read()
+            && let Some(reputation) = known.as_ref()
+        {
+            return Ok(Arc::clone(reputation));
+        }
+        let reputation = Arc::new(Reputation::load(settings)?);
+        if let Ok(mut known) = self.reputation.write() {
+            *known = Some(Arc::clone(&reputation));
+        }
+        Ok(reputation)
+    }
+
+    /// Before rules are loaded anew: what was only read from files is read again.
+    pub fn begin_load(&self) {
+        self.datasets.forget_loaded();
+        if let Ok(mut known) = self.reputation.write() {
+            *known = None;
+        }
     }
 }
 

@@ -172,6 +172,10 @@ pub struct Signature {
     pub target: Option<AlertTarget>,
     /// `noalert`.
     pub noalert: bool,
+    /// `alert`: report, although the action alone would not.
+    pub alert: bool,
+    /// What its match is about.
+    pub kind: Kind,
     /// Text of the rule.
     pub text: Arc<str>,
     /// Protocol of the header.
@@ -194,6 +198,8 @@ pub struct Signature {
     pub values: Vec<ValueCheck>,
     /// Conditions on transactions.
     pub tx: Vec<TxCheck>,
+    /// No single direction has all that the values and conditions on transactions ask for.
+    pub spans_directions: bool,
     /// Effects in order; applied when everything holds.
     pub effects: Vec<Box<dyn Effect>>,
     /// Applied last, and only then an alert is written: thresholds.
@@ -208,7 +214,77 @@ pub struct Signature {
     pub order: u32,
 }
 
+/// What the match of a rule is about; decides whether its action holds for the packet or for the whole flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Addresses, ports and protocol: evaluated once per flow and direction.
+    IpOnly,
+    /// The same with negated addresses, which is evaluated for each packet.
+    LikeIpOnly,
+    /// The result of protocol detection.
+    Detection,
+    /// One packet.
+    #[default]
+    Packet,
+    /// Payload, of packets or of the stream.
+    PacketStream,
+    /// The stream.
+    Stream,
+    /// The flow's application protocol.
+    App,
+    /// Transactions.
+    Tx,
+}
+
+impl Kind {
+    /// Of a rule; `negated`: its addresses are, at least in part, given by what they are not.
+    #[must_use]
+    pub fn of(signature: &Signature, negated: bool) -> Kind {
+        let direction_only = (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(signature.flow);
+        if signature.is_detection_only() {
+            Kind::Detection
+        } else if signature.is_about_addresses() {
+            if negated { Kind::LikeIpOnly } else { Kind::IpOnly }
+        } else if signature.inspects_tx() {
+            Kind::Tx
+        } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
+            Kind::Packet
+        } else if !signature.values.is_empty() {
+            match crate::prefilter::Basis::of(signature) {
+                crate::prefilter::Basis { packet: true, stream: true } => Kind::PacketStream,
+                crate::prefilter::Basis { stream: true, .. } => Kind::Stream,
+                _ => Kind::Packet,
+            }
+        } else if signature.packet.is_empty() && direction_only && !signature.protocol.app.is_empty() {
+            Kind::App
+        } else {
+            Kind::Packet
+        }
+    }
+
+    /// Whether the action of a match holds for the rest of the flow. `stateful`: it matched on stream data or on a
+    /// transaction.
+    #[must_use]
+    pub const fn acts_on_flow(self, stateful: bool) -> bool {
+        match self {
+            Kind::IpOnly | Kind::LikeIpOnly | Kind::Detection | Kind::App | Kind::Tx => true,
+            Kind::PacketStream | Kind::Stream => stateful,
+            Kind::Packet => false,
+        }
+    }
+}
+
 impl Signature {
+    /// Whether a match is reported.
+    #[must_use]
+    pub fn reports(&self) -> bool {
+        match self.action {
+            RuleAction::Pass => self.alert,
+            RuleAction::Config => false,
+            RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !self.noalert,
+        }
+    }
+
     /// Whether the rule looks at transactions (and is evaluated for these), or at packets and streams only.
     #[must_use]
     pub fn inspects_tx(&self) -> bool {
@@ -227,17 +303,19 @@ impl Signature {
             && self.protocol.app.is_empty()
     }
 
-    /// Whether the rule has nothing but addresses, protocol and flow to look at: such a rule matches once per flow and
-    /// direction, not once per packet.
+    /// Whether the rule is evaluated once per flow and direction, not once per packet.
     #[must_use]
     pub fn is_ip_only(&self) -> bool {
-        self.packet.is_empty()
+        self.kind == Kind::IpOnly
+    }
+
+    /// Whether the rule has nothing but addresses, ports and protocol to look at.
+    fn is_about_addresses(&self) -> bool {
+        self.packet.iter().all(|c| c.is_ip_only())
             && self.values.is_empty()
             && self.tx.is_empty()
             && self.flow.is_empty()
             && self.protocol.app.is_empty()
             && self.protocol.ether_type.is_none()
-            && self.source_ports.is_none()
-            && self.destination_ports.is_none()
     }
 }

@@ -12,8 +12,11 @@ use std::sync::RwLock;
 /// Interned names: flowbits, flowints, xbits, hostbits. Lives as long as the program; only grows, by rules.
 #[derive(Debug, Default)]
 pub struct Names {
-    table: RwLock<(HashMap<Box<str>, u32>, Vec<Box<str>>)>,
+    table: RwLock<Table>,
 }
+
+/// Numbers by name, names by number.
+type Table = (HashMap<Box<str>, u32>, Vec<Box<str>>);
 
 impl Names {
     /// The number of a name, given now if it is new.
@@ -82,8 +85,6 @@ pub struct FlowState {
     pub passed: bool,
     /// A drop rule decided for the rest of the flow.
     pub dropped: Option<bartizan_base::RuleId>,
-    /// Rules that alerted on a packet of each direction where once per flow is enough (IP-only rules), by direction.
-    pub ip_only_done: [bool; 2],
 }
 
 impl FlowState {

@@ -22,11 +22,24 @@ pub enum Status {
     Failed,
 }
 
+/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for something of
+/// both has one progress for the whole transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// What the rule found in this direction.
+    Of(Direction),
+    /// What it found in both.
+    #[default]
+    Both,
+}
+
 /// A rule's progress with a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     /// The rule's position in the rule set.
     pub rule: u32,
+    /// Whose progress it is.
+    pub side: Side,
     /// Status.
     pub status: Status,
     /// Conditions that hold, a bit each.
@@ -53,7 +66,8 @@ pub struct FlowDetect {
     /// What rules set in this flow; lives on from generation to generation.
     pub state: FlowState,
     tx: VecDeque<TxState>,
-    ip_only: SmallVec<[(u32, u8); 2]>,
+    /// Rules on addresses were evaluated, by direction.
+    ip_only_done: [bool; 2],
 }
 
 impl FlowDetect {
@@ -62,18 +76,21 @@ impl FlowDetect {
         if self.generation != generation {
             self.generation = generation;
             self.tx.clear();
-            self.ip_only.clear();
+            self.ip_only_done = [false; 2];
         }
     }
 
-    /// Whether an IP-only rule was evaluated for this direction already; remembers that it now is.
-    pub fn ip_only_seen(&mut self, rule: u32, side: usize) -> bool {
-        let key = (rule, side as u8);
-        if self.ip_only.contains(&key) {
-            return true;
+    /// Whether the rules on addresses were evaluated for this direction already.
+    #[must_use]
+    pub fn ip_only_done(&self, direction: Direction) -> bool {
+        self.ip_only_done.get(direction as usize).copied().unwrap_or(false)
+    }
+
+    /// The rules on addresses are evaluated for this direction.
+    pub fn set_ip_only_done(&mut self, direction: Direction) {
+        if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
+            *done = true;
         }
-        self.ip_only.push(key);
-        false
     }
 
     fn tx(&self, id: TxId) -> Option<&TxState> {
@@ -98,26 +115,27 @@ impl FlowDetect {
 
     /// A rule's progress with a transaction.
     #[must_use]
-    pub fn entry(&self, id: TxId, rule: u32) -> Entry {
+    pub fn entry(&self, id: TxId, rule: u32, side: Side) -> Entry {
         self.tx(id)
-            .and_then(|t| t.entries.iter().find(|e| e.rule == rule))
+            .and_then(|t| t.entries.iter().find(|e| e.rule == rule && e.side == side))
             .copied()
-            .unwrap_or(Entry { rule, ..Entry::default() })
+            .unwrap_or(Entry { rule, side, ..Entry::default() })
     }
 
     /// Remembers a rule's progress.
     pub fn set_entry(&mut self, id: TxId, entry: Entry) {
         let Some(tx) = self.tx_mut(id) else { return };
-        match tx.entries.iter_mut().find(|e| e.rule == entry.rule) {
+        match tx.entries.iter_mut().find(|e| e.rule == entry.rule && e.side == entry.side) {
             Some(known) => *known = entry,
             None => tx.entries.push(entry),
         }
     }
 
-    /// Rules that are half way through a transaction.
-    pub fn pending(&self, id: TxId, mut found: impl FnMut(u32)) {
+    /// Rules that are half way through a transaction, as far as a direction concerns them.
+    pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
         if let Some(tx) = self.tx(id) {
-            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending) {
+            let concerns = |e: &&Entry| e.side == Side::Both || e.side == Side::Of(direction);
+            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending).filter(concerns) {
                 found(entry.rule);
             }
         }

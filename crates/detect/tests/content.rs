@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, matches, refusal};
+use common::{Lab, NONE, matches, refusal};
 
 #[track_caller]
 fn table(rows: &[(&str, &[u8], bool)]) {
@@ -132,11 +132,14 @@ fn expressions() {
 
 #[test]
 fn an_expression_at_its_limit_is_no_match_either_way() {
-    let hard = "a".repeat(200);
-    assert!(!matches(r#"pcre:"/(a+)+$/O"; content:"b"; distance:-1; within:1;"#, hard.as_bytes()));
-    let mut payload = hard.into_bytes();
+    let mut settings = bartizan_base::Settings::new();
+    settings.set("pcre.match-limit", "1");
+    let mut payload = vec![b'a'; 400];
     payload.push(b'b');
-    assert!(!matches(r#"pcre:"/^(?:a+)+$(*NO_JIT)|(?:a|aa)+c/";"#, &payload));
+    for options in [r#"pcre:"/^(a+)+$/O";"#, r#"pcre:!"/^(a+)+$/O";"#] {
+        let mut lab = Lab::with(&common::udp_rule(options), &settings);
+        assert_eq!(lab.from_client(&payload), NONE, "{options}");
+    }
 }
 
 #[test]
@@ -231,12 +234,12 @@ fn captures_become_flow_variables() {
         r#"alert udp any any -> any any (pcre:"/name=(?P<flow_name>\w+)/"; sid:1;)
            "#,
     );
-    lab.to_server(b"name=abc;");
+    lab.from_client(b"name=abc;");
     let name = lab.shared.names.intern("name");
     assert_eq!(lab.flow.state.variable(name), Some(b"abc".as_slice()));
     let mut lab =
         Lab::new(r#"alert udp any any -> any any (pcre:"/(\w+)=(\w+)/, flow:key, flow:value"; sid:1;)"#);
-    lab.to_server(b"name=abc;");
+    lab.from_client(b"name=abc;");
     let [key, value] = ["key", "value"].map(|n| lab.shared.names.intern(n));
     assert_eq!(lab.flow.state.variable(key), Some(b"name".as_slice()));
     assert_eq!(lab.flow.state.variable(value), Some(b"abc".as_slice()));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function is given for one packet.
 
-use crate::finding::Finding;
+use crate::finding::{Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
 use crate::view::FlowView;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_base::{Decision, Direction, Fid, Timestamp};
 use bartizan_flow::tcp::{Outcome, StreamEvent};
 use bartizan_packet::PacketView;
 
@@ -29,6 +29,10 @@ pub struct Notes {
     pub tcp: Option<Outcome>,
     /// Bits for functions to leave marks to each other, as the metadata's extended block does.
     pub marks: u64,
+    /// Class of the flow (of a packet without a flow: what classification says of the packet).
+    pub fid: Fid,
+    /// An ICMP error: whether it quotes a packet of a known flow. `None`: it is none, or nobody looked.
+    pub related: Option<bool>,
 }
 
 /// One packet, for one function.
@@ -51,6 +55,8 @@ pub struct PacketContext<'a> {
     pub stream_events: &'a [StreamEvent],
     /// Events of protocol detection that this packet raised. Payload functions only.
     pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// The packet was handed in before and only `stream` is new.
+    pub again: bool,
     /// With this packet protocol detection of its direction came to an end. Payload functions only.
     pub detection_done: bool,
     /// What others found.
@@ -59,6 +65,8 @@ pub struct PacketContext<'a> {
     pub worker: &'a mut WorkerState,
     /// What this function keeps per flow.
     pub slot: &'a mut Slot,
+    /// Rejections that rules ask for; set in detection as well, where they do not act.
+    pub reject: &'a mut Option<RejectTo>,
     /// Where matches are reported.
     pub findings: &'a mut Vec<Finding>,
     /// Refusals act (prevention); else they are only reported.

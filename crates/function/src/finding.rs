@@ -34,6 +34,17 @@ pub enum FindingAction {
     Blocked,
 }
 
+/// Who is told of a refused connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectTo {
+    /// The sender of the packet.
+    Source,
+    /// The receiver.
+    Destination,
+    /// Both.
+    Both,
+}
+
 /// A match that is to be reported as an alert.
 #[derive(Clone, Debug)]
 pub struct Finding {

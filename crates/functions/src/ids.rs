@@ -5,10 +5,11 @@ use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
-use bartizan_detect::signature::{AlertTarget, RuleAction, Signature};
+use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_function::{
-    Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo, WorkerState,
+    Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
+    WorkerState,
 };
 use core::num::NonZeroU32;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Ids {
 
 struct State {
     worker: Worker,
+    /// Alerts of the packet in hand.
+    reported: usize,
     alerts: u64,
     discarded: u64,
 }
@@ -87,7 +90,7 @@ impl Function for Ids {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(State { worker: Worker::new(&self.rules), alerts: 0, discarded: 0 })
+        Box::new(State { worker: Worker::new(&self.rules), reported: 0, alerts: 0, discarded: 0 })
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -121,10 +124,12 @@ impl Function for Ids {
             stream,
             payload_in_stream: context.payload_in_stream,
             inspect_payload: true,
+            again: context.again,
             app: context.app.as_deref_mut(),
         };
         inspect(&self.rules, &mut state.worker, flow, work);
-        self.conclude(state, context.prevention, context.findings)
+        let (prevention, again) = (context.prevention, context.again);
+        self.conclude(state, prevention, again, context.reject, context.findings)
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
@@ -138,15 +143,33 @@ impl Function for Ids {
 
 impl Ids {
     /// Turns matches into findings and one decision.
-    fn conclude(&self, state: &mut State, prevention: bool, findings: &mut Vec<Finding>) -> Decision {
+    fn conclude(
+        &self,
+        state: &mut State,
+        prevention: bool,
+        again: bool,
+        reject: &mut Option<RejectTo>,
+        findings: &mut Vec<Finding>,
+    ) -> Decision {
+        if !again {
+            state.reported = 0;
+        }
         let mut decision = Decision::CONTINUE;
+        let mut bypass = false;
         for hit in &state.worker.hits {
             let index = hit.rule as usize;
             let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))
             else {
                 continue;
             };
-            let (verdict, action) = match signature.action {
+            if let RuleAction::Reject(side) = hit.action {
+                reject.get_or_insert(match side {
+                    RejectSide::Source => RejectTo::Source,
+                    RejectSide::Destination => RejectTo::Destination,
+                    RejectSide::Both => RejectTo::Both,
+                });
+            }
+            let (verdict, action) = match hit.action {
                 RuleAction::Alert | RuleAction::Config => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
@@ -161,20 +184,24 @@ impl Ids {
                     function: self.id,
                     rule: NonZeroU32::new(signature.id.sid),
                     rule_id: Some(signature.id),
-                    done: false,
+                    // What is refused for the whole flow needs no further look.
+                    done: hit.for_flow && verdict > Verdict::Pass,
                 });
             }
-            decision.done |= signature.bypass;
-            if !hit.alert || verdict == Verdict::Pass {
+            bypass |= signature.bypass;
+            if !hit.alert {
                 continue;
             }
-            if findings.len() >= self.alerts_max {
+            if state.reported >= self.alerts_max {
                 state.discarded += 1;
                 continue;
             }
             state.alerts += 1;
+            state.reported += 1;
             findings.push(Finding { rule: Arc::clone(info), action, tx: hit.tx, stream: hit.stream });
         }
+        // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
+        decision.done |= bypass && decision.verdict.forwards();
         decision
     }
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The security functions: pfw, sfw, ids.
+//! The security functions: pfw, sfw, ids, and the gate before them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod classes;
+pub mod gate;
 pub mod ids;
+pub mod pfw;
+pub mod registry;
+pub mod sfw;
+mod sfw_tcp;

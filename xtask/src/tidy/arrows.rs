@@ -100,7 +100,8 @@ pub fn check_table(tree: &Tree) -> Vec<Finding> {
         }
         let mut named: Vec<&str> = crates.split('`').skip(1).step_by(2).collect();
         let mut there = expected.remove(label).unwrap_or_default();
-        (named.sort_unstable(), there.sort_unstable());
+        named.sort_unstable();
+        there.sort_unstable();
         if named != there {
             let message = format!("layer {label} has {there:?} in the workspace and {named:?} in this table");
             findings.push(Finding::new(TABLE.0, number, message));

@@ -3,23 +3,18 @@
 
 use super::{Finding, Tree};
 
-/// Folder, the constant that is its table, and the files in it that are no entry, each with the reason.
+/// A folder with a registry.
 struct Table {
     folder: &'static str,
+    /// The constant in `mod.rs` that lists the entries.
     name: &'static str,
-    helpers: &'static [(&'static str, &'static str)],
+    /// What the text of an entry has: files without it are what entries share.
+    mark: &'static str,
 }
 
 const TABLES: &[Table] = &[
-    Table { folder: "crates/applayer/src/protocols/", name: "TABLE", helpers: &[] },
-    Table {
-        folder: "crates/detect/src/keywords/",
-        name: "FAMILIES",
-        helpers: &[
-            ("number", "what numeric keywords share"),
-            ("text", "what keywords with text arguments share"),
-        ],
-    },
+    Table { folder: "crates/applayer/src/protocols/", name: "TABLE", mark: ": ProtocolSpec" },
+    Table { folder: "crates/detect/src/keywords/", name: "FAMILIES", mark: ": &[Keyword]" },
 ];
 
 /// Every file (or folder) is in its table.
@@ -38,11 +33,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let list = list.split_once("];").map_or(list, |(list, _)| list);
         let mut entries: Vec<&str> = tree
             .rust()
+            .filter(|file| file.text.contains(table.mark))
             .filter_map(|file| file.path.strip_prefix(table.folder))
             .map(|rest| rest.split('/').next().unwrap_or(rest))
             .map(|name| name.strip_suffix(".rs").unwrap_or(name))
-            .filter(|name| *name != "mod" && *name != "tests")
-            .filter(|name| !table.helpers.iter().any(|(helper, _)| helper == name))
+            .filter(|name| *name != "mod")
             .collect();
         entries.dedup();
         for name in entries.into_iter().filter(|name| !list.contains(&format!("{name}::"))) {
@@ -60,13 +55,14 @@ mod tests {
     #[test]
     fn a_file_without_a_line_is_found() {
         let tree = Tree::of(&[
-            ("crates/applayer/src/protocols/dns/mod.rs", ""),
+            ("crates/applayer/src/protocols/dns/mod.rs", "pub static SPEC: ProtocolSpec ="),
             ("crates/applayer/src/protocols/dns/name.rs", ""),
             (
                 "crates/applayer/src/protocols/mod.rs",
                 "mod dns;\nmod tls;\nconst TABLE: &[&S] = &[&tls::SPEC];\n// dns::\n",
             ),
-            ("crates/applayer/src/protocols/tls.rs", ""),
+            ("crates/applayer/src/protocols/tls.rs", "static SPEC: ProtocolSpec"),
+            ("crates/applayer/src/protocols/shared.rs", "fn f() {}"),
         ]);
         let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(

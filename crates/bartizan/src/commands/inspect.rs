@@ -110,7 +110,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder =
         EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run.clone(), &mut warnings)
             .map_err(Failure::stopped)?;
-    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+    let alerts_max = match settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+        0 => ALERTS_PER_PACKET,
+        number => number,
+    };
+    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), alerts_max);
     let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
     for warning in &warnings {
         eprintln!("warning: {warning}");
@@ -139,11 +143,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, readers)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
-    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
     let problems = recorder.finish();
-    let stats = write_stats(&args.out, &counters);
+    let written = write_stats(&args.out, &counters);
+    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
         bytes: totals.bytes,
@@ -160,12 +164,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for problem in &problems {
         eprintln!("error: {problem}");
     }
-    stats?;
+    written?;
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
-fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
+pub fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
     let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let path = folder.join("stats.json");
     let failed =
@@ -276,7 +280,7 @@ fn rules_of(report: &RuleSetReport) -> Rules {
 }
 
 /// Says on stderr which rules were left out and why.
-fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
+pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
     const SHOWN: usize = 20;
     let color = std::io::stderr().is_terminal();
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);

@@ -5,3 +5,4 @@ pub mod check;
 pub mod completions;
 pub mod inspect;
 pub mod man;
+pub mod run;

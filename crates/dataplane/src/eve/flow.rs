@@ -5,6 +5,7 @@ use super::EveRecorder;
 use super::head::{VariableNames, app_protocols, flow_tuple};
 use crate::record::Entry;
 use bartizan_base::{Direction, PerDirection, Timestamp};
+use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{
     EndReason as Reason, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord, TcpRecord,
@@ -64,9 +65,11 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
 }
 
 fn action_of(flow: &Entry) -> Option<FlowAction> {
-    if flow.flags.contains(FlowFlags::DROPPED) {
+    let detect = flow.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>());
+    let state = detect.map(|s| &s.state);
+    if flow.flags.contains(FlowFlags::DROPPED) || state.is_some_and(|s| s.dropped.is_some()) {
         Some(FlowAction::Drop)
-    } else if flow.ext.passed {
+    } else if flow.ext.passed || state.is_some_and(|s| s.passed) {
         Some(FlowAction::Pass)
     } else {
         None

@@ -6,7 +6,7 @@ mod head;
 mod packet;
 
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
@@ -303,10 +303,7 @@ fn log_options(options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
         extended: options.extended(false)?,
         custom: options.list("custom"),
         dump_all_headers: PerDirection::new(request, response),
-        dns_version: match version {
-            Some(version) => version,
-            None => options.settings.number("version", 3)?,
-        },
+        dns_version: options.settings.number("version", version.unwrap_or(3))?,
         formats: options.list("formats"),
         settings: options.settings.clone(),
     })
@@ -318,10 +315,11 @@ impl Recorder for EveRecorder {
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
+        fate: &Fate,
         tx: Option<TxRecord<'_>>,
     ) {
         *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
-        self.write_alert(occasion, flow, finding, tx);
+        self.write_alert(occasion, flow, finding, fate, tx);
     }
 
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
@@ -352,6 +350,12 @@ impl Recorder for EveRecorder {
         index: usize,
     ) {
         self.write_file(occasion, flow, tx, direction, index);
+    }
+
+    fn idle(&mut self) {
+        for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
+            sink.flush();
+        }
     }
 
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {

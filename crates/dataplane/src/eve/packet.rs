@@ -3,16 +3,16 @@
 
 use super::head::{Orientation, VariableNames, app_protocols, flow_tuple};
 use super::{EveRecorder, RunInfo, flow};
-use crate::record::{Anomaly, Entry, Occasion, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
-    FileState, NetworkHeader, PacketBytes, Payload, TargetSide, Transaction, TransactionRecord,
+    FileState, NetworkHeader, PacketBytes, Payload, Reject, TargetSide, Transaction, TransactionRecord,
     TransportHeader, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
-use bartizan_function::{Finding, FindingAction, RuleInfo};
+use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
 use std::sync::Arc;
 
@@ -52,6 +52,31 @@ impl<'r> RuleTexts<'r> {
     }
 }
 
+/// What became of a packet, and who is told when it is rejected.
+fn verdict_of(packet: &PacketView<'_>, fate: &Fate, prevention: bool) -> VerdictInfo {
+    let refused = !fate.decision.verdict.forwards();
+    let reject = fate.reject.map(|to| Reject {
+        target: match to {
+            RejectTo::Source => "to_client",
+            RejectTo::Destination => "to_server",
+            RejectTo::Both => "both",
+        },
+        with: match packet.decoded().proto() {
+            Some(6) => Some("tcp-reset"),
+            Some(1 | 17 | 58) => Some("icmp-prohib"),
+            _ => None,
+        },
+    });
+    let word = if reject.is_some() || refused {
+        if prevention { VerdictWord::Drop } else { VerdictWord::Alert }
+    } else if fate.decision.verdict == Verdict::Pass {
+        VerdictWord::Pass
+    } else {
+        VerdictWord::Alert
+    };
+    VerdictInfo { word, reject }
+}
+
 /// The bytes of a packet as records show them.
 fn packet_bytes<'a>(packet: &PacketView<'a>) -> PacketBytes<'a> {
     PacketBytes { bytes: packet.packet(), linktype: u32::from(packet.decoded().link_type.0) }
@@ -89,6 +114,7 @@ impl EveRecorder {
         occasion: &Occasion<'_>,
         flow: Option<&Entry>,
         finding: &Finding,
+        fate: &Fate,
         tx: Option<TxRecord<'_>>,
     ) {
         if !self.wants(|types| types.alert.is_some()) {
@@ -121,14 +147,7 @@ impl EveRecorder {
                 stream: finding.stream,
             }),
             packet: Some(packet_bytes(occasion.packet)),
-            verdict: Some(VerdictInfo {
-                word: if finding.action == FindingAction::Blocked {
-                    VerdictWord::Drop
-                } else {
-                    VerdictWord::Alert
-                },
-                reject: None,
-            }),
+            verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),
             ..AlertRecord::default()
         };
         // Inside other events the record is always the extended one.

@@ -23,6 +23,13 @@ macro_rules! described {
                 parse: noalert,
             },
             Keyword {
+                name: "alert",
+                aliases: &[],
+                summary: "The rule reports, although its action (`pass`) would not.",
+                argument: Argument::None,
+                parse: alert,
+            },
+            Keyword {
                 name: "bypass",
                 aliases: &[],
                 summary: "After a match the flow's packets are no longer inspected.",
@@ -54,6 +61,12 @@ pub const KEYWORDS: &[Keyword] = described![
 ];
 
 fn known(_: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    Ok(())
+}
+
+fn alert(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    builder.alert = true;
+    builder.noalert = false;
     Ok(())
 }
 

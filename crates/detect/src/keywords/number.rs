@@ -3,6 +3,7 @@
 //!
 //! Not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
 
+pub(crate) use super::text::utf8 as text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
 use crate::keyword::KeywordError;
@@ -42,11 +43,6 @@ pub(crate) fn unquoted(argument: &[u8]) -> &[u8] {
         [b'"', inner @ .., b'"'] => inner.trim_ascii(),
         _ => argument,
     }
-}
-
-/// The argument as text.
-pub(crate) fn text(argument: &[u8]) -> Result<&str, KeywordError> {
-    core::str::from_utf8(argument).map_err(|_| KeywordError::argument("the value is not UTF-8"))
 }
 
 /// Adds a condition on a number of the packet.
@@ -93,7 +89,7 @@ pub(crate) fn later(tx: &dyn Transaction, direction: Direction, complete: PerDir
 pub(crate) struct TxNumber<T> {
     /// Name for [`Transaction::number`].
     pub name: &'static str,
-    /// What must hold; of several numbers for one of them.
+    /// What must hold.
     pub check: UintMatch<T>,
     /// Progress of a finished transaction.
     pub complete: PerDirection<u8>,
@@ -101,9 +97,8 @@ pub(crate) struct TxNumber<T> {
 
 impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
-        let holds = tx.any_number(self.name, direction, &mut |value| {
-            T::from_u64(value).is_some_and(|value| self.check.matches(value))
-        });
+        let value = tx.number(self.name, direction).and_then(T::from_u64);
+        let holds = value.is_some_and(|value| self.check.matches(value));
         if holds { Answer::Yes } else { later(tx, direction, self.complete) }
     }
 }

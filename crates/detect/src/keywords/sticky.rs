@@ -43,7 +43,9 @@ pub struct Sticky {
 /// The buffer that a keyword of a rule names, if one does.
 #[must_use]
 pub fn find(name: &str, buffers: &Buffers) -> Option<Sticky> {
-    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, modern)| modern);
+    // As other keywords, whatever their letter case.
+    let lower = name.to_ascii_lowercase();
+    let name = ALIASES.iter().find(|(alias, _)| *alias == lower).map_or(lower.as_str(), |(_, modern)| modern);
     let found = buffers.find(name)?;
     (found != BufferRef::Payload).then(|| Sticky { name: buffers.name(found) })
 }
@@ -88,6 +90,11 @@ mod tests {
         }
         assert_eq!(find("payload", &buffers), None);
         assert_eq!(find("nonsense", &buffers), None);
+    }
+
+    #[test]
+    fn letter_case_does_not_matter() {
+        assert_eq!(find("TCP.hdr", &Buffers::new()), Some(Sticky { name: "tcp.hdr" }));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{KeywordError, RefusalCode};
 use crate::keywords;
 use crate::shared::Shared;
-use crate::signature::{ProtocolMatch, TxCheck, ValueCheck};
+use crate::signature::{ProtocolMatch, ValueCheck};
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
@@ -160,8 +160,6 @@ pub(crate) struct Built {
     pub protocol: ProtocolMatch,
     pub packet: Vec<Box<dyn PacketCondition>>,
     pub values: Vec<ValueCheck>,
-    pub tx: Vec<TxCheck>,
-    pub file_hashes: [bool; 3],
 }
 
 impl core::fmt::Debug for Built {
@@ -207,13 +205,7 @@ pub(crate) fn build_in(
         }
     }
     let values = builder.finish_values()?;
-    Ok(Built {
-        protocol: builder.protocol,
-        packet: builder.packet,
-        values,
-        tx: builder.tx,
-        file_hashes: builder.file_hashes,
-    })
+    Ok(Built { protocol: builder.protocol, packet: builder.packet, values })
 }
 
 /// Decodes a frame and shows it.
@@ -284,10 +276,6 @@ impl Transaction for FakeTx {
 
     fn number(&self, name: &str, _: Direction) -> Option<u64> {
         self.numbers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
-    }
-
-    fn any_number(&self, name: &str, _: Direction, each: &mut dyn FnMut(u64) -> bool) -> bool {
-        self.numbers.iter().any(|(n, v)| *n == name && each(*v))
     }
 
     fn files(&self, direction: Direction) -> &[FileTrack] {

@@ -15,6 +15,9 @@ use bartizan_rules::Variables;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// No rule alerted.
+pub const NONE: [u32; 0] = [];
+
 /// Loads rules with nothing around them.
 pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
     let compiler = Compiler::new(Config::default()).unwrap();
@@ -47,7 +50,7 @@ pub fn matches(options: &str, payload: &[u8]) -> bool {
     let of = |v6| {
         let mut lab = Lab::new(&udp_rule(options));
         lab.v6 = v6;
-        !lab.to_server(payload).is_empty()
+        !lab.from_client(payload).is_empty()
     };
     let four = of(false);
     assert_eq!(four, of(true), "IPv4 and IPv6 differ: {options}");
@@ -116,12 +119,12 @@ impl Lab {
     }
 
     /// Numbers of the rules that alert on a datagram of the client.
-    pub fn to_server(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn from_client(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToServer, payload)
     }
 
     /// Numbers of the rules that alert on a datagram of the server.
-    pub fn to_client(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn from_server(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToClient, payload)
     }
 
@@ -140,7 +143,7 @@ impl Lab {
         };
         let mut decoder = Decoder::new(DecoderConfig::default());
         let mut out = DecodeOutput::default();
-        decoder.decode(LinkType::EN10MB, &frame, frame.len() as u32, &mut out);
+        decoder.decode(LinkType::ETHERNET, &frame, frame.len() as u32, &mut out);
         let decoded = out.outer().unwrap();
         let view = PacketView::new(&frame, decoded);
         assert_eq!(view.payload(), payload);
@@ -158,7 +161,7 @@ impl Lab {
             bytes: self.bytes,
             established: self.established,
             tcp: None,
-            app: None,
+            app: Default::default(),
         };
         let scene = Scene {
             now: self.now,
@@ -167,9 +170,18 @@ impl Lab {
             flow: (!self.flowless).then_some(&flow),
             state: None,
             stream_events: &[],
+            app_events: &[],
+            detection_done: false,
             shared: &self.shared,
         };
-        let work = Work { scene, stream: None, payload_in_stream: false, inspect_payload: true, app: None };
+        let work = Work {
+            scene,
+            stream: None,
+            payload_in_stream: false,
+            inspect_payload: true,
+            again: false,
+            app: None,
+        };
         let state = (!self.flowless).then_some(&mut self.flow);
         inspect(&self.rules, &mut self.worker, state, work);
         self.worker.hits.clone()
@@ -201,7 +213,7 @@ pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u
             ip.extend([0, 1, 0, 0, 64, 17, 0, 0]);
             ip.extend(from.octets());
             ip.extend(to.octets());
-            let sum = bartizan_packet::InternetChecksum::new().add(&ip).finish();
+            let sum = bartizan_packet::InternetChecksum::new().with(&ip).finish();
             ip[10..12].copy_from_slice(&sum.to_be_bytes());
             frame.extend(ip);
         }
@@ -212,7 +224,7 @@ pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u
             frame.extend(source.octets());
             frame.extend(destination.octets());
             let sum = bartizan_packet::pseudo_header(from.0, to.0, 17, udp.len() as u32).unwrap();
-            let sum = sum.add(&udp).finish();
+            let sum = sum.with(&udp).finish();
             udp[6..8].copy_from_slice(&sum.to_be_bytes());
         }
         _ => panic!("addresses of two families"),

@@ -168,6 +168,8 @@ pub const fn drop_reason(reason: Reason) -> &'static str {
     match reason {
         Reason::IdsRule => "rules",
         Reason::IdsFlow => "flow drop",
+        Reason::ExceptionFlow => "exception policy flow drop",
+        Reason::TunnelInner => "tunnel packet drop",
         Reason::DecodeError => "decode error",
         Reason::Defrag => "defrag error",
         Reason::DefragMemory => "defrag memcap",

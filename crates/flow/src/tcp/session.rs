@@ -181,6 +181,13 @@ impl TcpSession {
         self.peers[direction].next_seq
     }
 
+    /// How many sequence numbers a direction has used, its SYN and FIN included.
+    #[must_use]
+    pub fn sequence_used(&self, direction: Direction) -> u32 {
+        let peer = &self.peers[direction];
+        peer.next_seq.since(peer.isn).cast_unsigned()
+    }
+
     /// Highest acknowledged sequence number of a direction.
     #[must_use]
     pub fn last_ack(&self, direction: Direction) -> Seq {

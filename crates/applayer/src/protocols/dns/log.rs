@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! EVE records of DNS (versions 3 and 2) and mDNS.
 //!
-//! Source: the records that Suricata 8.0.8 writes. A record that the options filter away (`requests: no`,
-//! `responses: no`, `types`) writes nothing: the caller drops a record whose object stayed empty.
+//! Source: the records that Suricata 8.0.8 writes.
+//!
+//! Not done: in version 2 Suricata writes one record for each question of a query; here it is one, of the first
+//! question (resolvers send no more than one).
 
 use super::message::{Data, Message, Record, Section, options, strings};
 use super::name::Name;
@@ -86,16 +88,25 @@ pub(super) fn write(tx: &DnsTransaction, json: &mut JsonWriter, options: &LogOpt
         return;
     }
     let Some(filter) = Filter::new(options, tx.is_response()) else { return };
-    if options.dns_version != 2 {
-        if writer.message.queries.iter().any(|q| filter.wants(q.rrtype)) {
-            writer.version3(tx, &filter);
-        }
-    } else if tx.is_response() {
-        if writer.message.queries.iter().any(|q| filter.wants(q.rrtype)) {
-            writer.version2_answer(&filter);
-        }
-    } else if writer.message.queries.first().is_some_and(|q| filter.wants(q.rrtype)) {
-        writer.version2_query(tx);
+    match (options.dns_version, tx.is_response()) {
+        (2, false) => writer.version2_query(tx),
+        (2, true) => writer.version2_answer(&filter),
+        _ => writer.version3(tx, &filter),
+    }
+}
+
+/// Whether the options (`requests`, `responses`, `types`) let a record through.
+pub(super) fn wanted(tx: &DnsTransaction, options: &LogOptions) -> bool {
+    if tx.variant() == Variant::Multicast {
+        return true;
+    }
+    let Some(filter) = Filter::new(options, tx.is_response()) else { return false };
+    let mut queries = tx.message().queries.iter();
+    if options.dns_version == 2 && !tx.is_response() {
+        // Such a record is about the first question.
+        queries.next().is_some_and(|q| filter.wants(q.rrtype))
+    } else {
+        queries.any(|q| filter.wants(q.rrtype))
     }
 }
 

@@ -147,6 +147,10 @@ impl Transaction for DnsTransaction {
         }
     }
 
+    fn wanted(&self, options: &LogOptions) -> bool {
+        log::wanted(self, options)
+    }
+
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
         log::write(self, json, options, in_alert);
     }

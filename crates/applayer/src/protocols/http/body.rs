@@ -69,7 +69,8 @@ impl Files {
         }
     }
 
-    fn append(&mut self, data: &[u8]) {
+    /// Adds content to the file being filled.
+    pub(super) fn append(&mut self, data: &[u8]) {
         if self.open
             && let Some(file) = self.list.last_mut()
         {
@@ -90,6 +91,8 @@ impl Files {
         if self.open
             && let Some(file) = self.list.last_mut()
         {
+            // Not all of a file with gaps was seen.
+            let state = if file.gaps && state == FileState::Closed { FileState::Truncated } else { state };
             file.close(state);
         }
         self.open = false;
@@ -229,10 +232,10 @@ impl Body {
                 self.hold(data, limits);
                 self.feed_files(data, context, raised);
             }
+            // A gap does not count for the limit, and what stood before it stays in view.
             Piece::Gap(_) => {
-                self.data.clear();
-                self.offset = self.seen.saturating_add(length);
                 self.files.gap(length);
+                return;
             }
         }
         self.seen = self.seen.saturating_add(length);

@@ -9,10 +9,10 @@
 //! - [`request`], [`response`] and their bodies and lines: the two state machines; [`parser`]: both over one table of
 //!   transactions ([`tx`]);
 //! - [`headers`], [`fields`]: header blocks and the values in them; [`uri`], [`urldecode`], [`bestfit`]: URIs;
-//! - [`body`], [`decompress`], [`encodings`], [`multipart`]: bodies and the files in them;
+//! - [`body`], [`decompress`], [`encodings`], [`multipart`], [`ranges`]: bodies and the files in them;
 //! - [`buffers`], [`log`]: what rules and records see.
 //!
-//! Not done: files put together from ranges over several transactions, settings by server address, flash decompression,
+//! Not done: files put together from ranges over several flows, settings by server address, flash decompression,
 //! frames.
 
 mod bestfit;
@@ -28,6 +28,7 @@ mod headers;
 mod log;
 mod multipart;
 mod parser;
+mod ranges;
 mod request;
 mod request_body;
 mod request_message;

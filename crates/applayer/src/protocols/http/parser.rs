@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::body::FileContext;
 use super::feed::{Feed, Status, Step};
+use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
 use super::{request, response};
@@ -23,6 +24,7 @@ pub(super) struct HttpParser {
     /// Transaction whose response is being read.
     pub(super) response_id: TxId,
     pub(super) file_context: FileContext,
+    pub(super) ranges: Ranges,
     pub(super) completed_responses: u64,
     /// The flow is of another protocol from here on; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
@@ -38,6 +40,7 @@ impl HttpParser {
             request_id: 0,
             response_id: 0,
             file_context: FileContext::default(),
+            ranges: Ranges::default(),
             completed_responses: 0,
             switch: None,
         }

@@ -338,6 +338,7 @@ impl HttpParser {
             tx.end_decoding(Direction::ToClient, context);
             tx.response.message.progress = COMPLETE;
             tx.response.message.body.finish();
+            tx.join_ranges(&mut self.ranges, context);
             tx.touch(Direction::ToClient);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));

@@ -351,6 +351,33 @@ fn names_and_ranges_of_response_files() {
 }
 
 #[test]
+fn ranges_are_put_together() {
+    let mut flow = Flow::new();
+    flow.feed(TS, &[GET, GET].concat());
+    flow.feed(TC, b"HTTP/1.1 206 P\r\nContent-Range: bytes 3-5/6\r\nContent-Length: 3\r\n\r\ndef");
+    flow.feed(TC, b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n\r\nabc");
+    let files = flow.tx(1).files(TC);
+    assert_eq!(files.iter().map(|f| f.size).collect::<Vec<_>>(), [3, 6]);
+    assert_eq!(files[1].content().0, b"abcdef");
+    assert_eq!(files[1].start, None);
+}
+
+#[test]
+fn identity_is_an_encoding_of_responses_only() {
+    let response = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nok";
+    assert!(Flow::exchange(GET, response).events(0).is_empty());
+    let request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nok";
+    assert_eq!(Flow::exchange(request, b"").events(0), ["ABNORMAL_CE_HEADER"]);
+}
+
+#[test]
+fn the_end_of_a_flow_is_no_anomaly() {
+    let flow = Flow::exchange(GET, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok more");
+    assert!(flow.events(0).is_empty());
+    assert_eq!(flow.text("file.data", TC).as_deref(), Some("ok more"));
+}
+
+#[test]
 fn tunnels_and_upgrades() {
     let mut flow = Flow::new();
     flow.feed(TS, b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n");
@@ -386,7 +413,7 @@ fn gaps_within_bodies_are_survived() {
     flow.feed(TC, b"xyz");
     let file = &flow.tx(0).files(TC)[0];
     assert!(file.gaps);
-    assert_eq!(file.size, 10);
+    assert_eq!((file.size, file.state), (10, crate::file::FileState::Truncated));
     assert_eq!(flow.tx(0).progress(TC), 5);
     let mut flow = Flow::new();
     flow.feed(TS, b"GET /x HT");

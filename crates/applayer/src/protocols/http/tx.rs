@@ -11,10 +11,11 @@ use super::fields::{ContentRange, Version, content_range, parameter};
 use super::headers::Fields;
 use super::log;
 use super::multipart::Multipart;
+use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::uri::Uri;
 use crate::event::EventCode;
-use crate::file::FileTrack;
+use crate::file::{FileState, FileTrack};
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
@@ -319,6 +320,25 @@ impl HttpTx {
                 },
             }
         }
+    }
+
+    /// A response is complete: if it was the last missing piece of a file, the whole file is one of its files too.
+    pub(super) fn join_ranges(&mut self, ranges: &mut Ranges, context: &mut FileContext) {
+        let HttpTx { common, request, response, .. } = self;
+        let message = &mut response.message;
+        let Some(file) = message.body.files.list.first() else { return };
+        let size = message.fields.value("content-range").and_then(content_range).and_then(|r| r.size);
+        let (Some(start), Some(size)) = (file.start, size) else { return };
+        let (data, offset) = file.content();
+        if file.state != FileState::Closed || file.gaps || offset != 0 || data.len() as u64 != file.size {
+            return;
+        }
+        let host = request.hostname.as_deref().unwrap_or_default();
+        let Some(whole) = ranges.add(host, &file.name, size, start, data) else { return };
+        let name = file.name.clone();
+        message.body.files.open(&name, context, &mut common.events);
+        message.body.files.append(&whole);
+        message.body.files.close(FileState::Closed);
     }
 
     /// Raises what was only flagged while the request was read.

@@ -2,7 +2,7 @@
 //! What the TLS parser can find odd. Names are those of Suricata 8 (EVE prints them as they stand here, rules name
 //! them without regard to case).
 //!
-//! Not done: `HEARTBEAT_MESSAGE` is never raised (Suricata 8 does not raise it either).
+//! Not done: `HEARTBEAT_MESSAGE` and `INVALID_TLS_HEADER` are never raised (Suricata 8 does not raise them either).
 
 use crate::event::EventCode;
 

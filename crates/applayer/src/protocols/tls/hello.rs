@@ -289,7 +289,8 @@ fn server_name(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) ->
     if side.server_name.is_some() {
         tx.event(events::MULTIPLE_SNI_EXTENSIONS);
     } else {
-        side.server_name = Some(name.to_vec());
+        // Names end at a zero byte, as in Suricata.
+        side.server_name = name.split(|b| *b == 0).next().map(<[u8]>::to_vec);
     }
     Ok(())
 }

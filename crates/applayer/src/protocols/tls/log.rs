@@ -89,15 +89,26 @@ fn chosen(options: &LogOptions, in_alert: bool) -> Fields {
     }
     let mut fields = if !options.custom.is_empty() {
         options.custom.iter().map(|n| by_name(n)).fold(Fields::empty(), Fields::union)
-    } else if options.extended {
+    } else if options.settings.bool("extended", false).unwrap_or(false) {
         EXTENDED
     } else {
         BASIC
     };
-    if options.settings.bool("session-resumption", true).unwrap_or(true) {
+    if resumption(options) {
         fields.insert(Fields::SESSION_RESUMED);
     }
     fields
+}
+
+/// Whether resumed sessions are logged: unless told otherwise yes, but not by a bare `- tls` in the list of types.
+fn resumption(options: &LogOptions) -> bool {
+    let bare = options.settings.iter().next().is_none() && options.custom.is_empty();
+    options.settings.bool("session-resumption", !bare).unwrap_or(!bare)
+}
+
+/// Whether an output with these options wants the record.
+pub(super) fn wanted(tx: &TlsTx, options: &LogOptions) -> bool {
+    resumption(options) || !tx.only_resumed()
 }
 
 /// Writes the fields.
@@ -182,11 +193,13 @@ fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server:
     if fields.contains(Fields::SNI)
         && let Some(name) = &tx.sides.to_server.server_name
     {
-        // Names end at a zero byte, as in Suricata.
-        json.text("sni", name.split(|b| *b == 0).next().unwrap_or_default());
+        json.text("sni", name);
     }
     if fields.contains(Fields::VERSION) {
-        version::log(json, "version", server.version);
+        // A server that said nothing leaves what the client said.
+        let said = [server.version, tx.sides.to_server.version];
+        let version = said.into_iter().find(|v| *v != version::UNKNOWN).unwrap_or(version::UNKNOWN);
+        version::log(json, "version", version);
     }
     if let Some(certificate) = certificate {
         times(json, fields, certificate);
@@ -300,6 +313,16 @@ mod tests {
         assert_eq!(iso_time(2_177_367_003), "2038-12-31T00:10:03");
         assert_eq!(iso_time(951_782_400), "2000-02-29T00:00:00");
         assert_eq!(iso_time(253_402_300_799), "9999-12-31T23:59:59");
+    }
+
+    #[test]
+    fn a_bare_type_leaves_resumed_sessions_out() {
+        let mut options = LogOptions { extended: true, ..LogOptions::default() };
+        assert_eq!(chosen(&options, false), BASIC);
+        options.settings.set("extended", "yes");
+        assert_eq!(chosen(&options, false), EXTENDED | Fields::SESSION_RESUMED);
+        options.settings.set("session-resumption", "no");
+        assert_eq!(chosen(&options, false), EXTENDED);
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8>
 /// A record of SSL 2.0.
 fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
     let Some((head, length)) = sslv2::lengths(data) else { return Ok(Step::Needs(3)) };
+    tx.sides[direction].version = version::SSL2;
     let whole = head.saturating_add(length);
     let Some(body) = data.get(head..whole) else { return Ok(Step::Needs(whole)) };
     sslv2::record(tx, direction, body)?;
@@ -198,11 +199,11 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
     if length > RECORD_MAX {
         return Err(events::INVALID_RECORD_LENGTH);
     }
+    tx.sides[direction].version = current;
     if *kind == APPLICATION_DATA {
         if rest.is_empty() {
             return Ok(Step::Needs(HEAD + 1));
         }
-        tx.sides[direction].version = current;
         application_data(tx, direction);
         records.skip = length;
         count(tx, records, HEAD.saturating_add(length))?;
@@ -210,7 +211,6 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
     }
     let whole = HEAD.saturating_add(length);
     let Some(body) = rest.get(..length) else { return Ok(Step::Needs(whole)) };
-    tx.sides[direction].version = current;
     match *kind {
         CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
         ALERT => alert(tx, body)?,

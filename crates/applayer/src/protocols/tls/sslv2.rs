@@ -5,7 +5,6 @@
 
 use super::events;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
-use super::version;
 use bartizan_base::{Cursor, Direction};
 
 const ERROR: u8 = 0;
@@ -41,7 +40,6 @@ pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Resul
         tx.event(events::INVALID_SSLV2_HEADER);
         return Err(events::INVALID_SSL_RECORD);
     };
-    tx.sides[direction].version = version::SSL2;
     match kind {
         ERROR => tx.event(events::ERROR_MESSAGE_ENCOUNTERED),
         CLIENT_HELLO => {

@@ -194,11 +194,14 @@ impl TlsTx {
             || self.flags.intersects(Flags::SESSION_RESUMED | Flags::LOG_WITHOUT_CERTIFICATE)
     }
 
+    /// A record exists only because the session was resumed.
+    pub(super) fn only_resumed(&self) -> bool {
+        self.sides.to_client.certificate.is_none() && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
+    }
+
     /// The session was resumed, as far as one can see.
     pub(super) fn resumed(&self) -> bool {
-        self.flags.contains(Flags::SESSION_RESUMED | Flags::SERVER_HELLO)
-            && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
-            && self.sides.to_client.certificate.is_none()
+        self.flags.contains(Flags::SESSION_RESUMED | Flags::SERVER_HELLO) && self.only_resumed()
     }
 }
 
@@ -228,7 +231,6 @@ impl Transaction for TlsTx {
     /// - `ssl.state`: bits of the last handshake message (client hello 1, server hello 2, client key exchange 4,
     ///   server key exchange 8);
     /// - `tls.encrypted`: 1 once encrypted payload was seen and `encryption-handling` is not `full` (its bytes tell rules nothing);
-    /// - `tls.resumed`: 1 if a record exists only because the session was resumed (`session-resumption: no` leaves it out).
     fn number(&self, name: &str, direction: Direction) -> Option<u64> {
         let side = &self.sides[direction];
         let certificate = side.certificate.as_deref();
@@ -243,11 +245,6 @@ impl Transaction for TlsTx {
             }
             "ssl.state" => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
             "tls.encrypted" => Some(u64::from(self.encrypted && !self.config.full_inspection())),
-            "tls.resumed" => Some(u64::from(
-                self.sides.to_client.certificate.is_none()
-                    && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
-                    && self.flags.contains(Flags::SESSION_RESUMED),
-            )),
             _ => None,
         }
     }
@@ -257,6 +254,10 @@ impl Transaction for TlsTx {
             Some(worth) => worth,
             None => Direction::BOTH.iter().all(|d| self.common.ended[*d]) && self.worth_a_record(),
         }
+    }
+
+    fn wanted(&self, options: &LogOptions) -> bool {
+        log::wanted(self, options)
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench fuzz docs clean
+
+help: ## what the targets do
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
+
+run: ## build the program and watch it work on sample traffic
+	@scripts/run.sh
+
+test: ## format, lints, tests, release build, compatibility suite (installs what is missing, saying what)
+	@scripts/test.sh
+
+bench: ## measure: NAME=x for one bench; results in target/bench/x.json
+	@scripts/bench.sh $(NAME)
+
+fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
+	@scripts/fuzz.sh
+
+docs: ## the book and the API documentation, in target/doc and docs/book
+	@scripts/docs.sh
+
+clean: ## remove everything that was built
+	cargo clean
+	rm -rf bartizan-out docs/book fuzz/target fuzz/corpus fuzz/artifacts

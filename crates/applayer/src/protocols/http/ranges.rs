@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that come in pieces: answers to range requests of one flow, put together to the whole file (RFC 9110 section 14).
+//!
+//! Not done: pieces that come over several flows (they belong into a table by host).
+
+use std::collections::BTreeMap;
+
+/// Bytes held per flow for files that are not whole yet.
+const MEMORY: usize = 8 << 20;
+/// Files per flow that are put together at a time.
+const FILES: usize = 16;
+/// Pieces held per file.
+const PIECES: usize = 1024;
+
+/// A file that is not whole yet.
+struct Partial {
+    host: Vec<u8>,
+    name: Vec<u8>,
+    size: u64,
+    /// Pieces by offset.
+    pieces: BTreeMap<u64, Vec<u8>>,
+}
+
+/// The files of a flow that are not whole yet.
+#[derive(Default)]
+pub(super) struct Ranges {
+    files: Vec<Partial>,
+    held: usize,
+}
+
+impl Ranges {
+    /// Adds a piece; returns the whole file if this was the last one missing.
+    pub(super) fn add(
+        &mut self,
+        host: &[u8],
+        name: &[u8],
+        size: u64,
+        start: u64,
+        data: &[u8],
+    ) -> Option<Vec<u8>> {
+        if data.is_empty() || self.held.saturating_add(data.len()) > MEMORY {
+            return None;
+        }
+        let known = self.files.iter().position(|f| f.size == size && f.host == host && f.name == name);
+        let index = match known {
+            Some(index) => index,
+            None if self.files.len() >= FILES => return None,
+            None => {
+                let (host, name) = (host.to_vec(), name.to_vec());
+                self.files.push(Partial { host, name, size, pieces: BTreeMap::new() });
+                self.files.len() - 1
+            }
+        };
+        let file = self.files.get_mut(index)?;
+        if file.pieces.len() >= PIECES {
+            return None;
+        }
+        // Of two pieces from one offset the longer one stays.
+        let held = file.pieces.get(&start).map_or(0, Vec::len);
+        if data.len() > held {
+            file.pieces.insert(start, data.to_vec());
+            self.held = self.held.saturating_sub(held).saturating_add(data.len());
+        }
+        let whole = file.whole()?;
+        let freed: usize = file.pieces.values().map(Vec::len).sum();
+        self.held = self.held.saturating_sub(freed);
+        self.files.swap_remove(index);
+        Some(whole)
+    }
+}
+
+impl Partial {
+    fn whole(&self) -> Option<Vec<u8>> {
+        let mut reached = 0u64;
+        for (start, piece) in &self.pieces {
+            if *start > reached {
+                return None;
+            }
+            reached = reached.max(start.saturating_add(piece.len() as u64));
+        }
+        if reached < self.size {
+            return None;
+        }
+        let mut out = Vec::new();
+        for (start, piece) in &self.pieces {
+            let known = usize::try_from((out.len() as u64).saturating_sub(*start)).ok()?;
+            out.extend_from_slice(super::bytes::after(piece, known));
+        }
+        out.truncate(usize::try_from(self.size).ok()?);
+        Some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_a_file() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.add(b"h", b"/f", 10, 5, b"56789"), None);
+        assert_eq!(ranges.add(b"h", b"/g", 10, 0, b"0123"), None);
+        assert_eq!(ranges.add(b"h", b"/f", 10, 0, b"0123"), None);
+        assert_eq!(ranges.add(b"h", b"/f", 10, 2, b"2345"), Some(b"0123456789".to_vec()));
+        assert_eq!(ranges.held, 4);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut ranges = Ranges::default();
+        for n in 0..100u64 {
+            ranges.add(b"h", b"/f", u64::MAX, n << 20, &vec![0; 1 << 20]);
+            ranges.add(b"h", format!("/{n}").as_bytes(), u64::MAX, 0, b"x");
+        }
+        assert!(ranges.held <= MEMORY && ranges.files.len() <= FILES);
+    }
+}

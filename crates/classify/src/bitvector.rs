@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bit vectors: one lookup for all rule sets.
+//!
+//! Source: Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional range
+//! matching" (SIGCOMM 1998); the summary words are those of Baboescu and Varghese, "Scalable packet classification"
+//! (SIGCOMM 2001). Each dimension is cut into elementary intervals; an interval has a bit per entry, set where the
+//! entry covers it. A lookup finds one interval per dimension by binary search and ands their bits; bits stand in
+//! the order of (set, priority), so that the first bit of a set's words is its first match.
+//!
+//! Vectors are kept sparse (words without a bit are left out, a summary says which are there) and equal ones once, so
+//! that memory follows what rules cover. It still grows with rules × intervals where many rules are wild in an
+//! address; a bound is given, and [`BitVector::insert`] refuses beyond it. Meant for 1,000 to 10,000 rules and a
+//! lookup per new flow; not for a lookup per packet.
+//!
+//! New entries are searched linearly until there are enough of them to build anew; deleted ones lose their valid bit.
+
+use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::header::{Header, HeaderRule, number};
+use bartizan_base::Fid;
+use std::collections::HashMap;
+
+/// Entries that wait to be built in, before their share of all counts.
+const PENDING_MIN: usize = 64;
+
+/// An entry with its set and its place among equals.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    set: u8,
+    sequence: u64,
+    entry: Entry,
+}
+
+impl Stored {
+    const fn order(&self) -> (u8, u32, u64) {
+        (self.set, self.entry.priority, self.sequence)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct BitVector {
+    sets: u8,
+    limit: usize,
+    sequence: u64,
+    /// Entries in the structure, by bit; `None` where a set's last word is not full.
+    slots: Vec<Option<Stored>>,
+    /// Bits of entries that were not deleted.
+    valid: Vec<u64>,
+    /// First word of each set, and the end of the last.
+    bounds: Vec<usize>,
+    dimensions: Dimensions,
+    pending: Vec<Stored>,
+    places: HashMap<Fid, Vec<usize>>,
+    live: usize,
+}
+
+impl BitVector {
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses no more than about `limit` bytes.
+    #[must_use]
+    pub fn new(sets: u8, limit: usize) -> Self {
+        let sets = sets.min(SETS_MAX);
+        let mut new = BitVector {
+            sets,
+            limit,
+            sequence: 0,
+            slots: Vec::new(),
+            valid: Vec::new(),
+            bounds: vec![0; usize::from(sets) + 1],
+            dimensions: Dimensions::default(),
+            pending: Vec::new(),
+            places: HashMap::new(),
+            live: 0,
+        };
+        // Without rules every dimension has one interval, with an empty vector.
+        let _ = new.build(Vec::new());
+        new
+    }
+
+    fn build(&mut self, mut all: Vec<Stored>) -> Result<(), InsertError> {
+        all.sort_by_key(Stored::order);
+        let mut slots: Vec<Option<Stored>> = Vec::with_capacity(all.len());
+        let mut bounds = vec![0];
+        let mut rest = all.iter().peekable();
+        for set in 0..self.sets {
+            while let Some(stored) = rest.next_if(|s| s.set == set) {
+                slots.push(Some(*stored));
+            }
+            slots.resize(slots.len().next_multiple_of(64), None);
+            bounds.push(slots.len() / 64);
+        }
+        let words = slots.len() / 64;
+        let dimensions = Dimensions::build(&slots, words, self.limit)
+            .ok_or(InsertError::Memory { rules: all.len(), limit: self.limit })?;
+        let mut valid = vec![0u64; words];
+        let mut places: HashMap<Fid, Vec<usize>> = HashMap::new();
+        for (bit, stored) in slots.iter().enumerate() {
+            if let Some(stored) = stored {
+                set_bit(&mut valid, bit);
+                places.entry(stored.entry.fid).or_default().push(bit);
+            }
+        }
+        (self.slots, self.valid, self.bounds) = (slots, valid, bounds);
+        (self.dimensions, self.places) = (dimensions, places);
+        self.live = all.len();
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn is_valid(&self, bit: usize) -> bool {
+        self.valid.get(bit / 64).is_some_and(|w| w & 1 << (bit % 64) != 0)
+    }
+
+    /// Every entry that was not deleted.
+    fn everything(&self) -> Vec<Stored> {
+        let built =
+            self.slots.iter().enumerate().filter(|(bit, _)| self.is_valid(*bit)).filter_map(|(_, s)| *s);
+        built.chain(self.pending.iter().copied()).collect()
+    }
+
+    /// The first bit that is set in all rows and valid, from word `from` to before word `end`.
+    fn first(&self, rows: &[Row<'_>; DIMENSIONS], from: usize, end: usize) -> Option<usize> {
+        let mut word = from;
+        while word < end {
+            let block = word / 64;
+            let mut summary = rows.iter().fold(u64::MAX, |all, row| all & row.summary(block));
+            summary &= u64::MAX << (word % 64);
+            while summary != 0 {
+                let at = block * 64 + summary.trailing_zeros() as usize;
+                if at >= end {
+                    return None;
+                }
+                summary &= summary - 1;
+                let valid = self.valid.get(at).copied().unwrap_or(0);
+                let bits = rows.iter().fold(valid, |all, row| if all == 0 { 0 } else { all & row.word(at) });
+                if bits != 0 {
+                    return Some(at * 64 + bits.trailing_zeros() as usize);
+                }
+            }
+            word = (block + 1) * 64;
+        }
+        None
+    }
+}
+
+fn set_bit(words: &mut [u64], bit: usize) {
+    if let Some(word) = words.get_mut(bit / 64) {
+        *word |= 1 << (bit % 64);
+    }
+}
+
+impl Classifier for BitVector {
+    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+        if set >= self.sets {
+            return Err(InsertError::NoSuchSet { set, sets: self.sets });
+        }
+        let mut new = Vec::with_capacity(entries.len());
+        for entry in entries {
+            new.push(Stored { set, sequence: self.sequence, entry: *entry });
+            self.sequence += 1;
+        }
+        if self.pending.len() + new.len() <= PENDING_MIN.max(self.slots.len() / 16) {
+            self.live += new.len();
+            self.pending.extend(new);
+            return Ok(());
+        }
+        let mut all = self.everything();
+        all.extend(new);
+        self.build(all)
+    }
+
+    fn delete(&mut self, fid: Fid) -> usize {
+        let mut count = 0;
+        for bit in self.places.remove(&fid).unwrap_or_default() {
+            if let Some(word) = self.valid.get_mut(bit / 64) {
+                *word &= !(1 << (bit % 64));
+                count += 1;
+            }
+        }
+        let before = self.pending.len();
+        self.pending.retain(|s| s.entry.fid != fid);
+        count += before - self.pending.len();
+        self.live -= count;
+        count
+    }
+
+    fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
+        results.fill(None);
+        let rows = self.dimensions.rows(header);
+        let bounds = self.bounds.iter().zip(self.bounds.iter().skip(1));
+        for (set, ((from, end), result)) in bounds.zip(results).enumerate() {
+            let mut best =
+                self.first(&rows, *from, *end).and_then(|bit| self.slots.get(bit).copied().flatten());
+            for stored in self.pending.iter().filter(|s| usize::from(s.set) == set) {
+                if best.is_none_or(|b| stored.order() < b.order()) && stored.entry.rule.matches(header) {
+                    best = Some(*stored);
+                }
+            }
+            *result = best.map(|s| Match { fid: s.entry.fid, priority: s.entry.priority });
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.live
+    }
+
+    fn memory(&self) -> usize {
+        let entries = (self.slots.len() + self.pending.capacity()) * size_of::<Option<Stored>>();
+        entries + self.valid.len() * 8 + self.places.len() * 64 + self.dimensions.memory()
+    }
+}
+
+/// Dimensions of a lookup: both addresses, both ports, and protocol, tenant and link.
+const DIMENSIONS: usize = 7;
+
+/// The intervals of all dimensions; addresses by IP version.
+#[derive(Debug, Default)]
+struct Dimensions {
+    source: [Dimension<u128>; 2],
+    destination: [Dimension<u128>; 2],
+    source_port: Dimension<u16>,
+    destination_port: Dimension<u16>,
+    protocol: Dimension<u16>,
+    tenant: Dimension<u16>,
+    link: Dimension<u16>,
+}
+
+impl Dimensions {
+    fn build(slots: &[Option<Stored>], words: usize, limit: usize) -> Option<Self> {
+        let mut left = limit;
+        let addresses = |left: &mut usize, net: fn(&HeaderRule) -> Option<crate::header::Net>| {
+            let mut version = |v6: bool| {
+                Dimension::build(slots, words, left, |rule| match net(rule).map(crate::header::Net::range) {
+                    None => Some((0, u128::MAX)),
+                    Some((other, first, last)) => (other == v6).then_some((first, last)),
+                })
+            };
+            Some([version(false)?, version(true)?])
+        };
+        let source = addresses(&mut left, |r| r.source)?;
+        let destination = addresses(&mut left, |r| r.destination)?;
+        let one = |n: Option<u16>| n.map_or(Some((0, u16::MAX)), |n| Some((n, n)));
+        Some(Dimensions {
+            source,
+            destination,
+            source_port: Dimension::build(slots, words, &mut left, |r| {
+                Some((r.source_ports.first, r.source_ports.last))
+            })?,
+            destination_port: Dimension::build(slots, words, &mut left, |r| {
+                Some((r.destination_ports.first, r.destination_ports.last))
+            })?,
+            protocol: Dimension::build(slots, words, &mut left, |r| one(r.protocol.map(u16::from)))?,
+            tenant: Dimension::build(slots, words, &mut left, |r| one(r.tenant.map(|t| t.0)))?,
+            link: Dimension::build(slots, words, &mut left, |r| one(r.link.map(|l| l.0)))?,
+        })
+    }
+
+    fn rows(&self, header: &Header) -> [Row<'_>; DIMENSIONS] {
+        let (v6, source) = number(header.source);
+        let [v4_source, v6_source] = &self.source;
+        let (v6_too, destination) = number(header.destination);
+        let [v4_destination, v6_destination] = &self.destination;
+        [
+            if v6 { v6_source } else { v4_source }.row(source),
+            if v6_too { v6_destination } else { v4_destination }.row(destination),
+            self.destination_port.row(header.destination_port),
+            self.protocol.row(u16::from(header.protocol)),
+            self.source_port.row(header.source_port),
+            self.tenant.row(header.tenant.0),
+            self.link.row(header.link.0),
+        ]
+    }
+
+    fn memory(&self) -> usize {
+        let addresses: usize = self.source.iter().chain(&self.destination).map(Dimension::memory).sum();
+        let numbers = [&self.source_port, &self.destination_port, &self.protocol, &self.tenant, &self.link];
+        addresses + numbers.into_iter().map(Dimension::memory).sum::<usize>()
+    }
+}
+
+/// The elementary intervals of one field.
+#[derive(Debug)]
+struct Dimension<K> {
+    /// First value of each interval, rising; the first is the lowest value there is.
+    starts: Vec<K>,
+    /// Where each interval's row begins in `rows`.
+    offsets: Vec<u32>,
+    /// Rows: summary words, then the words that the summary says are there.
+    rows: Vec<u64>,
+    /// Summary words of a row.
+    blocks: usize,
+}
+
+impl<K> Default for Dimension<K> {
+    fn default() -> Self {
+        Dimension { starts: Vec::new(), offsets: Vec::new(), rows: Vec::new(), blocks: 0 }
+    }
+}
+
+/// The next value, for the end of a range; `None` at the top.
+trait Key: Copy + Ord {
+    const LOWEST: Self;
+    fn next(self) -> Option<Self>;
+}
+
+impl Key for u16 {
+    const LOWEST: u16 = 0;
+    fn next(self) -> Option<u16> {
+        self.checked_add(1)
+    }
+}
+
+impl Key for u128 {
+    const LOWEST: u128 = 0;
+    fn next(self) -> Option<u128> {
+        self.checked_add(1)
+    }
+}
+
+impl<K: Key> Dimension<K> {
+    /// Cuts the field where a range begins or ends. `None` when the bytes `left` do not suffice.
+    fn build(
+        slots: &[Option<Stored>],
+        words: usize,
+        left: &mut usize,
+        range: impl Fn(&HeaderRule) -> Option<(K, K)>,
+    ) -> Option<Self> {
+        // What begins (true) and ends (false) at a value.
+        let mut edges: Vec<(K, bool, usize)> = Vec::new();
+        for (bit, stored) in slots.iter().enumerate() {
+            let Some((first, last)) = stored.as_ref().and_then(|s| range(&s.entry.rule)) else { continue };
+            if first > last {
+                continue;
+            }
+            edges.push((first, true, bit));
+            if let Some(next) = last.next() {
+                edges.push((next, false, bit));
+            }
+        }
+        edges.sort_unstable();
+        let mut new = Dimension { blocks: words.div_ceil(64), ..Dimension::default() };
+        let mut known: HashMap<Vec<u64>, u32> = HashMap::new();
+        let mut current = vec![0u64; words];
+        let mut edges = edges.into_iter().peekable();
+        let mut start = K::LOWEST;
+        loop {
+            while let Some((_, begins, bit)) = edges.next_if(|e| e.0 <= start) {
+                if let Some(word) = current.get_mut(bit / 64) {
+                    let mask = 1 << (bit % 64);
+                    *word = if begins { *word | mask } else { *word & !mask };
+                }
+            }
+            new.push(start, &current, &mut known, left)?;
+            match edges.peek() {
+                Some((next, ..)) => start = *next,
+                None => return Some(new),
+            }
+        }
+    }
+
+    /// Adds an interval with its row, which may be there already.
+    fn push(
+        &mut self,
+        start: K,
+        current: &[u64],
+        known: &mut HashMap<Vec<u64>, u32>,
+        left: &mut usize,
+    ) -> Option<()> {
+        let mut row = vec![0u64; self.blocks];
+        for (at, word) in current.iter().enumerate().filter(|(_, w)| **w != 0) {
+            set_bit(&mut row, at);
+            row.push(*word);
+        }
+        let offset = match known.get(&row) {
+            Some(offset) => *offset,
+            None => {
+                let offset = u32::try_from(self.rows.len()).ok()?;
+                *left = left.checked_sub(row.len() * 8)?;
+                self.rows.extend_from_slice(&row);
+                known.insert(row, offset);
+                offset
+            }
+        };
+        if self.offsets.last() == Some(&offset) {
+            return Some(());
+        }
+        *left = left.checked_sub(size_of::<K>() + size_of::<u32>())?;
+        self.starts.push(start);
+        self.offsets.push(offset);
+        Some(())
+    }
+
+    fn row(&self, value: K) -> Row<'_> {
+        let interval = self.starts.partition_point(|start| *start <= value).saturating_sub(1);
+        let offset = self.offsets.get(interval).map_or(0, |o| *o as usize);
+        let row = self.rows.get(offset..).unwrap_or_default();
+        let (summary, words) = row.split_at_checked(self.blocks).unwrap_or_default();
+        Row { summary, words }
+    }
+
+    fn memory(&self) -> usize {
+        self.starts.capacity() * size_of::<K>() + self.offsets.capacity() * 4 + self.rows.capacity() * 8
+    }
+}
+
+/// The bits of one interval.
+#[derive(Clone, Copy)]
+struct Row<'r> {
+    summary: &'r [u64],
+    words: &'r [u64],
+}
+
+impl Row<'_> {
+    fn summary(&self, block: usize) -> u64 {
+        self.summary.get(block).copied().unwrap_or(0)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let (block, bit) = (at / 64, at % 64);
+        let here = self.summary(block);
+        if here & 1 << bit == 0 {
+            return 0;
+        }
+        let before: u32 = self.summary.iter().take(block).map(|s| s.count_ones()).sum();
+        let rank = before + (here & ((1 << bit) - 1)).count_ones();
+        self.words.get(rank as usize).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every classifier does, and the reference that defines it: linear search.
+
+use crate::header::{Header, HeaderRule};
+use bartizan_base::Fid;
+use core::fmt::Debug;
+
+/// Rule sets of one classifier at most.
+pub const SETS_MAX: u8 = 16;
+
+/// A rule of a set with its place in the order and what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What a match means, and by what the entry is deleted; entries of the same meaning share it.
+    pub fid: Fid,
+    /// The lowest that matches wins; of two equals the one that was inserted first.
+    pub priority: u32,
+    /// What it matches.
+    pub rule: HeaderRule,
+}
+
+/// What a lookup found in one rule set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The entry's.
+    pub fid: Fid,
+    /// The entry's.
+    pub priority: u32,
+}
+
+/// Why an entry cannot be inserted; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InsertError {
+    /// There is no such rule set.
+    #[error("classifier: rule set {set} does not exist; it was made with {sets}")]
+    NoSuchSet {
+        /// Asked for.
+        set: u8,
+        /// There are.
+        sets: u8,
+    },
+    /// The structure would grow beyond its bound.
+    #[error(
+        "classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit"
+    )]
+    Memory {
+        /// Rules with the new ones.
+        rules: usize,
+        /// The bound, in bytes.
+        limit: usize,
+    },
+}
+
+/// Finds the first match of a header in each of several rule sets, by one lookup.
+pub trait Classifier: Debug + Send + Sync {
+    /// Inserts entries into a set.
+    ///
+    /// # Errors
+    /// Nothing is inserted then.
+    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError>;
+
+    /// Deletes the entries of a fid in all sets; returns how many there were.
+    fn delete(&mut self, fid: Fid) -> usize;
+
+    /// Looks a header up: one result for each set, in their order; `results` longer than the number of sets gets
+    /// `None` behind them.
+    fn lookup(&self, header: &Header, results: &mut [Option<Match>]);
+
+    /// Entries in all sets.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Upper bound of the bytes in use.
+    fn memory(&self) -> usize;
+}
+
+/// The reference: the entries of each set in their order, one after the other. Right for a few dozen rules.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    sets: Vec<Vec<Entry>>,
+}
+
+impl Linear {
+    /// A classifier of so many rule sets, at most [`SETS_MAX`].
+    #[must_use]
+    pub fn new(sets: u8) -> Self {
+        Linear { sets: vec![Vec::new(); usize::from(sets.min(SETS_MAX))] }
+    }
+}
+
+impl Classifier for Linear {
+    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+        let sets = self.sets.len() as u8;
+        let Some(list) = self.sets.get_mut(usize::from(set)) else {
+            return Err(InsertError::NoSuchSet { set, sets });
+        };
+        list.extend_from_slice(entries);
+        // Stable: of equals the earlier stays first.
+        list.sort_by_key(|e| e.priority);
+        Ok(())
+    }
+
+    fn delete(&mut self, fid: Fid) -> usize {
+        let before = self.len();
+        for list in &mut self.sets {
+            list.retain(|e| e.fid != fid);
+        }
+        before - self.len()
+    }
+
+    fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
+        results.fill(None);
+        for (list, result) in self.sets.iter().zip(results) {
+            *result = list
+                .iter()
+                .find(|e| e.rule.matches(header))
+                .map(|e| Match { fid: e.fid, priority: e.priority });
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.sets.iter().map(Vec::len).sum()
+    }
+
+    fn memory(&self) -> usize {
+        self.sets.iter().map(|l| l.capacity() * size_of::<Entry>()).sum()
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is classified, and by what: headers and header rules.
+
+use bartizan_base::{LinkId, TenantId};
+use core::net::IpAddr;
+
+/// What a lookup looks at: the 5-tuple with tenant and link. ICMP has its type in `source_port` and its code
+/// in `destination_port`; other protocols without ports have zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// What it came in by.
+    pub link: LinkId,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Source port or ICMP type.
+    pub source_port: u16,
+    /// Destination port or ICMP code.
+    pub destination_port: u16,
+}
+
+/// Addresses with common leading bits. The host bits of `address` do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Net {
+    /// An address in it.
+    pub address: IpAddr,
+    /// Leading bits that count.
+    pub length: u8,
+}
+
+impl Net {
+    /// First and last address, as numbers, with the version.
+    pub(crate) fn range(self) -> (bool, u128, u128) {
+        let (v6, bits, number) = match self.address {
+            IpAddr::V4(v4) => (false, 32, u128::from(u32::from(v4))),
+            IpAddr::V6(v6) => (true, 128, u128::from(v6)),
+        };
+        let host = bits - u32::from(self.length).min(bits);
+        let low = u128::MAX.checked_shl(host).map_or(u128::MAX, |high| !high);
+        (v6, number & !low, number | if host == 0 { 0 } else { low })
+    }
+
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        let (v6, first, last) = self.range();
+        let (other_v6, number) = number(address);
+        v6 == other_v6 && (first..=last).contains(&number)
+    }
+}
+
+/// An address as (is it version 6, number).
+pub(crate) fn number(address: IpAddr) -> (bool, u128) {
+    match address {
+        IpAddr::V4(v4) => (false, u128::from(u32::from(v4))),
+        IpAddr::V6(v6) => (true, u128::from(v6)),
+    }
+}
+
+/// Numbers from a first to a last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range {
+    /// First.
+    pub first: u16,
+    /// Last.
+    pub last: u16,
+}
+
+impl Range {
+    /// Every number.
+    pub const ANY: Range = Range { first: 0, last: u16::MAX };
+
+    /// One number.
+    #[must_use]
+    pub const fn one(number: u16) -> Self {
+        Range { first: number, last: number }
+    }
+
+    /// Whether a number lies in it.
+    #[must_use]
+    pub const fn contains(self, number: u16) -> bool {
+        self.first <= number && number <= self.last
+    }
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Range::ANY
+    }
+}
+
+/// What a header has to be like; what is `None` matches anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HeaderRule {
+    /// Whose traffic.
+    pub tenant: Option<TenantId>,
+    /// What it came in by.
+    pub link: Option<LinkId>,
+    /// Source addresses.
+    pub source: Option<Net>,
+    /// Destination addresses.
+    pub destination: Option<Net>,
+    /// IP protocol.
+    pub protocol: Option<u8>,
+    /// Source ports or ICMP types.
+    pub source_ports: Range,
+    /// Destination ports or ICMP codes.
+    pub destination_ports: Range,
+}
+
+impl HeaderRule {
+    /// Whether a header is like this.
+    #[must_use]
+    pub fn matches(&self, header: &Header) -> bool {
+        self.tenant.is_none_or(|t| t == header.tenant)
+            && self.link.is_none_or(|l| l == header.link)
+            && self.protocol.is_none_or(|p| p == header.protocol)
+            && self.source_ports.contains(header.source_port)
+            && self.destination_ports.contains(header.destination_port)
+            && self.source.is_none_or(|n| n.contains(header.source))
+            && self.destination.is_none_or(|n| n.contains(header.destination))
+    }
+}

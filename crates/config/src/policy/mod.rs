@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policy file: who may talk to whom, and what to protect against.
+//!
+//! A policy is about the conversations between `from` and `to`, whoever opens them; the first policy in the file
+//! that a flow fits is the flow's. Its `chain` names the functions that look at the flow, each with a section of
+//! its name; what a section may say is the function's business ([`sections`] for those that come with the program).
+//! [`parse`] finds every problem of a file with its position.
+//!
+//! Not done here: whether the functions of a chain exist and in which order they run (the agent knows the functions).
+
+pub mod read;
+mod resolve;
+mod schema;
+pub mod sections;
+pub mod values;
+
+pub use read::{Problem, did_you_mean, locate, nearest};
+pub use schema::schema;
+pub use values::{List, Ports, Prefix, Protocol, Target};
+
+use crate::yaml::{self, Node, Position, Value};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name of the tenant of traffic that no selector names.
+pub const DEFAULT_TENANT: &str = "default";
+/// Policies and tenants of one file at most.
+pub const ITEMS_MAX: usize = 65_000;
+
+/// A policy file, checked: every name in it that it defines itself is known, every value is in its range.
+#[derive(Clone, Debug)]
+pub struct PolicyFile {
+    /// Name for messages.
+    pub name: String,
+    /// The tenants, in the order in which their selectors are tried.
+    pub tenants: Vec<Tenant>,
+    /// Groups, their members down to prefixes.
+    pub groups: BTreeMap<String, Vec<Prefix>>,
+    /// Rule files by the name of their group.
+    pub rule_groups: BTreeMap<String, Vec<String>>,
+    /// How much detection hosts get, first match first.
+    pub service_levels: Vec<ServiceLevel>,
+    /// The policies, first match first.
+    pub policies: Vec<Policy>,
+    /// What traffic gets that no policy names.
+    pub default: DefaultPolicy,
+    root: Node,
+}
+
+/// Whose traffic: a tenant and how its traffic is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Tenant {
+    /// Name.
+    pub name: String,
+    /// What its traffic has in common; where several keys are given, all have to hold.
+    pub select: Select,
+}
+
+/// What the traffic of a tenant has in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Select {
+    /// Tunnel ids: VXLAN or GENEVE VNI, NVGRE virtual subnet, GRE key.
+    pub vni: Option<List<u32>>,
+    /// VLAN ids, of any tag of a frame.
+    pub vlan: Option<List<u16>>,
+    /// Links of the host file.
+    pub link: Option<List<String>>,
+    /// Addresses: of either side of a packet, so that both directions get the same tenant.
+    pub prefixes: Option<List<Target>>,
+}
+
+/// How much detection hosts get.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ServiceLevel {
+    /// The hosts: flows from or to them.
+    pub hosts: List<Target>,
+    /// A name of `rule-groups`, or `none`.
+    pub level: String,
+    /// Tenants, by name; every one unless given.
+    pub tenant: Option<List<String>>,
+}
+
+/// What is done with flows of which one direction does not come by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OneSided {
+    /// The chain runs, as far as it can.
+    #[default]
+    Allow,
+    /// Only payload functions look at them.
+    IdsOnly,
+    /// They are dropped.
+    Drop,
+}
+
+/// What traffic gets that no policy names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DefaultAction {
+    /// The chain decides; what it does not refuse goes on.
+    Allow,
+    /// It is dropped.
+    Drop,
+}
+
+/// A section of a policy for one function, as it stands in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// The function.
+    pub function: String,
+    /// Where its name stands.
+    pub position: Position,
+    /// What it says.
+    pub node: Node,
+}
+
+/// Who talks to whom, and which functions look at it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Policy {
+    /// Name, in events and messages.
+    pub name: String,
+    /// One side of the conversations; any address unless given.
+    #[serde(default = "any")]
+    pub from: List<Target>,
+    /// The other side; any address unless given.
+    #[serde(default = "any")]
+    pub to: List<Target>,
+    /// Tenants, by name, or `any`; `default` unless given.
+    #[serde(default = "default_tenant")]
+    pub tenant: List<String>,
+    /// Links of the host file; every one unless given.
+    pub link: Option<List<String>>,
+    /// The functions, in the order in which they run. Empty: packets are only forwarded and counted.
+    pub chain: List<String>,
+    /// Verdicts are computed and reported as would-be; nothing is dropped.
+    #[serde(default)]
+    pub staged: bool,
+    /// Flows of which one direction is not seen.
+    #[serde(default)]
+    pub one_sided: OneSided,
+    /// The sections of the chain's functions.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub sections: Vec<Section>,
+}
+
+/// What traffic gets that no policy names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct DefaultPolicy {
+    /// What happens to it.
+    pub action: DefaultAction,
+    /// The functions that look at it.
+    #[serde(default)]
+    pub chain: List<String>,
+    /// Verdicts are computed and reported as would-be; nothing is dropped.
+    #[serde(default)]
+    pub staged: bool,
+    /// Flows of which one direction is not seen.
+    #[serde(default)]
+    pub one_sided: OneSided,
+    /// The sections of the chain's functions.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub sections: Vec<Section>,
+}
+
+fn any() -> List<Target> {
+    List(vec![Target::Any])
+}
+
+fn default_tenant() -> List<String> {
+    List(vec![DEFAULT_TENANT.to_owned()])
+}
+
+/// A policy file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// It cannot be read.
+    #[error("cannot read the policy file {path}: {source}; check the path and its permissions")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It says something wrong.
+    #[error("{}", lines(file, problems))]
+    Wrong {
+        /// The file.
+        file: String,
+        /// What is wrong, in the order of the file.
+        problems: Vec<Problem>,
+    },
+}
+
+fn lines(file: &str, problems: &[Problem]) -> String {
+    problems.iter().map(|p| format!("{file}:{p}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The keys of a policy that are no sections.
+const POLICY_KEYS: &[&str] = &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided"];
+const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided"];
+const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
+
+/// Reads and checks a policy file. `functions`: the names that sections may have; with an empty list, any.
+///
+/// # Errors
+/// [`PolicyError::Wrong`] with every problem.
+pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
+    let root = yaml::parse(text).map_err(|e| PolicyError::Wrong {
+        file: name.to_owned(),
+        problems: vec![Problem {
+            position: e.position,
+            path: String::new(),
+            message: format!("not YAML: {}", e.message),
+        }],
+    })?;
+    let mut builder = Builder { problems: Vec::new(), functions };
+    let file = builder.file(name, root);
+    let mut problems = builder.problems;
+    problems.sort_by_key(|p| (p.position.line, p.position.column));
+    problems.truncate(read::PROBLEMS_MAX);
+    match file {
+        Some(file) if problems.is_empty() => Ok(file),
+        _ => Err(PolicyError::Wrong { file: name.to_owned(), problems }),
+    }
+}
+
+/// Reads and checks a policy file from disk; see [`parse`].
+///
+/// # Errors
+/// It cannot be read, or see [`parse`].
+pub fn load(path: &std::path::Path, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| PolicyError::Read { path: path.display().to_string(), source })?;
+    parse(&path.display().to_string(), &text, functions)
+}
+
+impl PolicyFile {
+    /// Where the file says what a path (`policies/0/pfw/rules/2`) names.
+    #[must_use]
+    pub fn locate(&self, path: &str) -> Position {
+        locate(&self.root, path)
+    }
+
+    /// `file:line:column` of a path.
+    #[must_use]
+    pub fn place(&self, path: &str) -> String {
+        let at = self.locate(path);
+        format!("{}:{}:{}", self.name, at.line, at.column)
+    }
+
+    /// The prefixes of a list of targets; `any` is both versions' whole space. The groups are known to exist.
+    #[must_use]
+    pub fn resolve(&self, targets: &[Target]) -> Vec<Prefix> {
+        resolve::targets(&self.groups, targets)
+    }
+}
+
+struct Builder<'f> {
+    problems: Vec<Problem>,
+    functions: &'f [&'f str],
+}
+
+impl Builder<'_> {
+    fn problem(&mut self, position: Position, path: &str, message: String) {
+        self.problems.push(Problem { position, path: path.to_owned(), message });
+    }
+
+    fn file(&mut self, name: &str, root: Node) -> Option<PolicyFile> {
+        let Value::Mapping(pairs) = &root.value else {
+            self.problem(
+                root.position,
+                "",
+                "expected `policies:` and `default:` at the top level".to_owned(),
+            );
+            return None;
+        };
+        self.known_keys(pairs, FILE_KEYS);
+        if let Some((key, _)) = repeated(pairs) {
+            let message = format!("the key `{}` stands here twice; remove one", key.as_str().unwrap_or("?"));
+            self.problem(key.position, "", message);
+        }
+        let targets: Option<BTreeMap<String, List<Target>>> = self.value(&root, "groups");
+        let rule_groups: Option<BTreeMap<String, List<String>>> = self.value(&root, "rule-groups");
+        let tenants = self.list(&root, "tenants", |b, node, path| b.read::<Tenant>(node, path));
+        let service_levels =
+            self.list(&root, "service-levels", |b, node, path| b.read::<ServiceLevel>(node, path));
+        let policies = self.list(&root, "policies", Self::policy);
+        let default = match root.get("default") {
+            Some(node) => self.default(node),
+            None => {
+                let message = "say what traffic gets that no policy names; add `default: {action: drop}`";
+                self.problem(root.position, "default", message.to_owned());
+                None
+            }
+        };
+        let groups = resolve::groups(self, &root, &targets.unwrap_or_default());
+        let rule_groups = rule_groups.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect();
+        let (tenants, service_levels, policies) = (tenants?, service_levels?, policies?);
+        let file = PolicyFile {
+            name: name.to_owned(),
+            tenants,
+            groups,
+            rule_groups,
+            service_levels,
+            policies,
+            default: default?,
+            root,
+        };
+        resolve::check(self, &file);
+        Some(file)
+    }
+
+    fn known_keys(&mut self, pairs: &[(Node, Node)], known: &[&str]) {
+        for (key, _) in pairs {
+            let name = key.as_str().unwrap_or("?");
+            if !known.contains(&name) {
+                let hint = did_you_mean(name, known.iter().copied());
+                self.problem(key.position, name, format!("the key `{name}` is not known; {hint}"));
+            }
+        }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&mut self, node: &Node, path: &str) -> Option<T> {
+        match read::read_at(node, path) {
+            Ok(value) => Some(value),
+            Err(problems) => {
+                self.problems.extend(problems);
+                None
+            }
+        }
+    }
+
+    fn value<T: serde::de::DeserializeOwned>(&mut self, root: &Node, key: &str) -> Option<T> {
+        root.get(key).and_then(|node| self.read(node, key))
+    }
+
+    /// Every item of a list by itself, so that the problems of all are found.
+    fn list<T>(
+        &mut self,
+        root: &Node,
+        key: &str,
+        mut item: impl FnMut(&mut Self, &Node, &str) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(node) = root.get(key).filter(|n| !n.is_null()) else { return Some(Vec::new()) };
+        let Value::Sequence(items) = &node.value else {
+            self.problem(node.position, key, format!("`{key}` has to be a list: lines that begin with `- `"));
+            return None;
+        };
+        if items.len() > ITEMS_MAX {
+            self.problem(
+                node.position,
+                key,
+                format!("more than {ITEMS_MAX} items; split the file among instances"),
+            );
+            return None;
+        }
+        let read: Vec<_> =
+            items.iter().enumerate().map(|(i, node)| item(self, node, &format!("{key}/{i}"))).collect();
+        read.into_iter().collect()
+    }
+
+    /// Takes the sections out of a policy's mapping.
+    fn sections(&mut self, node: &Node, path: &str, keys: &[&str]) -> (Node, Vec<Section>) {
+        let Value::Mapping(pairs) = &node.value else { return (node.clone(), Vec::new()) };
+        let mut own = Vec::new();
+        let mut sections: Vec<Section> = Vec::new();
+        for (key, value) in pairs {
+            let name = key.as_str().unwrap_or("?");
+            if keys.contains(&name) {
+                own.push((key.clone(), value.clone()));
+            } else if !self.functions.is_empty() && !self.functions.contains(&name) {
+                let hint = did_you_mean(name, keys.iter().chain(self.functions).copied());
+                self.problem(
+                    key.position,
+                    &format!("{path}/{name}"),
+                    format!("the key `{name}` is not known; {hint}"),
+                );
+            } else if sections.iter().any(|s| s.function == name) {
+                let message = format!("the section `{name}` stands here twice; remove one");
+                self.problem(key.position, &format!("{path}/{name}"), message);
+            } else {
+                sections.push(Section {
+                    function: name.to_owned(),
+                    position: key.position,
+                    node: value.clone(),
+                });
+            }
+        }
+        (Node { value: Value::Mapping(own), ..node.clone() }, sections)
+    }
+
+    fn unused_sections(&mut self, path: &str, chain: &[String], sections: &[Section]) {
+        for section in sections.iter().filter(|s| !chain.contains(&s.function)) {
+            let name = &section.function;
+            let message = format!(
+                "the section `{name}` has no effect: `{name}` is not in the chain; add it there, or remove the section"
+            );
+            self.problem(section.position, &format!("{path}/{name}"), message);
+        }
+    }
+
+    fn policy(&mut self, node: &Node, path: &str) -> Option<Policy> {
+        let (own, sections) = self.sections(node, path, POLICY_KEYS);
+        let policy: Policy = self.read(&own, path)?;
+        self.unused_sections(path, &policy.chain, &sections);
+        Some(Policy { sections, ..policy })
+    }
+
+    fn default(&mut self, node: &Node) -> Option<DefaultPolicy> {
+        let (own, sections) = self.sections(node, "default", DEFAULT_KEYS);
+        let policy: DefaultPolicy = self.read(&own, "default")?;
+        self.unused_sections("default", &policy.chain, &sections);
+        if policy.action == DefaultAction::Drop && !policy.chain.is_empty() {
+            let message = "traffic that is dropped needs no chain; remove `chain`, or write `action: allow`";
+            self.problem(locate(node, "chain"), "default/chain", message.to_owned());
+        }
+        Some(DefaultPolicy { sections, ..policy })
+    }
+}
+
+fn repeated(pairs: &[(Node, Node)]) -> Option<&(Node, Node)> {
+    pairs
+        .iter()
+        .enumerate()
+        .find(|(i, (k, _))| pairs.iter().take(*i).any(|(o, _)| o.as_str() == k.as_str()))
+        .map(|(_, p)| p)
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::schema_file;

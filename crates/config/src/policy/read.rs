@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From YAML nodes to types, with the place of every error.
+//!
+//! [`read`] runs serde over a [`Node`]. Beyond what serde does, every problem has its position, unknown and repeated
+//! keys are all collected (not only the first) and come with the nearest right key.
+//!
+//! Not done: maps with other keys than text, enums with data.
+
+use crate::yaml::{Node, Position, Value};
+use core::cell::RefCell;
+use core::fmt;
+use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
+use std::collections::HashSet;
+
+/// Problems kept of one file: whoever sees so many fixes some first.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, in the file; zero when the nodes come from no file.
+    pub position: Position,
+    /// Keys and indices from the root to it: `policies/0/chain/2`.
+    pub path: String,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.position.line, self.position.column, self.message)
+    }
+}
+
+/// The name nearest to a misspelt one, when a slip of the keyboard explains the difference.
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let fold = |s: &str| s.to_ascii_lowercase().replace('_', "-");
+    let folded = fold(word);
+    let limit = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (strsim::damerau_levenshtein(&folded, &fold(c)), c))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, c)| c)
+}
+
+/// The tail of a message about a name that is not known.
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, candidates.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let known: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
+            if known.is_empty() {
+                "none is known here".to_owned()
+            } else {
+                format!("known: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+/// Reads a node as a type.
+///
+/// # Errors
+/// Every problem that was found; none is left out when there is a type error beside unknown keys.
+pub fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Vec<Problem>> {
+    read_at(node, "")
+}
+
+/// As [`read`], with the path of the node for the problems' paths.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_at<T: de::DeserializeOwned>(node: &Node, path: &str) -> Result<T, Vec<Problem>> {
+    let problems = RefCell::new(Vec::new());
+    let reader = Reader { node, path: Path { parent: None, part: Part::Root(path) }, problems: &problems };
+    let result = T::deserialize(reader);
+    let mut problems = problems.into_inner();
+    match result {
+        Ok(value) if problems.is_empty() => Ok(value),
+        Ok(_) => Err(problems),
+        Err(Fault { message, at }) => {
+            let (position, path) = at.unwrap_or((node.position, path.to_owned()));
+            problems.push(Problem { position, path, message });
+            problems.sort_by_key(|p| (p.position.line, p.position.column));
+            Err(problems)
+        }
+    }
+}
+
+/// A node as JSON: plain scalars by the core schema of YAML 1.2 (with `yes` and `no` as text).
+#[must_use]
+pub fn to_json(node: &Node) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match &node.value {
+        Value::Sequence(items) => Json::Array(items.iter().map(to_json).collect()),
+        Value::Mapping(pairs) => Json::Object(
+            pairs.iter().map(|(k, v)| (k.as_str().unwrap_or_default().to_owned(), to_json(v))).collect(),
+        ),
+        Value::Scalar { text, quoted: true } => Json::String(text.clone()),
+        Value::Scalar { text, quoted: false } => match text.as_str() {
+            "" | "~" | "null" => Json::Null,
+            "true" => Json::Bool(true),
+            "false" => Json::Bool(false),
+            _ => match (text.parse::<i64>(), text.parse::<f64>()) {
+                (Ok(number), _) => Json::from(number),
+                (_, Ok(number)) if number.is_finite() && text.starts_with(|c: char| c.is_ascii_digit()) => {
+                    Json::from(number)
+                }
+                _ => Json::String(text.clone()),
+            },
+        },
+    }
+}
+
+/// JSON as a node, without positions: problems then have paths only.
+#[must_use]
+pub fn from_json(json: &serde_json::Value) -> Node {
+    use serde_json::Value as Json;
+    let plain = |text: String| Value::Scalar { text, quoted: false };
+    let value = match json {
+        Json::Null => plain(String::new()),
+        Json::Bool(b) => plain(b.to_string()),
+        Json::Number(n) => plain(n.to_string()),
+        Json::String(s) => Value::Scalar { text: s.clone(), quoted: true },
+        Json::Array(items) => Value::Sequence(items.iter().map(from_json).collect()),
+        Json::Object(pairs) => Value::Mapping(
+            pairs
+                .iter()
+                .map(|(k, v)| {
+                    let key = Value::Scalar { text: k.clone(), quoted: true };
+                    (Node { position: Position::default(), tag: None, value: key }, from_json(v))
+                })
+                .collect(),
+        ),
+    };
+    Node { position: Position::default(), tag: None, value }
+}
+
+/// The position of what a path (as in [`Problem::path`]) names, or of the deepest part of it that is there.
+#[must_use]
+pub fn locate(root: &Node, path: &str) -> Position {
+    let mut node = root;
+    let mut position = root.position;
+    for part in path.split('/').filter(|p| !p.is_empty()) {
+        let next = match &node.value {
+            Value::Sequence(items) => {
+                part.parse::<usize>().ok().and_then(|i| items.get(i)).map(|n| (n.position, n))
+            }
+            Value::Mapping(pairs) => {
+                pairs.iter().find(|(k, _)| k.as_str() == Some(part)).map(|(k, v)| (k.position, v))
+            }
+            Value::Scalar { .. } => None,
+        };
+        let Some((at, found)) = next else { return position };
+        // A scalar's own place says more than its key's.
+        position =
+            if matches!(found.value, Value::Scalar { .. }) && !found.is_null() { found.position } else { at };
+        node = found;
+    }
+    position
+}
+
+/// An error on its way to the outside: the innermost reader that knows its place adds it.
+#[derive(Debug)]
+struct Fault {
+    message: String,
+    at: Option<(Position, String)>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Fault { message: message.to_string(), at: None }
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let hint = did_you_mean(variant, expected.iter().copied());
+        Fault { message: format!("`{variant}` is not known here; {hint}"), at: None }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Fault { message: format!("the key `{field}` is missing; add it"), at: None }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part<'n> {
+    Root(&'n str),
+    Key(&'n str),
+    Index(usize),
+}
+
+/// Where a reader is, as a list from the inside out: made into text only when something is wrong.
+#[derive(Clone, Copy)]
+struct Path<'n, 'p> {
+    parent: Option<&'p Path<'n, 'p>>,
+    part: Part<'n>,
+}
+
+impl fmt::Display for Path<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            write!(f, "{parent}")?;
+            if !matches!(parent.part, Part::Root("")) {
+                f.write_str("/")?;
+            }
+        }
+        match self.part {
+            Part::Root(text) | Part::Key(text) => f.write_str(text),
+            Part::Index(index) => write!(f, "{index}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'n, 'p> {
+    node: &'n Node,
+    path: Path<'n, 'p>,
+    problems: &'p RefCell<Vec<Problem>>,
+}
+
+impl<'n> Reader<'n, '_> {
+    fn place(&self, fault: Fault) -> Fault {
+        let at = fault.at.or_else(|| Some((self.node.position, self.path.to_string())));
+        Fault { at, ..fault }
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Result<T, Fault> {
+        let found = match &self.node.value {
+            Value::Sequence(_) => "a list".to_owned(),
+            Value::Mapping(_) => "a mapping (`key: value`)".to_owned(),
+            Value::Scalar { .. } if self.node.is_null() => "nothing".to_owned(),
+            Value::Scalar { text, .. } => format!("`{text}`"),
+        };
+        Err(self.place(Fault { message: format!("expected {expected}, found {found}"), at: None }))
+    }
+
+    fn problem(&self, position: Position, key: &str, message: String) {
+        let mut problems = self.problems.borrow_mut();
+        if problems.len() < PROBLEMS_MAX {
+            let here = Path { parent: Some(&self.path), part: Part::Key(key) };
+            problems.push(Problem { position, path: here.to_string(), message });
+        }
+    }
+
+    fn text(&self, expected: &str) -> Result<&'n str, Fault> {
+        match self.node.as_str() {
+            Some(text) if !self.node.is_null() => Ok(text),
+            _ => self.wrong(expected),
+        }
+    }
+
+    fn number<T: core::str::FromStr>(&self, expected: &str) -> Result<T, Fault> {
+        match self.text(expected)?.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => self.wrong(expected),
+        }
+    }
+
+    fn items<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let one = core::slice::from_ref(self.node);
+        let (items, listed) = match &self.node.value {
+            Value::Sequence(items) => (items.as_slice(), true),
+            _ => (one, false),
+        };
+        let access = Items { reader: &self, items: items.iter().enumerate(), listed };
+        visitor.visit_seq(access).map_err(|f| self.place(f))
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident $visit:ident $kind:ty, $expected:literal;)+) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.number::<$kind>($expected)?).map_err(|f| self.place(f))
+        })+
+    };
+}
+
+impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let result = match &self.node.value {
+            Value::Sequence(_) => return self.deserialize_seq(visitor),
+            Value::Mapping(_) => return self.deserialize_map(visitor),
+            Value::Scalar { text, quoted: true } => visitor.visit_str(text),
+            Value::Scalar { text, .. } => match to_json(self.node) {
+                serde_json::Value::Null => visitor.visit_unit(),
+                serde_json::Value::Bool(b) => visitor.visit_bool(b),
+                serde_json::Value::Number(n) => match (n.as_u64(), n.as_i64(), n.as_f64()) {
+                    (Some(n), ..) => visitor.visit_u64(n),
+                    (_, Some(n), _) => visitor.visit_i64(n),
+                    (.., n) => visitor.visit_f64(n.unwrap_or_default()),
+                },
+                _ => visitor.visit_str(text),
+            },
+        };
+        result.map_err(|f| self.place(f))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.node.as_str() {
+            Some("true" | "yes" | "on") => visitor.visit_bool(true),
+            Some("false" | "no" | "off") => visitor.visit_bool(false),
+            _ => self.wrong("`true` or `false`"),
+        }
+    }
+
+    numbers! {
+        deserialize_i8 visit_i8 i8, "a whole number from -128 to 127";
+        deserialize_i16 visit_i16 i16, "a whole number from -32768 to 32767";
+        deserialize_i32 visit_i32 i32, "a whole number";
+        deserialize_i64 visit_i64 i64, "a whole number";
+        deserialize_u8 visit_u8 u8, "a whole number from 0 to 255";
+        deserialize_u16 visit_u16 u16, "a whole number from 0 to 65535";
+        deserialize_u32 visit_u32 u32, "a whole number from 0 to 4294967295";
+        deserialize_u64 visit_u64 u64, "a whole number, not below 0";
+        deserialize_f32 visit_f32 f32, "a number";
+        deserialize_f64 visit_f64 f64, "a number";
+        deserialize_char visit_char char, "one character";
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_str(self.text("a name or text")?).map_err(|f| self.place(f))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.node.is_null() { visitor.visit_unit() } else { self.wrong("nothing") }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.node.value {
+            Value::Sequence(_) => self.items(visitor),
+            // `key:` with nothing behind it is an empty list.
+            _ if self.node.is_null() => {
+                visitor.visit_seq(Items { reader: &self, items: [].iter().enumerate(), listed: true })
+            }
+            _ => self.wrong("a list (`[a, b]`, or lines that begin with `- `)"),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_seq(visitor)
+    }
+
+    /// A list that may be written as its only item: [`super::List`] asks for it under this name.
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        if self.node.is_null() { self.wrong("a value or a list of values") } else { self.items(visitor) }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        let pairs = match &self.node.value {
+            Value::Mapping(pairs) => pairs.as_slice(),
+            _ if self.node.is_null() => &[],
+            _ => return self.wrong("a mapping (`key: value`)"),
+        };
+        let access =
+            Pairs { reader: &self, pairs: pairs.iter(), value: None, known: None, seen: HashSet::new() };
+        visitor.visit_map(access).map_err(|f| self.place(f))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let pairs = match &self.node.value {
+            Value::Mapping(pairs) => pairs.as_slice(),
+            _ if self.node.is_null() => &[],
+            _ => return self.wrong("a mapping (`key: value`)"),
+        };
+        let access = Pairs {
+            reader: &self,
+            pairs: pairs.iter(),
+            value: None,
+            known: Some(fields),
+            seen: HashSet::new(),
+        };
+        visitor.visit_map(access).map_err(|f| self.place(f))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let name = self.text("a name")?;
+        visitor.visit_enum(name.into_deserializer()).map_err(|f: Fault| self.place(f))
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! { i128 u128 bytes byte_buf }
+}
+
+struct Items<'n, 'p> {
+    reader: &'p Reader<'n, 'p>,
+    items: core::iter::Enumerate<core::slice::Iter<'n, Node>>,
+    listed: bool,
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'_, '_> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        let Some((index, node)) = self.items.next() else { return Ok(None) };
+        let path = Path { parent: Some(&self.reader.path), part: Part::Index(index) };
+        let path = if self.listed { path } else { self.reader.path };
+        let reader = Reader { node, path, problems: self.reader.problems };
+        seed.deserialize(reader).map(Some).map_err(|f| reader.place(f))
+    }
+}
+
+struct Pairs<'n, 'p> {
+    reader: &'p Reader<'n, 'p>,
+    pairs: core::slice::Iter<'n, (Node, Node)>,
+    value: Option<(&'n str, &'n Node)>,
+    /// The fields of a struct; unknown ones are reported and left out.
+    known: Option<&'static [&'static str]>,
+    seen: HashSet<&'n str>,
+}
+
+impl<'de> de::MapAccess<'de> for Pairs<'_, '_> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        for (key, value) in self.pairs.by_ref() {
+            let Some(name) = key.as_str() else {
+                self.reader.problem(key.position, "?", "a key has to be text".to_owned());
+                continue;
+            };
+            if !self.seen.insert(name) {
+                let message = format!("the key `{name}` stands here twice; remove one");
+                self.reader.problem(key.position, name, message);
+                continue;
+            }
+            if let Some(known) = self.known
+                && !known.contains(&name)
+            {
+                let hint = did_you_mean(name, known.iter().copied());
+                self.reader.problem(key.position, name, format!("the key `{name}` is not known; {hint}"));
+                continue;
+            }
+            self.value = Some((name, value));
+            return seed.deserialize(name.into_deserializer()).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let Some((name, node)) = self.value.take() else {
+            return Err(de::Error::custom("a key has no value"));
+        };
+        let path = Path { parent: Some(&self.reader.path), part: Part::Key(name) };
+        let reader = Reader { node, path, problems: self.reader.problems };
+        seed.deserialize(reader).map_err(|f| reader.place(f))
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the policy file: what is read, and the exact text of every kind of error.
+
+use super::sections::{FilterAction, PfwSection};
+use super::*;
+
+const FUNCTIONS: &[&str] = &["pfw", "sfw", "ids"];
+
+const EXAMPLE: &str = "\
+groups:
+  lan: [10.0.0.0/8, 2001:db8::/32]
+  inside: [lan, 172.16.0.0/12]
+rule-groups: {web: [web.rules], full: [web.rules, all.rules]}
+tenants:
+  - {name: a, select: {vni: 101}}
+  - {name: b, select: {vlan: [102, 103]}}
+service-levels:
+  - {hosts: 10.1.0.0/16, level: none}
+policies:
+  - name: web
+    from: [lan]
+    to: [192.168.1.0/24]
+    chain: [pfw, sfw, ids]
+    pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443, 8000-8010]}, {drop: 47, from: 10.9.0.0/16}]}
+    sfw: {initiate: from, max-half-open: 100}
+    ids: {level: web}
+  - {name: tenants, tenant: [a, b], from: inside, chain: [ids], staged: true, one-sided: ids-only}
+default: {chain: [ids], action: allow}
+";
+
+fn problems(text: &str) -> String {
+    parse("policy.yaml", text, FUNCTIONS).expect_err(text).to_string()
+}
+
+#[test]
+fn reads_the_example() {
+    let file = parse("policy.yaml", EXAMPLE, FUNCTIONS).expect("policy");
+    assert_eq!(file.policies.len(), 2);
+    let web = &file.policies[0];
+    assert_eq!(file.resolve(&web.from).len(), 2);
+    assert_eq!(file.resolve(&file.policies[1].from).len(), 3);
+    assert_eq!(file.resolve(&file.policies[1].to), resolve::EVERYTHING);
+    assert_eq!(web.tenant.0, ["default"]);
+    let pfw: PfwSection = read::read(&web.sections[0].node).expect("pfw");
+    assert_eq!(pfw.default, FilterAction::Drop);
+    assert_eq!(pfw.rules[0].to_ports.as_ref().expect("ports")[2], Ports { first: 8000, last: 8010 });
+    assert_eq!(pfw.rules[1].drop.as_ref().expect("drop")[0], Protocol(Some(47)));
+    assert_eq!(file.policies[1].one_sided, OneSided::IdsOnly);
+    assert_eq!(file.place("policies/0/sfw/max-half-open"), "policy.yaml:16:42");
+    assert_eq!(file.place("policies/0/sfw/nothing"), "policy.yaml:16:5");
+}
+
+#[test]
+fn sections_are_read_from_json_as_from_yaml() {
+    let file = parse("policy.yaml", EXAMPLE, FUNCTIONS).expect("policy");
+    let node = &file.policies[0].sections[0].node;
+    let json = read::to_json(node);
+    let again: PfwSection = read::read(&read::from_json(&json)).expect("json");
+    assert_eq!(again, read::read::<PfwSection>(node).expect("yaml"));
+    let text = serde_json::to_value(&again).expect("json");
+    assert_eq!(read::read::<PfwSection>(&read::from_json(&text)).expect("own output"), again);
+}
+
+#[test]
+fn every_error_has_its_place_and_says_what_to_do() {
+    let cases = [
+        ("policies: []", "1:1: say what traffic gets that no policy names; add `default: {action: drop}`"),
+        ("defautl: {action: drop}", "1:1: the key `defautl` is not known; did you mean `default`?"),
+        ("default: {action: accept}", "1:19: `accept` is not known here; known: `allow`, `drop`"),
+        ("default: {acton: drop}", "1:11: the key `acton` is not known; did you mean `action`?"),
+        ("default: {}", "1:10: the key `action` is missing; add it"),
+        (
+            "default: {action: drop, chain: [ids]}",
+            "1:25: traffic that is dropped needs no chain; remove `chain`, or write `action: allow`",
+        ),
+        (
+            "default: {action: drop}\npolicies: {}",
+            "2:11: `policies` has to be a list: lines that begin with `- `",
+        ),
+        ("default: {action: drop}\npolicies: [{name: a}]", "2:12: the key `chain` is missing; add it"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: {ids: x}}]", "2:29: expected a name or text, found a mapping (`key: value`)"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [pfw], pwf: {}}]", "2:36: the key `pwf` is not known; did you mean `pfw`?"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [pfw], sfw: {}}]", "2:36: the section `sfw` has no effect: `sfw` is not in the chain; add it there, or remove the section"),
+        ("default: {action: drop}\npolicies: [{name: a, name: b, chain: []}]", "2:22: the key `name` stands here twice; remove one"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: []}, {name: a, chain: []}]", "2:41: two policies are called `a`; rename one"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], from: 10.0.0.1/8}]", "2:39: `10.0.0.1/8` has bits set behind the prefix; write `10.0.0.0/8` for the network"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], to: [10.0.0.0/8, 10.0.0.0/40]}]", "2:50: `10.0.0.0/40`: the length has to be 0 to 32; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], to: 2001:db8::/129}]", "2:37: `2001:db8::/129`: the length has to be 0 to 128; write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32"),
+        ("default: {action: drop}\ngroups: {lan: 10.0.0.0/8}\npolicies: [{name: a, chain: [], to: lann}]", "3:37: there is no group `lann`; did you mean `lan`?"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], tenant: x}]", "2:41: there is no tenant `x`; known: `default`"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], staged: maybe}]", "2:41: expected `true` or `false`, found `maybe`"),
+        ("default: {action: drop}\npolicies: [{name: a, chain: [], one-sided: ids}]", "2:44: `ids` is not known here; known: `allow`, `ids-only`, `drop`"),
+        ("default: {action: drop}\ngroups: {a: b, b: [10.0.0.1, a]}", "2:30: group `a` contains itself (a > b > a); remove it here"),
+        ("default: {action: drop}\ntenants: [{name: a, select: {}}]", "2:29: nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`"),
+        ("default: {action: drop}\ntenants: [{name: a, select: {vlan: 5000}}]", "2:36: VLAN 5000: an id is 1 to 4094"),
+        ("default: {action: drop}\ntenants: [{name: default, select: {vni: 1}}]", "2:18: the name `default` is taken; give this tenant another"),
+        ("default: {action: drop}\ntenants: [{name: a, select: {vni: -1}}]", "2:35: expected a whole number from 0 to 4294967295, found `-1`"),
+        ("default: {action: drop}\nservice-levels: [{hosts: 10.0.0.1, level: gold}]", "2:43: there is no rule group `gold`; known: `none`"),
+        ("a: [1, 2\nb: 3", "not YAML"),
+    ];
+    for (text, expected) in cases {
+        let error = problems(text);
+        assert!(
+            error.starts_with("policy.yaml:") && error.contains(expected),
+            "{text}\n  got {error}\n  want {expected}"
+        );
+    }
+}
+
+#[test]
+fn errors_of_function_sections_have_paths() {
+    let cases = [
+        ("default: drop\nrules: [{allow: tcpp}]", "rules/0/allow", "`tcpp` is no protocol; did you mean `tcp`? (or its number, 0 to 255)"),
+        ("default: drop\nrules: [{allow: tcp, to-ports: [80, 90000]}]", "rules/0/to-ports/1", "`90000` is no port; write 443, 8000-8999 or any"),
+        ("default: drop\nrules: [{allow: tcp, to-ports: 90-80}]", "rules/0/to-ports", "`90-80` ends before it begins; write `80-90`"),
+        ("default: drop\nrules: [{alow: tcp}]", "rules/0/alow", "the key `alow` is not known; did you mean `allow`?"),
+        ("defualt: drop", "defualt", "the key `defualt` is not known; did you mean `default`?"),
+    ];
+    for (text, path, message) in cases {
+        let node = crate::yaml::parse(text).expect("yaml");
+        let problems = read::read::<PfwSection>(&node).expect_err(text);
+        assert_eq!((problems[0].path.as_str(), problems[0].message.as_str()), (path, message), "{text}");
+    }
+}
+
+#[test]
+fn all_problems_of_a_file_are_found_in_order() {
+    let text = "default: {action: no}\npolicies:\n  - {name: a, chan: [], from: x}\n  - {name: 3, chain: [], stagd: 1}\n";
+    let error = problems(text);
+    let places: Vec<_> = error.lines().map(|l| l.split(": ").next().unwrap_or_default()).collect();
+    assert_eq!(
+        places,
+        ["policy.yaml:1:19", "policy.yaml:3:5", "policy.yaml:3:15", "policy.yaml:4:26"],
+        "{error}"
+    );
+}
+
+/// Compares a generated schema with the committed one; `BARTIZAN_UPDATE=1` writes it.
+pub(crate) fn schema_file(name: &str, schema: &serde_json::Value) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    let text = serde_json::to_string_pretty(schema).expect("json") + "\n";
+    if std::env::var_os("BARTIZAN_UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().expect("folder")).expect("folder");
+        std::fs::write(&path, &text).expect("written");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == text,
+        "{name} differs from the types; run the tests with BARTIZAN_UPDATE=1 and commit it"
+    );
+}
+
+#[test]
+fn the_schema_is_the_committed_one_and_knows_the_sections() {
+    let schema = schema(&[]);
+    let pfw = &schema["$defs"]["Policy"]["properties"]["pfw"];
+    assert_eq!(pfw["$ref"], "#/$defs/PfwSection");
+    assert!(schema["$defs"]["PfwSection"]["properties"]["default"].is_object());
+    assert_eq!(schema["$defs"]["Policy"]["additionalProperties"], false);
+    schema_file("policy-schema.json", &schema);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_without_a_panic(text in "[a-z0-9:\\-\\[\\]{}, \n./]{0,200}") {
+        let _ = parse("policy.yaml", &text, FUNCTIONS);
+    }
+
+    #[test]
+    fn prefixes_are_read_as_they_are_written(address in proptest::arbitrary::any::<u128>(), length in 0u8..=128, v4 in proptest::arbitrary::any::<bool>()) {
+        let address: core::net::IpAddr = if v4 {
+            core::net::Ipv4Addr::from(address as u32).into()
+        } else {
+            core::net::Ipv6Addr::from(address).into()
+        };
+        let prefix = Prefix::new(address, length);
+        proptest::prop_assert!(prefix.contains(address));
+        proptest::prop_assert_eq!(prefix.to_string().parse::<Prefix>(), Ok(prefix));
+    }
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The small values of policies: addresses, ports, protocols, and lists that may be written as their only item.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::net::IpAddr;
+use core::str::FromStr;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use std::borrow::Cow;
+
+/// A list; with one item, the brackets may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List(Vec::new())
+    }
+}
+
+impl<T> core::ops::Deref for List<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = List<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list of values")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(List(list))
+            }
+        }
+        // The reader of policies presents a single value as a list of one under this call.
+        deserializer.deserialize_tuple_struct("List", 1, Items(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for List<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for List<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let item = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [item, { "type": "array", "items": item }] })
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+/// Reads text through `FromStr`; numbers count as their text.
+fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(deserializer: D) -> Result<T, D::Error> {
+    struct Text<T>(PhantomData<T>);
+    impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("text or a number")
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_str(Text(PhantomData))
+}
+
+macro_rules! text_value {
+    ($type:ident, $description:literal, $schema:tt) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_text(deserializer)
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "description": $description, "type": $schema })
+            }
+        }
+    };
+}
+
+/// Addresses with common leading bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// First address; host bits are zero.
+    pub address: IpAddr,
+    /// Leading bits that count: 0 to 32 or 128.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// The prefix of `length` bits that an address lies in.
+    #[must_use]
+    pub fn new(address: IpAddr, length: u8) -> Self {
+        match address {
+            IpAddr::V4(v4) => {
+                let length = length.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                Prefix { address: IpAddr::V4((u32::from(v4) & mask).into()), length }
+            }
+            IpAddr::V6(v6) => {
+                let length = length.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                Prefix { address: IpAddr::V6((u128::from(v6) & mask).into()), length }
+            }
+        }
+    }
+
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4()
+            && Prefix::new(address, self.length).address == self.address
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write it like 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32";
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr =
+            address.parse().map_err(|_| format!("`{text}` is no address or prefix; {example}"))?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            None => longest,
+            Some(length) => length
+                .parse::<u8>()
+                .ok()
+                .filter(|l| *l <= longest)
+                .ok_or_else(|| format!("`{text}`: the length has to be 0 to {longest}; {example}"))?,
+        };
+        let prefix = Prefix::new(address, length);
+        if prefix.address != address {
+            return Err(format!("`{text}` has bits set behind the prefix; write `{prefix}` for the network"));
+        }
+        Ok(prefix)
+    }
+}
+
+text_value!(Prefix, "An address or prefix: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32.", "string");
+
+/// What `from`, `to` and groups list: a prefix, the name of a group, or `any`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Every address of both versions.
+    Any,
+    /// These addresses.
+    Prefix(Prefix),
+    /// The addresses of a group.
+    Group(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Any => f.write_str("any"),
+            Target::Prefix(prefix) => prefix.fmt(f),
+            Target::Group(name) => f.write_str(name),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "any" {
+            return Ok(Target::Any);
+        }
+        let named = text.starts_with(|c: char| c.is_ascii_alphabetic()) && !text.contains([':', '/']);
+        if named { Ok(Target::Group(text.to_owned())) } else { text.parse().map(Target::Prefix) }
+    }
+}
+
+text_value!(Target, "An address, a prefix, the name of a group, or `any`.", "string");
+
+/// Ports (or ICMP types and codes) from a first to a last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// First.
+    pub first: u16,
+    /// Last, itself included.
+    pub last: u16,
+}
+
+impl Ports {
+    /// Every port.
+    pub const ANY: Ports = Ports { first: 0, last: u16::MAX };
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "any" {
+            return Ok(Ports::ANY);
+        }
+        let wrong = || format!("`{text}` is no port; write 443, 8000-8999 or any");
+        let number = |t: &str| t.trim().parse::<u16>().map_err(|_| wrong());
+        let (first, last) = match text.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(text)?, number(text)?),
+        };
+        if first > last {
+            return Err(format!("`{text}` ends before it begins; write `{last}-{first}`"));
+        }
+        Ok(Ports { first, last })
+    }
+}
+
+text_value!(Ports, "A port, a range (8000-8999) or `any`.", ["string", "integer"]);
+
+/// Protocols that have names here; any other is written as its number.
+pub const PROTOCOLS: &[(&str, u8)] = &[
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("ipv6", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("vrrp", 112),
+    ("sctp", 132),
+];
+
+/// An IP protocol, or any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Protocol(pub Option<u8>);
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("any"),
+            Some(number) => match PROTOCOLS.iter().find(|(_, n)| *n == number) {
+                Some((name, _)) => f.write_str(name),
+                None => number.fmt(f),
+            },
+        }
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "any" {
+            return Ok(Protocol(None));
+        }
+        if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| *name == text) {
+            return Ok(Protocol(Some(*number)));
+        }
+        text.parse().map(|n| Protocol(Some(n))).map_err(|_| {
+            let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["any"]);
+            format!(
+                "`{text}` is no protocol; {} (or its number, 0 to 255)",
+                super::read::did_you_mean(text, names)
+            )
+        })
+    }
+}
+
+text_value!(
+    Protocol,
+    "An IP protocol by name (tcp, udp, icmp, icmpv6, sctp, ...) or number, or `any`.",
+    ["string", "integer"]
+);
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n > 0 && n % (1 << 30) == 0 => write!(f, "{}GiB", n >> 30),
+            n if n > 0 && n % (1 << 20) == 0 => write!(f, "{}MiB", n >> 20),
+            n if n > 0 && n % (1 << 10) == 0 => write!(f, "{}KiB", n >> 10),
+            n => n.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(end);
+        let shift = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            _ => 64,
+        };
+        let number = digits.parse::<u64>().ok().filter(|_| shift < 64);
+        let bytes = number.and_then(|n| n.checked_mul(1 << (shift % 64)));
+        bytes.map(Size).ok_or_else(|| format!("`{text}` is no size; write 64MiB, 2GiB or a number of bytes"))
+    }
+}
+
+text_value!(Size, "A number of bytes: 64MiB, 2GiB, 1000000.", ["string", "integer"]);
+
+/// Seconds, written with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Seconds(pub u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0)
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(end);
+        let factor = match unit.trim() {
+            "" | "s" => Some(1),
+            "m" | "min" => Some(60),
+            "h" => Some(3600),
+            "d" => Some(86_400),
+            _ => None,
+        };
+        let seconds = factor.zip(digits.parse::<u64>().ok()).and_then(|(f, n)| n.checked_mul(f));
+        seconds.map(Seconds).ok_or_else(|| format!("`{text}` is no time span; write 30s, 10m, 1h or 1d"))
+    }
+}
+
+text_value!(Seconds, "A time span: 30s, 10m, 1h, 1d.", ["string", "integer"]);

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
+//!
+//! Changes: inspected bytes put back into a retransmission that differs. Made: the RST or ICMP message that tells of a
+//! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
+
+use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport, pseudo_header};
+use core::net::IpAddr;
+
+/// What the normaliser has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NormaliserCounters {
+    /// Segments into which the inspected bytes were put back.
+    pub rewritten: u64,
+    /// RST segments made.
+    pub resets: u64,
+    /// ICMP messages made.
+    pub unreachables: u64,
+    /// Rejected packets for which nothing can be made (no IP, a RST, an ICMP error, a tunnel).
+    pub silent: u64,
+}
+
+impl NormaliserCounters {
+    /// Each counter by name.
+    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("normaliser.rewritten", self.rewritten);
+        each("normaliser.resets", self.resets);
+        each("normaliser.unreachables", self.unreachables);
+        each("normaliser.silent", self.silent);
+    }
+}
+
+/// A change of a packet's payload.
+#[derive(Clone, Debug, Default)]
+pub struct Rewrite {
+    /// Where the payload begins in the frame.
+    pub payload: usize,
+    /// Where the TCP header begins.
+    pub header: usize,
+    /// The new payload, of the same length.
+    pub bytes: Vec<u8>,
+    /// Both ends, for the checksum.
+    pub ends: Option<(IpAddr, IpAddr)>,
+}
+
+/// Applies a change and makes the TCP checksum right again. `false`: it does not fit the frame, nothing was changed.
+pub fn rewrite(frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCounters) -> bool {
+    let end = change.payload.saturating_add(change.bytes.len());
+    let Some((src, dst)) = change.ends else { return false };
+    let Some(payload) = frame.get_mut(change.payload..end) else { return false };
+    payload.copy_from_slice(&change.bytes);
+    let at = change.header.saturating_add(16);
+    let Some(field) = frame.get_mut(at..at.saturating_add(2)) else { return false };
+    field.fill(0);
+    let Some(segment) = frame.get(change.header..end) else { return false };
+    let Some(sum) = l4_checksum(src, dst, 6, segment) else { return false };
+    if let Some(field) = frame.get_mut(at..at.saturating_add(2)) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    counters.rewritten += 1;
+    true
+}
+
+fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
+    let length = u32::try_from(segment.len()).ok()?;
+    Some(pseudo_header(src, dst, protocol, length)?.with(segment).finish())
+}
+
+/// The frame that tells the sender of a rejected packet: a RST for TCP, else "administratively prohibited".
+pub fn rejection(view: &PacketView<'_>, counters: &mut NormaliserCounters) -> Option<Vec<u8>> {
+    let made = answer(view);
+    match (&made, &view.decoded().transport) {
+        (None, _) => counters.silent += 1,
+        (Some(_), Transport::Tcp(_)) => counters.resets += 1,
+        (Some(_), _) => counters.unreachables += 1,
+    }
+    made
+}
+
+fn answer(view: &PacketView<'_>) -> Option<Vec<u8>> {
+    let packet = view.decoded();
+    // Only what came straight from the wire can be answered: an inner packet's outer header is not ours to make.
+    if packet.recursion != 0 {
+        return None;
+    }
+    let (src, dst) = (packet.src()?, packet.dst()?);
+    let (protocol, body) = match &packet.transport {
+        Transport::Tcp(tcp) => (6, reset(view, tcp, src, dst)?),
+        // Never answer an error with an error (RFC 1122 section 3.2.2).
+        Transport::Icmp(icmp) if icmp.quoted.is_some() => return None,
+        Transport::Icmpv6(icmp) if icmp.kind < 128 => return None,
+        _ => unreachable_message(view, src, dst)?,
+    };
+    let mut frame = link_header(view, packet)?;
+    ip_header(&mut frame, packet, protocol, dst, src, &body)?;
+    frame.extend_from_slice(&body);
+    Some(frame)
+}
+
+/// The link header with both addresses exchanged, VLAN tags kept.
+fn link_header(view: &PacketView<'_>, packet: &Decoded) -> Option<Vec<u8>> {
+    let header = view.frame().get(..packet.l3 as usize)?;
+    let (destination, rest) = header.split_first_chunk::<6>()?;
+    let (source, rest) = rest.split_first_chunk::<6>()?;
+    let mut out = Vec::with_capacity(header.len() + 100);
+    out.extend_from_slice(source);
+    out.extend_from_slice(destination);
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
+fn ip_header(
+    out: &mut Vec<u8>,
+    packet: &Decoded,
+    protocol: u8,
+    from: IpAddr,
+    to: IpAddr,
+    body: &[u8],
+) -> Option<()> {
+    let length = u16::try_from(body.len()).ok()?;
+    match (&packet.network, from, to) {
+        (Network::Ipv4(_), IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut header = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let total = length.checked_add(20)?.to_be_bytes();
+            header[2..4].copy_from_slice(&total);
+            header[12..16].copy_from_slice(&from.octets());
+            header[16..20].copy_from_slice(&to.octets());
+            let sum = InternetChecksum::new().with(&header).finish();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            out.extend_from_slice(&header);
+        }
+        (Network::Ipv6(_), IpAddr::V6(from), IpAddr::V6(to)) => {
+            out.extend_from_slice(&[0x60, 0, 0, 0]);
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(&[protocol, 64]);
+            out.extend_from_slice(&from.octets());
+            out.extend_from_slice(&to.octets());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// A RST that the sender of `tcp` accepts.
+fn reset(view: &PacketView<'_>, tcp: &bartizan_packet::Tcp, src: IpAddr, dst: IpAddr) -> Option<Vec<u8>> {
+    if tcp.flags.contains(TcpFlags::RST) {
+        return None;
+    }
+    let has_ack = tcp.flags.contains(TcpFlags::ACK);
+    let length = u32::try_from(view.payload().len()).ok()?;
+    let counted = u32::from(tcp.flags.contains(TcpFlags::SYN)) + u32::from(tcp.flags.contains(TcpFlags::FIN));
+    let (seq, ack, flags) = if has_ack {
+        (tcp.ack, 0, TcpFlags::RST)
+    } else {
+        (0, tcp.seq.wrapping_add(length).wrapping_add(counted), TcpFlags::RST | TcpFlags::ACK)
+    };
+    let mut out = Vec::with_capacity(20);
+    out.extend_from_slice(&tcp.dport.to_be_bytes());
+    out.extend_from_slice(&tcp.sport.to_be_bytes());
+    out.extend_from_slice(&seq.to_be_bytes());
+    out.extend_from_slice(&ack.to_be_bytes());
+    out.extend_from_slice(&[0x50, flags.bits(), 0, 0, 0, 0, 0, 0]);
+    let sum = l4_checksum(dst, src, 6, &out)?;
+    put_checksum(&mut out, 16, sum)?;
+    Some(out)
+}
+
+/// ICMP "communication administratively prohibited" with the beginning of the packet.
+fn unreachable_message(view: &PacketView<'_>, src: IpAddr, dst: IpAddr) -> Option<(u8, Vec<u8>)> {
+    let packet = view.decoded();
+    let quoted = view.frame().get(packet.l3 as usize..packet.end as usize)?;
+    match (src, dst) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => {
+            // Header and 8 bytes at least; 548 bytes keep the message within 576 (RFC 1812 section 4.3.2.3).
+            let quoted = quoted.get(..quoted.len().min(548))?;
+            let mut out = vec![3, 13, 0, 0, 0, 0, 0, 0];
+            out.extend_from_slice(quoted);
+            let sum = InternetChecksum::new().with(&out).finish();
+            put_checksum(&mut out, 2, sum)?;
+            Some((1, out))
+        }
+        (IpAddr::V6(_), IpAddr::V6(_)) => {
+            // As much as fits the minimum MTU of 1280 (RFC 4443 section 3.1).
+            let quoted = quoted.get(..quoted.len().min(1232))?;
+            let mut out = vec![1, 1, 0, 0, 0, 0, 0, 0];
+            out.extend_from_slice(quoted);
+            let sum = l4_checksum(dst, src, 58, &out)?;
+            put_checksum(&mut out, 2, sum)?;
+            Some((58, out))
+        }
+        _ => None,
+    }
+}
+
+fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
+    out.get_mut(at..at.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_packet::{DecodeOutput, Decoder, LinkType};
+
+    fn syn_v4() -> Vec<u8> {
+        let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
+        frame.extend_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend_from_slice(&[0x10, 0, 0, 80, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+        frame
+    }
+
+    fn decode(frame: &[u8], check: impl FnOnce(&PacketView<'_>)) {
+        let mut output = DecodeOutput::new();
+        Decoder::default().decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut output);
+        check(&PacketView::new(frame, output.outer().unwrap()));
+    }
+
+    #[test]
+    fn a_syn_is_answered_with_a_reset_that_its_sender_accepts() {
+        let frame = syn_v4();
+        let mut counters = NormaliserCounters::default();
+        let mut made = Vec::new();
+        decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
+        decode(&made, |view| {
+            assert_eq!(view.ip_checksum_ok(), Some(true));
+            assert_eq!(view.l4_checksum_ok(), Some(true));
+            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            assert_eq!((tcp.sport, tcp.dport, tcp.ack), (80, 0x1000, 10));
+            assert_eq!(tcp.flags, TcpFlags::RST | TcpFlags::ACK);
+            assert_eq!(view.mac_addresses(), Some(([1; 6], [2; 6])));
+        });
+        // A reset is not answered.
+        decode(&made, |view| assert!(rejection(view, &mut counters).is_none()));
+        assert_eq!((counters.resets, counters.silent), (1, 1));
+    }
+
+    #[test]
+    fn a_datagram_is_answered_with_unreachable_in_both_versions() {
+        let mut v4 = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
+        v4.extend_from_slice(&[0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        v4.extend_from_slice(&[0x10, 0, 0, 53, 0, 9, 0, 0, b'x']);
+        let mut v6 = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 9, 17, 64];
+        v6.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        v6.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        v6.extend_from_slice(&[0x10, 0, 0, 53, 0, 9, 0, 1, b'x']);
+        let mut counters = NormaliserCounters::default();
+        for (frame, kind, code) in [(v4, 3, 13), (v6, 1, 1)] {
+            let mut made = Vec::new();
+            decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
+            decode(&made, |view| {
+                assert_eq!(view.l4_checksum_ok(), Some(true));
+                let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &view.decoded().transport else {
+                    panic!("no ICMP")
+                };
+                assert_eq!((icmp.kind, icmp.code), (kind, code));
+                assert_eq!(icmp.quoted.unwrap().ports, Some((0x1000, 53)));
+            });
+        }
+        assert_eq!(counters.unreachables, 2);
+    }
+
+    #[test]
+    fn inspected_bytes_are_put_back_with_a_right_checksum() {
+        let mut frame = syn_v4();
+        frame[17] = 44;
+        frame.extend_from_slice(b"evil");
+        let change = Rewrite {
+            payload: 54,
+            header: 34,
+            bytes: b"good".to_vec(),
+            ends: Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())),
+        };
+        let mut counters = NormaliserCounters::default();
+        assert!(rewrite(&mut frame, &change, &mut counters));
+        decode(&frame, |view| {
+            assert_eq!(view.payload(), b"good");
+            assert_eq!(view.l4_checksum_ok(), Some(true));
+        });
+        let long = Rewrite { bytes: vec![0; 5], ..change };
+        assert!(!rewrite(&mut frame, &long, &mut counters));
+        assert_eq!(counters.rewritten, 1);
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow exists, as
+//! in Suricata 8. Whoever writes records asks which `config` rules matched; this checks the argument.
+
+use super::number::{text, unquoted};
+use crate::builder::SignatureBuilder;
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "config",
+    aliases: &[],
+    summary: "`logging disable, type tx, scope tx`: no record is written for a transaction that the rule matches.",
+    argument: Argument::Required,
+    parse: config,
+}];
+
+fn config(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    check(argument)?;
+    builder.noalert = true;
+    Ok(())
+}
+
+fn check(argument: &[u8]) -> Result<(), KeywordError> {
+    let argument = text(unquoted(argument))?;
+    let mut parts = argument.split(',').map(|part| part.split_whitespace().collect::<Vec<_>>());
+    let pair = |part: Option<Vec<&str>>, key: &str| -> Result<String, KeywordError> {
+        match part.as_deref() {
+            Some([name, value]) if *name == key => Ok((*value).to_owned()),
+            _ => Err(KeywordError::argument(format!("`{key} ...` is expected"))
+                .help("write `logging disable, type tx, scope tx`")),
+        }
+    };
+    let what = pair(parts.next(), "logging")?;
+    let (kind, scope) = (pair(parts.next(), "type")?, pair(parts.next(), "scope")?);
+    if parts.next().is_some() {
+        return Err(KeywordError::argument("nothing can stand behind the scope"));
+    }
+    if what != "disable" {
+        return Err(KeywordError::argument(format!("logging can only be disabled, not `{what}`")));
+    }
+    match (kind.as_str(), scope.as_str()) {
+        ("tx", "tx") => Ok(()),
+        ("tx" | "flow", "flow") => Err(KeywordError::new(
+            RefusalCode::UnsupportedKeyword,
+            "logging can be disabled for single transactions only",
+        )
+        .help("write `scope tx`")),
+        _ => Err(KeywordError::argument(format!("no type `{kind}` with scope `{scope}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keywords::testing::{build, refused};
+
+    #[test]
+    fn forms() {
+        assert!(build("ip", &[("config", "logging disable, type tx, scope tx")]).is_ok());
+        for (argument, code) in [
+            ("logging enable, type tx, scope tx", RefusalCode::BadArgument),
+            ("logging disable", RefusalCode::BadArgument),
+            ("logging disable, type tx, scope packet", RefusalCode::BadArgument),
+            ("logging disable, type flow, scope flow", RefusalCode::UnsupportedKeyword),
+        ] {
+            assert_eq!(refused("config", argument), Some(code), "config:{argument}");
+        }
+    }
+}

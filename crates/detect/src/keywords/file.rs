@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files in transactions: `filename`, `fileext`, `filesize`, `filemd5`, `filesha1`, `filesha256`, `filestore`.
+//! `file.data` and `file.name` are sticky buffers of the protocols.
+//!
+//! `filestore` is a condition that a file is there; who writes files looks for rules with it.
+
+use super::number::{later, text, unquoted};
+use super::path::{Order, read};
+use crate::buffers::BufferRef;
+use crate::builder::SignatureBuilder;
+use crate::condition::{Answer, Scene, TxCondition};
+use crate::content::{Item, Literal};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::signature::TxCheck;
+use bartizan_applayer::file::{FileState, FileTrack};
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::{Direction, PerDirection};
+use bartizan_rules::UintMatch;
+use std::collections::HashSet;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "filename",
+        aliases: &[],
+        summary: "The file's name contains this, whatever the case (sticky: `file.name`).",
+        argument: Argument::Required,
+        parse: name,
+    },
+    Keyword {
+        name: "fileext",
+        aliases: &[],
+        summary: "The file's name ends in a dot and this, whatever the case.",
+        argument: Argument::Required,
+        parse: extension,
+    },
+    Keyword {
+        name: "filesize",
+        aliases: &[],
+        summary: "The file's size in bytes; of files that were not seen whole only `>` and `>=` hold.",
+        argument: Argument::Required,
+        parse: size,
+    },
+    Keyword {
+        name: "filemd5",
+        aliases: &[],
+        summary: "The file's MD5 is in a list file (with `!`: is not).",
+        argument: Argument::Required,
+        parse: |builder, argument| hash(builder, "filemd5", Digest::Md5, argument),
+    },
+    Keyword {
+        name: "filesha1",
+        aliases: &[],
+        summary: "The file's SHA-1 is in a list file (with `!`: is not).",
+        argument: Argument::Required,
+        parse: |builder, argument| hash(builder, "filesha1", Digest::Sha1, argument),
+    },
+    Keyword {
+        name: "filesha256",
+        aliases: &[],
+        summary: "The file's SHA-256 is in a list file (with `!`: is not).",
+        argument: Argument::Required,
+        parse: |builder, argument| hash(builder, "filesha256", Digest::Sha256, argument),
+    },
+    Keyword {
+        name: "filestore",
+        aliases: &[],
+        summary: "There is a file; it is to be kept: direction (request, response, both) and scope (file, tx, flow).",
+        argument: Argument::Optional,
+        parse: store,
+    },
+];
+
+fn named(
+    builder: &mut SignatureBuilder<'_>,
+    bytes: &[u8],
+    negated: bool,
+    end: bool,
+) -> Result<(), KeywordError> {
+    let mut literal = Literal::new(bytes, negated);
+    literal.set_nocase();
+    literal.endswith = end;
+    builder.push_named("file.name", Item::Literal(literal))
+}
+
+fn name(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let pattern = bartizan_rules::parse_content(argument)?;
+    named(builder, &pattern.bytes, pattern.negated, false)
+}
+
+fn extension(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let pattern = bartizan_rules::parse_content(argument)?;
+    let dotted = [b".", pattern.bytes.as_slice()].concat();
+    named(builder, &dotted, pattern.negated, true)
+}
+
+/// A condition on one of the files of a transaction.
+struct OnFile<F> {
+    holds: F,
+    complete: Vec<(ProtocolId, PerDirection<u8>)>,
+}
+
+impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+        if tx.files(direction).iter().any(&self.holds) {
+            return Answer::Yes;
+        }
+        let protocol = scene.flow.and_then(super::current_app);
+        let complete = protocol.and_then(|p| self.complete.iter().find(|(id, _)| *id == p));
+        match complete {
+            Some((_, complete)) => later(tx, direction, *complete),
+            None => Answer::NotYet,
+        }
+    }
+}
+
+/// Adds a condition on files to a rule about protocols that have files.
+fn on_file(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &str,
+    directions: PerDirection<bool>,
+    holds: impl Fn(&FileTrack) -> bool + Send + Sync + 'static,
+) -> Result<(), KeywordError> {
+    let buffers = builder.environment.buffers;
+    let Some(BufferRef::Tx(index)) = buffers.find("file.data") else {
+        return Err(KeywordError::new(
+            RefusalCode::UnsupportedKeyword,
+            format!("`{keyword}`: no protocol parser of this build finds files"),
+        ));
+    };
+    let with_files: Vec<ProtocolId> =
+        buffers.tx(index).map(|b| b.providers.iter().map(|(p, _)| *p).collect()).unwrap_or_default();
+    builder.narrow_app(&with_files, keyword)?;
+    let protocols = builder.protocol.app.clone();
+    let complete = protocols.iter().filter_map(|id| Some((*id, protocols::spec(*id)?.complete))).collect();
+    let condition = Box::new(OnFile { holds, complete });
+    builder.tx.push(TxCheck { protocols, directions, ready: 0, condition });
+    Ok(())
+}
+
+const BOTH: PerDirection<bool> = PerDirection::new(true, true);
+
+fn size_holds(check: UintMatch<u64>, file: &FileTrack) -> bool {
+    match file.state {
+        FileState::Closed => check.matches(file.size),
+        FileState::Open => false,
+        // What is there is a lower bound.
+        FileState::Truncated | FileState::Error => {
+            matches!(check, UintMatch::Greater(_) | UintMatch::GreaterEqual(_)) && check.matches(file.size)
+        }
+    }
+}
+
+fn size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let check = UintMatch::<u64>::parse(unquoted(argument))?;
+    on_file(builder, "filesize", BOTH, move |file| size_holds(check, file))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Digest {
+    Md5,
+    Sha1,
+    Sha256,
+}
+
+impl Digest {
+    const fn length(self) -> usize {
+        match self {
+            Digest::Md5 => 16,
+            Digest::Sha1 => 20,
+            Digest::Sha256 => 32,
+        }
+    }
+
+    fn of(self, file: &FileTrack) -> Option<&[u8]> {
+        match self {
+            Digest::Md5 => file.md5.as_ref().map(|d| d.as_slice()),
+            Digest::Sha1 => file.sha1.as_ref().map(|d| d.as_slice()),
+            Digest::Sha256 => file.sha256.as_ref().map(|d| d.as_slice()),
+        }
+    }
+}
+
+/// The digests of a list file: hexadecimal at the beginning of each line; lines that begin otherwise are remarks.
+fn digests(text: &[u8], digest: Digest) -> Result<HashSet<Box<[u8]>>, KeywordError> {
+    let mut all = HashSet::new();
+    for (number, line) in text.split(|b| *b == b'\n').enumerate() {
+        let end = line.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(line.len());
+        let hex = line.get(..end).unwrap_or_default();
+        if hex.is_empty() {
+            continue;
+        }
+        let bytes =
+            super::path::from_hex(hex).filter(|bytes| bytes.len() == digest.length()).ok_or_else(|| {
+                KeywordError::argument(format!(
+                    "line {} of the list has {} hexadecimal digits instead of {}",
+                    number + 1,
+                    hex.len(),
+                    digest.length() * 2
+                ))
+            })?;
+        all.insert(bytes.into_boxed_slice());
+    }
+    Ok(all)
+}
+
+fn hash(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &'static str,
+    digest: Digest,
+    argument: &[u8],
+) -> Result<(), KeywordError> {
+    let (negated, list) = match argument {
+        [b'!', rest @ ..] => (true, rest.trim_ascii_start()),
+        _ => (false, argument),
+    };
+    let list = read(builder.environment, text(unquoted(list))?, Order::SettingsFirst)?;
+    let wanted = digests(&list, digest)?;
+    if let Some(asked) = builder.file_hashes.get_mut(digest as usize) {
+        *asked = true;
+    }
+    on_file(builder, keyword, BOTH, move |file| {
+        file.state == FileState::Closed
+            && digest.of(file).is_some_and(|have| wanted.contains(have) != negated)
+    })
+}
+
+fn store(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let mut directions = BOTH;
+    for word in text(unquoted(argument))?.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        match word {
+            "request" | "to_server" => directions = PerDirection::new(true, false),
+            "response" | "to_client" => directions = PerDirection::new(false, true),
+            "both" => directions = BOTH,
+            // What else is kept of the flow is decided by who keeps it.
+            "file" | "tx" | "ssn" | "flow" => {}
+            _ => {
+                return Err(KeywordError::argument(format!("`{word}` is neither a direction nor a scope"))
+                    .help("use request, response or both, and file, tx or flow"));
+            }
+        }
+    }
+    on_file(builder, "filestore", directions, |_| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_applayer::file::FileSettings;
+
+    #[test]
+    fn sizes() {
+        let file = |state| {
+            let mut file = FileTrack::open(0, b"x", &FileSettings::default());
+            file.append(b"0123456789");
+            file.close(state);
+            file
+        };
+        let (closed, cut) = (file(FileState::Closed), file(FileState::Truncated));
+        assert!(size_holds(UintMatch::Equal(10), &closed) && size_holds(UintMatch::Less(11), &closed));
+        assert!(size_holds(UintMatch::Greater(9), &cut) && !size_holds(UintMatch::Less(11), &cut));
+        assert!(!size_holds(UintMatch::Greater(1), &FileTrack::open(0, b"x", &FileSettings::default())));
+    }
+
+    #[test]
+    fn lists_of_digests() {
+        let list = b"# remark\n00112233445566778899aabbccddeeff  some file\r\n\nFF112233445566778899AABBCCDDEEFF,1\n";
+        // A remark may begin with a hexadecimal digit only if it is a digest.
+        let all = digests(list, Digest::Md5).unwrap();
+        assert_eq!(all.len(), 2);
+        assert!(
+            all.contains(
+                [
+                    0xff_u8, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+                    0xee, 0xff
+                ]
+                .as_slice()
+            )
+        );
+        let error = digests(b"\n0011\n", Digest::Md5).unwrap_err();
+        assert_eq!((error.code, error.message.contains("line 2")), (RefusalCode::BadArgument, true));
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flow.age`, `flow.pkts`, `flow.bytes` and their kin: how much of the flow there was; `stream_size`: how much data.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::condition::{PacketCondition, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use bartizan_base::{Direction, PerDirection};
+use bartizan_rules::UintMatch;
+
+macro_rules! counts {
+    ($(($name:literal, $summary:literal, $parse:expr)),* $(,)?) => {
+        &[$(Keyword {
+            name: $name,
+            aliases: &[],
+            summary: $summary,
+            argument: Argument::Required,
+            parse: $parse,
+        },)*]
+    };
+}
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = counts![
+    ("flow.age", "Age of the flow in seconds: `flow.age:>60;`.", age),
+    ("flow.pkts", "Packets of the flow: `flow.pkts:toserver,>3;` (toclient, both, either).", packets),
+    ("flow.bytes", "Bytes of the flow: `flow.bytes:both,<3000;` (toclient, toserver, either).", bytes),
+    ("flow.pkts_toserver", "Packets to the server.", |b, a| one_side(b, a, true, Direction::ToServer)),
+    ("flow.pkts_toclient", "Packets to the client.", |b, a| one_side(b, a, true, Direction::ToClient)),
+    ("flow.bytes_toserver", "Bytes to the server.", |b, a| one_side(b, a, false, Direction::ToServer)),
+    ("flow.bytes_toclient", "Bytes to the client.", |b, a| one_side(b, a, false, Direction::ToClient)),
+    (
+        "stream_size",
+        "Data of a TCP flow so far: `stream_size:server,<,100;` (client, both, either).",
+        stream_size
+    ),
+];
+
+struct Age(UintMatch<u32>);
+
+impl PacketCondition for Age {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        let Some(flow) = scene.flow else { return false };
+        let seconds = scene.now.as_secs().saturating_sub(flow.start.as_secs());
+        self.0.matches(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+/// Which of the directions must meet the condition.
+#[derive(Clone, Copy)]
+enum Sides {
+    One(Direction),
+    Both,
+    Either,
+}
+
+impl Sides {
+    fn hold(self, values: PerDirection<u64>, holds: impl Fn(u64) -> bool) -> bool {
+        match self {
+            Sides::One(direction) => holds(values[direction]),
+            Sides::Both => holds(values.to_server) && holds(values.to_client),
+            Sides::Either => holds(values.to_server) || holds(values.to_client),
+        }
+    }
+}
+
+struct Count<T> {
+    sides: Sides,
+    check: UintMatch<T>,
+    value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
+    cut: fn(u64) -> T,
+}
+
+impl<T: bartizan_rules::Uint + Send + Sync> PacketCondition for Count<T> {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        (self.value)(scene).is_some_and(|v| self.sides.hold(v, |n| self.check.matches((self.cut)(n))))
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+fn age(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    builder.packet.push(Box::new(Age(UintMatch::parse(argument)?)));
+    Ok(())
+}
+
+fn packet_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+    scene.flow.map(|f| f.packets)
+}
+
+fn byte_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+    scene.flow.map(|f| f.bytes)
+}
+
+fn to_u32(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn push(
+    builder: &mut SignatureBuilder<'_>,
+    packets: bool,
+    sides: Sides,
+    check: &[u8],
+) -> Result<(), KeywordError> {
+    if packets {
+        let check = UintMatch::<u32>::parse(check)?;
+        builder.packet.push(Box::new(Count { sides, check, value: packet_counts, cut: to_u32 }));
+    } else {
+        let check = UintMatch::<u64>::parse(check)?;
+        builder.packet.push(Box::new(Count { sides, check, value: byte_counts, cut: |n| n }));
+    }
+    Ok(())
+}
+
+fn one_side(
+    builder: &mut SignatureBuilder<'_>,
+    argument: &[u8],
+    packets: bool,
+    direction: Direction,
+) -> Result<(), KeywordError> {
+    push(builder, packets, Sides::One(direction), argument)
+}
+
+fn sided(argument: &[u8]) -> Result<(Sides, &str), KeywordError> {
+    let (side, check) = text::utf8(argument)?
+        .split_once(',')
+        .ok_or_else(|| KeywordError::argument("a direction and a number are needed: `toserver,>3`"))?;
+    let sides = match side.trim() {
+        "toserver" => Sides::One(Direction::ToServer),
+        "toclient" => Sides::One(Direction::ToClient),
+        "both" => Sides::Both,
+        "either" => Sides::Either,
+        other => {
+            return Err(KeywordError::argument(format!("unknown direction `{other}`"))
+                .help("toserver, toclient, both or either"));
+        }
+    };
+    Ok((sides, check.trim()))
+}
+
+fn packets(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let (sides, check) = sided(argument)?;
+    push(builder, true, sides, check.as_bytes())
+}
+
+fn bytes(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let (sides, check) = sided(argument)?;
+    push(builder, false, sides, check.as_bytes())
+}
+
+/// Sequence numbers used so far, the SYN included.
+fn stream_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
+    let tcp = scene.flow?.tcp?;
+    let used = |direction| u64::from(tcp.sequence_used(direction));
+    Some(PerDirection::new(used(Direction::ToServer), used(Direction::ToClient)))
+}
+
+fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let items = text::items(argument)?;
+    let [side, operator, size] = items.as_slice() else {
+        return Err(KeywordError::argument("stream_size is written `side,operator,bytes`"));
+    };
+    let sides = match *side {
+        "client" => Sides::One(Direction::ToServer),
+        "server" => Sides::One(Direction::ToClient),
+        "both" => Sides::Both,
+        "either" => Sides::Either,
+        other => {
+            return Err(KeywordError::argument(format!("unknown side `{other}` of `stream_size`"))
+                .help("client, server, both or either"));
+        }
+    };
+    if !matches!(*operator, "=" | "<" | ">" | "<=" | ">=" | "!=") {
+        return Err(KeywordError::argument(format!("unknown operator `{operator}` of `stream_size`")));
+    }
+    let check = UintMatch::<u32>::parse(format!("{operator}{size}").as_bytes())?;
+    builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32 }));
+    Ok(())
+}

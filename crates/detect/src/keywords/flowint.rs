@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flowint`: whole numbers of 32 bits that rules keep per flow.
+//!
+//! Questions (`isset`, comparisons) are conditions; changes (`=`, `+`, `-`) happen after the match. A number or the
+//! name of another variable stands on the right-hand side. Adding to what is not set starts at zero.
+
+use super::text;
+use crate::builder::{SignatureBuilder, Use};
+use crate::condition::{Effect, PacketCondition, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::state::FlowState;
+use bartizan_base::RuleId;
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "flowint",
+    aliases: &[],
+    summary: "A number kept per flow: `flowint:count,+,1;`, `flowint:count,>,5;`, `flowint:count,notset;`.",
+    argument: Argument::Required,
+    parse,
+}];
+
+/// Right-hand side.
+#[derive(Clone, Copy)]
+enum Operand {
+    Number(u32),
+    Variable(u32),
+}
+
+impl Operand {
+    fn value(self, state: &FlowState) -> Option<u32> {
+        match self {
+            Operand::Number(n) => Some(n),
+            Operand::Variable(name) => state.integer(name),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Set,
+    Add,
+    Subtract,
+}
+
+struct Write {
+    name: u32,
+    change: Change,
+    operand: Operand,
+}
+
+impl Effect for Write {
+    fn apply(&self, _: RuleId, _: &Scene<'_>, state: Option<&mut FlowState>) -> bool {
+        let Some(state) = state else { return true };
+        let Some(operand) = self.operand.value(state) else { return true };
+        let before = state.integer(self.name);
+        let after = match self.change {
+            Change::Set => Some(operand),
+            Change::Add => Some(before.unwrap_or(0).wrapping_add(operand)),
+            Change::Subtract => before.map(|b| b.wrapping_sub(operand)),
+        };
+        if let Some(after) = after {
+            state.set_integer(self.name, after);
+        }
+        true
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Asked {
+    Set(bool),
+    Compared(fn(&u32, &u32) -> bool, Operand),
+}
+
+struct Question {
+    name: u32,
+    asked: Asked,
+}
+
+impl PacketCondition for Question {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        if scene.flow.is_none() {
+            return false;
+        }
+        let Some(state) = scene.state else { return false };
+        let value = state.integer(self.name);
+        match self.asked {
+            Asked::Set(wanted) => value.is_some() == wanted,
+            Asked::Compared(holds, operand) => {
+                value.zip(operand.value(state)).is_some_and(|(a, b)| holds(&a, &b))
+            }
+        }
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let items = text::items(argument)?;
+    let (name, operator, right) = match items.as_slice() {
+        [name, operator] => (*name, *operator, None),
+        [name, operator, right] => (*name, *operator, Some(*right)),
+        _ => return Err(KeywordError::argument("flowint is written `name,operator[,value]`")),
+    };
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
+    if !text::is_name(name) || !name.chars().all(good) {
+        return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));
+    }
+    let names = &builder.environment.shared.names;
+    let operand = match right {
+        None | Some("") => None,
+        Some(right) if text::is_name(right) => Some(Operand::Variable(names.intern(right))),
+        Some(right) => Some(Operand::Number(text::within("flowint", right, 0..=u32::MAX)?)),
+    };
+    let name = names.intern(name);
+    let needed = || {
+        operand.ok_or_else(|| {
+            KeywordError::argument(format!("`{operator}` needs a number or a variable behind it"))
+        })
+    };
+    let compared = |holds| needed().map(|operand| Asked::Compared(holds, operand));
+    let change = |change| needed().map(|operand| Write { name, change, operand });
+    let asked = match operator {
+        "=" => return write(builder, change(Change::Set)?),
+        "+" => return write(builder, change(Change::Add)?),
+        "-" => return write(builder, change(Change::Subtract)?),
+        "isset" => Asked::Set(true),
+        "notset" | "isnotset" => Asked::Set(false),
+        "==" => compared(u32::eq)?,
+        "!=" => compared(u32::ne)?,
+        "<" => compared(u32::lt)?,
+        "<=" => compared(u32::le)?,
+        ">" => compared(u32::gt)?,
+        ">=" => compared(u32::ge)?,
+        other => {
+            return Err(KeywordError::argument(format!("unknown operator `{other}` of `flowint`"))
+                .help("operators are = + - == != < <= > >= isset notset"));
+        }
+    };
+    builder.packet.push(Box::new(Question { name, asked }));
+    builder.ordering.flowints = builder.ordering.flowints.and(Use::Read);
+    Ok(())
+}
+
+fn write(builder: &mut SignatureBuilder<'_>, effect: Write) -> Result<(), KeywordError> {
+    builder.effects.push(Box::new(effect));
+    builder.ordering.flowints = builder.ordering.flowints.and(Use::Write);
+    Ok(())
+}

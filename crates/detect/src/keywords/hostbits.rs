@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `xbits` and `hostbits`: marks on hosts and on pairs of hosts, kept in the host table for a time.
+//!
+//! Not done: `xbits` by transaction (`track tx`).
+
+use super::text;
+use crate::builder::{SignatureBuilder, Use};
+use crate::condition::{Effect, PacketCondition, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::state::FlowState;
+use bartizan_base::{PacketDuration, RuleId, Timestamp};
+use bartizan_flow::host::{BitScope, HostKey};
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "xbits",
+        aliases: &[],
+        summary: "A mark on a host or pair: `xbits:set,x,track ip_src,expire 60;`, `xbits:isset,x,track ip_dst;`.",
+        argument: Argument::Required,
+        parse: xbits,
+    },
+    Keyword {
+        name: "hostbits",
+        aliases: &[],
+        summary: "A mark on a host for five minutes: `hostbits:set,x,src;`, `hostbits:isset,x,dst;`.",
+        argument: Argument::Required,
+        parse: hostbits,
+    },
+];
+
+/// Seconds that an `xbits` mark stays unless said otherwise.
+const XBITS_EXPIRE: u32 = 30;
+/// Seconds that a `hostbits` mark stays.
+const HOSTBITS_EXPIRE: u32 = 300;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Track {
+    Source,
+    Destination,
+    Pair,
+}
+
+impl Track {
+    fn key(self, scene: &Scene<'_>) -> Option<HostKey> {
+        let (source, destination) = scene.addresses()?;
+        let tenant = scene.tenant();
+        Some(match self {
+            Track::Source => HostKey::host(tenant, source),
+            Track::Destination => HostKey::host(tenant, destination),
+            Track::Pair => HostKey::pair(tenant, source, destination),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Set,
+    Unset,
+    Toggle,
+}
+
+struct Bit {
+    scope: BitScope,
+    name: u32,
+    track: Track,
+}
+
+struct Question {
+    bit: Bit,
+    set: bool,
+}
+
+impl PacketCondition for Question {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        let Some(key) = self.bit.track.key(scene) else { return false };
+        let bit = &self.bit;
+        let is_set = scene
+            .shared
+            .hosts
+            .if_there(&key, scene.now, |host| host.is_set(bit.scope, bit.name, scene.now))
+            .unwrap_or(false);
+        is_set == self.set
+    }
+}
+
+struct Mark {
+    bit: Bit,
+    change: Change,
+    expire: u32,
+}
+
+impl Effect for Mark {
+    fn apply(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowState>) -> bool {
+        let Some(key) = self.bit.track.key(scene) else { return true };
+        let Bit { scope, name, .. } = self.bit;
+        let now = scene.now;
+        let until = end(now, self.expire);
+        let hosts = &scene.shared.hosts;
+        // What finds no room is counted by the host table.
+        match self.change {
+            Change::Set => {
+                let _ = hosts.with(&key, now, |host| host.set(scope, name, until));
+            }
+            Change::Toggle => {
+                let _ = hosts.with(&key, now, |host| host.toggle(scope, name, now, until));
+            }
+            Change::Unset => {
+                let _ = hosts.if_there(&key, now, |host| host.unset(scope, name));
+            }
+        }
+        true
+    }
+}
+
+/// The first instant at which a mark is gone: it still holds when the time is over to the nanosecond.
+fn end(now: Timestamp, seconds: u32) -> Timestamp {
+    now + PacketDuration::from_secs(u64::from(seconds)) + PacketDuration::from_nanos(1)
+}
+
+fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let items = text::items(argument)?;
+    if items.as_slice() == ["noalert"] {
+        builder.noalert = true;
+        return Ok(());
+    }
+    let [command, name, options @ ..] = items.as_slice() else {
+        return Err(KeywordError::argument("xbits is written `command,name,track ip_src[,expire N]`"));
+    };
+    let (mut track, mut expire) = (None, XBITS_EXPIRE);
+    for option in options {
+        match text::word(option) {
+            ("track", by) => {
+                track = Some(match by {
+                    "ip_src" => Track::Source,
+                    "ip_dst" => Track::Destination,
+                    "ip_pair" => Track::Pair,
+                    "tx" => {
+                        return Err(KeywordError::new(
+                            RefusalCode::UnsupportedKeyword,
+                            "xbits by transaction are not evaluated by this engine yet",
+                        ));
+                    }
+                    other => {
+                        return Err(KeywordError::argument(format!("unknown track `{other}` of `xbits`")));
+                    }
+                });
+            }
+            ("expire", n) => expire = text::within("expire", n, 1..=u32::MAX)?,
+            _ => return Err(KeywordError::argument(format!("unknown option `{option}` of `xbits`"))),
+        }
+    }
+    let track = track.ok_or_else(|| {
+        KeywordError::argument("xbits does not say whose bit it is")
+            .help("add `track ip_src`, `ip_dst` or `ip_pair`")
+    })?;
+    add(builder, "xbits", command, name, (BitScope::XBit, track), expire)
+}
+
+fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let items = text::items(argument)?;
+    if items.as_slice() == ["noalert"] {
+        builder.noalert = true;
+        return Ok(());
+    }
+    let (command, name, track) = match items.as_slice() {
+        [command, name] | [command, name, "src"] => (command, name, Track::Source),
+        [command, name, "dst"] => (command, name, Track::Destination),
+        [_, _, "both"] => {
+            return Err(KeywordError::argument("hostbits of both hosts at once cannot be told apart")
+                .help("use `xbits` with `track ip_pair`"));
+        }
+        _ => return Err(KeywordError::argument("hostbits is written `command,name[,src|dst]`")),
+    };
+    add(builder, "hostbits", command, name, (BitScope::HostBit, track), HOSTBITS_EXPIRE)
+}
+
+fn add(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &str,
+    command: &str,
+    name: &str,
+    (scope, track): (BitScope, Track),
+    expire: u32,
+) -> Result<(), KeywordError> {
+    if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || c == '|') {
+        return Err(KeywordError::argument(format!("`{name}`: the name of a bit is one word")));
+    }
+    let bit = Bit { scope, name: builder.environment.shared.names.intern(name), track };
+    let change = match command {
+        "set" => Some(Change::Set),
+        "unset" => Some(Change::Unset),
+        "toggle" => Some(Change::Toggle),
+        "isset" | "isnotset" => None,
+        other => {
+            return Err(KeywordError::argument(format!("unknown command `{other}` of `{keyword}`"))
+                .help("commands are set, unset, toggle, isset, isnotset, noalert"));
+        }
+    };
+    let used = match change {
+        Some(change) => {
+            builder.effects.push(Box::new(Mark { bit, change, expire }));
+            Use::Write
+        }
+        None => {
+            builder.packet.push(Box::new(Question { bit, set: command == "isset" }));
+            Use::Read
+        }
+    };
+    let ordering = &mut builder.ordering;
+    let slot = if track == Track::Pair { &mut ordering.pairbits } else { &mut ordering.hostbits };
+    *slot = slot.and(used);
+    Ok(())
+}

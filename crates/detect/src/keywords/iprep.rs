@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `iprep`: the reputation of an address in a category. The lists are read by [`crate::dataset::Reputation`].
+
+use super::number::{text, unquoted};
+use crate::builder::SignatureBuilder;
+use crate::condition::{PacketCondition, Scene};
+use crate::dataset::{Reputation, ReputationError};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use bartizan_rules::UintMatch;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "iprep",
+    aliases: &[],
+    summary: "The reputation of an address (src, dst, both, any) in a category: a comparison, `isset` or `isnotset`.",
+    argument: Argument::Required,
+    parse: iprep,
+}];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Any,
+    Both,
+    Source,
+    Destination,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Test {
+    IsSet,
+    IsNotSet,
+    Compare(UintMatch<u8>),
+}
+
+impl Test {
+    /// A score of 0 means that there is none.
+    fn holds(self, score: u8) -> bool {
+        match self {
+            Test::IsSet => score > 0,
+            Test::IsNotSet => score == 0,
+            Test::Compare(check) => score > 0 && check.matches(score),
+        }
+    }
+}
+
+struct OnReputation {
+    reputation: Arc<Reputation>,
+    category: u8,
+    side: Side,
+    test: Test,
+}
+
+impl PacketCondition for OnReputation {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        let ends = match (scene.packet, scene.flow) {
+            (Some(packet), _) => packet.decoded().src().zip(packet.decoded().dst()),
+            (None, Some(flow)) => Some((flow.source(scene.direction).0, flow.destination(scene.direction).0)),
+            (None, None) => None,
+        };
+        let Some((source, destination)) = ends else { return false };
+        let holds = |address: IpAddr| self.test.holds(self.reputation.score(address, self.category));
+        match self.side {
+            Side::Any => holds(source) || holds(destination),
+            Side::Both => holds(source) && holds(destination),
+            Side::Source => holds(source),
+            Side::Destination => holds(destination),
+        }
+    }
+
+    fn is_ip_only(&self) -> bool {
+        true
+    }
+}
+
+fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
+    let parts: Vec<&str> = text(unquoted(argument))?.split(',').map(str::trim).collect();
+    let expected = || {
+        KeywordError::argument("side, category and comparison are expected")
+            .help("write for example `any,BadHosts,>,30`")
+    };
+    let (side, category, test) = match parts.as_slice() {
+        [side, category, "isset"] => (side, category, Test::IsSet),
+        [side, category, "isnotset"] => (side, category, Test::IsNotSet),
+        [side, category, operator @ (">" | "<" | "=" | ">=" | "<=" | "!=" | "!"), value] => {
+            let check = UintMatch::<u8>::parse(format!("{operator}{value}").as_bytes())?;
+            (side, category, Test::Compare(check))
+        }
+        _ => return Err(expected()),
+    };
+    let side = match *side {
+        "any" => Side::Any,
+        "both" => Side::Both,
+        "src" => Side::Source,
+        "dst" => Side::Destination,
+        other => {
+            return Err(
+                KeywordError::argument(format!("no side `{other}`")).help("use any, both, src or dst")
+            );
+        }
+    };
+    Ok((side, category, test))
+}
+
+fn iprep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let (side, name, test) = parse(argument)?;
+    let reputation =
+        builder.environment.shared.reputation(builder.environment.settings).map_err(|error| {
+            let code = match error {
+                ReputationError::Unreadable { .. } => RefusalCode::MissingFile,
+                ReputationError::NotConfigured => RefusalCode::BadContext,
+                ReputationError::BadLine { .. } => RefusalCode::BadArgument,
+            };
+            KeywordError::new(code, error.to_string())
+        })?;
+    let category = reputation
+        .category(name)
+        .ok_or_else(|| KeywordError::argument(format!("the category file has no category `{name}`")))?;
+    builder.packet.push(Box::new(OnReputation { reputation, category, side, test }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keywords::testing::{Frame, build_with, ipv4, ipv6, on_scene, refused, udp};
+    use bartizan_base::Settings;
+    use std::path::Path;
+
+    #[test]
+    fn forms() {
+        assert_eq!(
+            parse(b"any, BadHosts, >, 1"),
+            Ok((Side::Any, "BadHosts", Test::Compare(UintMatch::Greater(1))))
+        );
+        assert_eq!(
+            parse(b"dst,test,>,0"),
+            Ok((Side::Destination, "test", Test::Compare(UintMatch::Greater(0))))
+        );
+        assert_eq!(parse(b"both,x,isnotset"), Ok((Side::Both, "x", Test::IsNotSet)));
+        for argument in ["any,BadHosts,1", "all,x,>,1", "any,x,~,1", "any,x,>,300", "any"] {
+            assert_eq!(parse(argument.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{argument}");
+        }
+        assert_eq!(refused("iprep", "any,BadHosts,>,1"), Some(RefusalCode::BadContext));
+    }
+
+    #[test]
+    fn scores_of_both_versions() {
+        let folder = std::env::temp_dir().join(format!("bartizan-iprep-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("categories"), "1,BadHosts,Known bad hosts\n").unwrap();
+        std::fs::write(folder.join("list"), "192.0.2.0/24,1,20\n2001:db8::1,1,20\n").unwrap();
+        let mut settings = Settings::new();
+        settings.set("reputation-categories-file", folder.join("categories").to_str().unwrap());
+        settings.set("default-reputation-path", folder.to_str().unwrap());
+        settings.set("reputation-files.0", "list");
+        let holds = |argument: &str, packet: &Frame| {
+            let built = build_with(&settings, Path::new(""), "ip", &[("iprep", argument)]).unwrap();
+            assert!(built.packet[0].is_ip_only());
+            on_scene(packet, |scene| built.packet[0].matches(scene))
+        };
+        for packet in [ipv4(17, &udp(b"x")), ipv6(17, &udp(b"x"))] {
+            for (argument, expected) in [
+                ("any,BadHosts,>,19", true),
+                ("src,BadHosts,=,20", true),
+                ("src,BadHosts,<,20", false),
+                ("dst,BadHosts,<,100", false),
+                ("both,BadHosts,>,1", false),
+                ("dst,BadHosts,isnotset", true),
+                ("src,BadHosts,isset", true),
+            ] {
+                assert_eq!(holds(argument, &packet), expected, "{argument}");
+            }
+        }
+        let error = build_with(&settings, Path::new(""), "ip", &[("iprep", "any,Nothing,>,1")]).unwrap_err();
+        assert_eq!(error.code, RefusalCode::BadArgument);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

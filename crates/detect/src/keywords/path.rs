@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that rules name. Not a keyword itself.
+//!
+//! Reading them is the one place where loading rules does input; nothing here runs while packets are inspected.
+
+use crate::builder::Environment;
+use crate::keyword::{KeywordError, RefusalCode};
+use std::path::{Path, PathBuf};
+
+/// Where a relative name is looked for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The folder of the rule file, then `default-rule-path`, then the working folder (`dataset`).
+    RuleFolderFirst,
+    /// `default-rule-path` or the working folder, then the folder of the rule file (`filemd5`).
+    SettingsFirst,
+}
+
+/// The places where a file may be.
+pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) -> Vec<PathBuf> {
+    let name = Path::new(name);
+    if name.is_absolute() {
+        return vec![name.to_owned()];
+    }
+    let beside = environment.rule_folder.join(name);
+    let by_settings =
+        environment.settings.get("default-rule-path").map(|folder| Path::new(folder).join(name));
+    let mut places: Vec<PathBuf> = by_settings.into_iter().chain([name.to_owned()]).collect();
+    match order {
+        Order::RuleFolderFirst => places.insert(0, beside),
+        Order::SettingsFirst => places.push(beside),
+    }
+    places.dedup();
+    places
+}
+
+/// The first of the places where there is a file.
+pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> Result<PathBuf, KeywordError> {
+    let places = places(environment, name, order);
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        let all: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+        KeywordError::new(RefusalCode::MissingFile, format!("no file `{name}`"))
+            .help(format!("looked for at {}", all.join(", ")))
+    })
+}
+
+/// Reads a file that a rule names.
+pub(crate) fn read(environment: &Environment<'_>, name: &str, order: Order) -> Result<Vec<u8>, KeywordError> {
+    let path = find(environment, name, order)?;
+    std::fs::read(&path).map_err(|error| {
+        KeywordError::new(RefusalCode::MissingFile, format!("cannot read {}: {error}", path.display()))
+    })
+}
+
+/// Bytes of hexadecimal digits; `None` when there is something else or half a byte.
+pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let digit = |b: u8| char::from(b).to_digit(16);
+    pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()).collect()
+}

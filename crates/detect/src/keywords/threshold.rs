@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `threshold`, `detection_filter`, and the entries of threshold files: how often a rule reports.
+//!
+//! Counting follows Suricata 8 on the packet clock: an interval begins with the first match and ends, inclusively,
+//! `seconds` later; the next match begins another one. Counts are kept per address, pair or rule in the host table and per
+//! flow in the flow's own state; all of them outlive a generation. Packets without addresses are not limited.
+
+use super::text;
+use crate::builder::SignatureBuilder;
+use crate::condition::{Limit, LimitKind, Limited, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::signature::{RejectSide, RuleAction, Signature};
+use crate::state::FlowState;
+use bartizan_base::{PacketDuration, RuleId, Timestamp};
+use bartizan_flow::host::{HostKey, RuleKey};
+use bartizan_rules::{
+    AddressSet, Diagnostic, NewAction, ThresholdEntry, ThresholdKind, ThresholdTrack, ThresholdType,
+    Thresholds, Variables, code,
+};
+use std::sync::Arc;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "threshold",
+        aliases: &[],
+        summary: "How often the rule reports: `threshold:type limit,track by_src,count 1,seconds 60;`.",
+        argument: Argument::Required,
+        parse: threshold,
+    },
+    Keyword {
+        name: "detection_filter",
+        aliases: &[],
+        summary: "The rule matches only above a rate: `detection_filter:track by_src,count 5,seconds 10;`.",
+        argument: Argument::Required,
+        parse: detection_filter,
+    },
+];
+
+/// How matches are counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Method {
+    Limit,
+    Threshold,
+    Both,
+    Backoff { multiplier: u32 },
+    Detection,
+    Rate { action: NewAction, timeout: u32 },
+}
+
+/// A counting threshold.
+struct Counting {
+    method: Method,
+    track: ThresholdTrack,
+    count: u32,
+    seconds: u32,
+}
+
+/// What is remembered between matches; a new one has no start.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    count: u32,
+    started: Timestamp,
+    /// Second since which a rate filter acts; 0 while it does not.
+    acting: u64,
+    /// Count at which a backoff reports next.
+    next: u32,
+}
+
+impl Counting {
+    /// The first match of an entry.
+    fn begin(&self, tally: &mut Tally, now: Timestamp) -> Limited {
+        *tally = Tally { count: 1, started: now, acting: 0, next: self.count };
+        let reached = if self.count == 1 { Limited::Alert } else { Limited::Nothing };
+        match self.method {
+            Method::Limit | Method::Rate { .. } => Limited::Alert,
+            Method::Threshold | Method::Both => reached,
+            Method::Backoff { multiplier } => {
+                if self.count == 1 {
+                    tally.next = multiplier;
+                }
+                reached
+            }
+            Method::Detection => Limited::Nothing,
+        }
+    }
+
+    /// One more match.
+    fn step(&self, tally: &mut Tally, now: Timestamp) -> Limited {
+        if tally.started == Timestamp::ZERO {
+            return self.begin(tally, now);
+        }
+        if let Method::Backoff { multiplier } = self.method {
+            return backoff(tally, multiplier);
+        }
+        let inside = now <= tally.started + PacketDuration::from_secs(u64::from(self.seconds));
+        if let Method::Rate { action, timeout } = self.method {
+            return self.rate(tally, now, inside, action, timeout);
+        }
+        if inside {
+            tally.count = tally.count.saturating_add(1);
+        } else {
+            tally.started = now;
+            tally.count = 1;
+        }
+        match self.method {
+            Method::Limit if tally.count <= self.count || !inside => Limited::Alert,
+            Method::Limit => Limited::Silent,
+            Method::Threshold if inside && tally.count >= self.count => {
+                tally.count = 0;
+                Limited::Alert
+            }
+            Method::Both if tally.count == self.count => Limited::Alert,
+            Method::Both if tally.count > self.count => Limited::Silent,
+            Method::Detection if tally.count > self.count && inside => Limited::Alert,
+            _ => Limited::Nothing,
+        }
+    }
+
+    fn rate(
+        &self,
+        tally: &mut Tally,
+        now: Timestamp,
+        inside: bool,
+        action: NewAction,
+        timeout: u32,
+    ) -> Limited {
+        if tally.acting != 0 {
+            if now.as_secs().saturating_sub(tally.acting) > u64::from(timeout) {
+                tally.acting = 0;
+                return Limited::Alert;
+            }
+            return acting(action);
+        }
+        if !inside {
+            tally.started = now;
+            tally.count = 1;
+            return Limited::Alert;
+        }
+        tally.count = tally.count.saturating_add(1);
+        if tally.count <= self.count {
+            return Limited::Alert;
+        }
+        tally.acting = now.as_secs().max(1);
+        acting(action)
+    }
+
+    /// Until when an entry has to be kept.
+    fn until(&self, tally: &Tally) -> Timestamp {
+        let interval = PacketDuration::from_secs(u64::from(self.seconds));
+        let mut until = tally.started + interval;
+        if let Method::Rate { timeout, .. } = self.method
+            && tally.acting != 0
+        {
+            let acts = Timestamp::from_parts(tally.acting.saturating_add(u64::from(timeout)), 0);
+            until = until.max(acts + interval + PacketDuration::from_secs(1));
+        }
+        until + PacketDuration::from_nanos(1)
+    }
+
+    fn key(&self, rule: RuleKey, scene: &Scene<'_>) -> Option<HostKey> {
+        let (source, destination) = scene.addresses()?;
+        let tenant = scene.tenant();
+        Some(match self.track {
+            ThresholdTrack::Source => HostKey::host(tenant, source),
+            ThresholdTrack::Destination => HostKey::host(tenant, destination),
+            ThresholdTrack::Both | ThresholdTrack::Either => HostKey::pair(tenant, source, destination),
+            ThresholdTrack::Rule | ThresholdTrack::Flow => HostKey::rule(tenant, rule),
+        })
+    }
+
+    fn in_flow(&self, rule: RuleKey, now: Timestamp, state: Option<&mut FlowState>) -> Limited {
+        let Some(state) = state else { return Limited::Nothing };
+        // No room: the match counts as a first one.
+        let Some(slot) = state.count(rule, self.track as u32) else {
+            return self.begin(&mut Tally::default(), now);
+        };
+        let mut tally = Tally {
+            count: slot.count,
+            started: slot.started,
+            acting: slot.acting.as_secs(),
+            next: slot.next,
+        };
+        let limited = self.step(&mut tally, now);
+        slot.count = tally.count;
+        slot.started = tally.started;
+        slot.acting = Timestamp::from_parts(tally.acting, 0);
+        slot.next = tally.next;
+        limited
+    }
+}
+
+/// A backoff reports at `count`, then each time that the count has grown by the multiplier.
+fn backoff(tally: &mut Tally, multiplier: u32) -> Limited {
+    if tally.count == u32::MAX {
+        return Limited::Silent;
+    }
+    tally.count += 1;
+    if tally.count != tally.next {
+        return Limited::Silent;
+    }
+    tally.next = tally.next.saturating_mul(multiplier);
+    Limited::Alert
+}
+
+const fn acting(action: NewAction) -> Limited {
+    match action {
+        NewAction::Alert => Limited::Act(RuleAction::Alert),
+        NewAction::Drop => Limited::Act(RuleAction::Drop),
+        NewAction::Pass => Limited::Act(RuleAction::Pass),
+        NewAction::Reject => Limited::Act(RuleAction::Reject(RejectSide::Source)),
+        NewAction::None => Limited::Alert,
+    }
+}
+
+impl Limit for Counting {
+    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> Limited {
+        let rule = RuleKey { gid: rule.gid, sid: rule.sid };
+        let Some(key) = self.key(rule, scene) else { return Limited::Alert };
+        if self.method == Method::Threshold && self.count == 1 {
+            return Limited::Alert;
+        }
+        let now = scene.now;
+        if self.track == ThresholdTrack::Flow {
+            return self.in_flow(rule, now, state);
+        }
+        let counted = scene.shared.hosts.with(&key, now, |host| {
+            let slot = host.threshold(rule, self.track as u32).ok()?;
+            let mut tally =
+                Tally { count: slot.count, started: slot.started, acting: slot.mark.as_secs(), next: 0 };
+            let limited = self.step(&mut tally, now);
+            slot.count = tally.count;
+            slot.started = tally.started;
+            slot.mark = Timestamp::from_parts(tally.acting, 0);
+            slot.until = self.until(&tally);
+            Some(limited)
+        });
+        // No room, which the host table counts: the match counts as a first one.
+        counted.ok().flatten().unwrap_or_else(|| self.begin(&mut Tally::default(), now))
+    }
+
+    fn kind(&self) -> LimitKind {
+        match self.method {
+            Method::Detection => LimitKind::DetectionFilter,
+            Method::Rate { .. } => LimitKind::RateFilter,
+            _ => LimitKind::Threshold,
+        }
+    }
+}
+
+/// `suppress` for some addresses.
+struct Suppress {
+    track: ThresholdTrack,
+    addresses: Arc<AddressSet>,
+}
+
+impl Limit for Suppress {
+    fn judge(&self, _: RuleId, scene: &Scene<'_>, _: Option<&mut FlowState>) -> Limited {
+        let Some((source, destination)) = scene.addresses() else { return Limited::Alert };
+        let found = match self.track {
+            ThresholdTrack::Source => self.addresses.contains(source),
+            ThresholdTrack::Destination => self.addresses.contains(destination),
+            _ => self.addresses.contains(source) || self.addresses.contains(destination),
+        };
+        if found { Limited::Silent } else { Limited::Alert }
+    }
+
+    fn kind(&self) -> LimitKind {
+        LimitKind::Suppress
+    }
+}
+
+/// The fields of a keyword, each at most once.
+#[derive(Default)]
+struct Fields<'a> {
+    kind: Option<&'a str>,
+    track: Option<ThresholdTrack>,
+    count: Option<u32>,
+    seconds: Option<u32>,
+    multiplier: Option<u32>,
+}
+
+fn fields<'a>(keyword: &str, argument: &'a [u8]) -> Result<Fields<'a>, KeywordError> {
+    let mut fields = Fields::default();
+    for item in text::items(argument)? {
+        let (name, value) = text::word(item);
+        let number = |name| text::within(name, value, 1..=u32::MAX);
+        let twice = match name {
+            "type" => fields.kind.replace(value).is_some(),
+            "track" => fields.track.replace(track(value)?).is_some(),
+            "count" => fields.count.replace(number("count")?).is_some(),
+            "seconds" => fields.seconds.replace(number("seconds")?).is_some(),
+            "multiplier" => fields.multiplier.replace(number("multiplier")?).is_some(),
+            _ => return Err(KeywordError::argument(format!("unknown field `{name}` of `{keyword}`"))),
+        };
+        if twice {
+            return Err(KeywordError::argument(format!("`{name}` is given twice")));
+        }
+    }
+    Ok(fields)
+}
+
+fn track(value: &str) -> Result<ThresholdTrack, KeywordError> {
+    Ok(match value {
+        "by_src" => ThresholdTrack::Source,
+        "by_dst" => ThresholdTrack::Destination,
+        "by_both" => ThresholdTrack::Both,
+        "by_rule" => ThresholdTrack::Rule,
+        "by_flow" => ThresholdTrack::Flow,
+        other => {
+            return Err(KeywordError::argument(format!("unknown track `{other}`"))
+                .help("by_src, by_dst, by_both, by_rule or by_flow"));
+        }
+    })
+}
+
+fn missing(keyword: &str, what: &str) -> KeywordError {
+    KeywordError::argument(format!("`{keyword}` lacks {what}"))
+}
+
+fn alone(builder: &SignatureBuilder<'_>, other: &'static str) -> Result<(), KeywordError> {
+    if builder.seen.contains(&other) {
+        return Err(KeywordError::context(format!(
+            "`{other}` stands in the rule already: only one of both can count"
+        )));
+    }
+    Ok(())
+}
+
+fn threshold(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    alone(builder, "detection_filter")?;
+    let fields = fields("threshold", argument)?;
+    let track = fields.track.ok_or_else(|| missing("threshold", "`track`"))?;
+    let count = fields.count.ok_or_else(|| missing("threshold", "`count`"))?;
+    let method = match fields.kind.ok_or_else(|| missing("threshold", "`type`"))? {
+        "limit" => Method::Limit,
+        "threshold" => Method::Threshold,
+        "both" => Method::Both,
+        "backoff" => {
+            let multiplier = fields.multiplier.ok_or_else(|| missing("threshold", "`multiplier`"))?;
+            if track != ThresholdTrack::Flow {
+                return Err(KeywordError::argument("`type backoff` counts by flow only")
+                    .help("write `track by_flow`"));
+            }
+            Method::Backoff { multiplier }
+        }
+        other => {
+            return Err(KeywordError::argument(format!("unknown type `{other}` of `threshold`"))
+                .help("limit, threshold, both or backoff"));
+        }
+    };
+    let is_backoff = matches!(method, Method::Backoff { .. });
+    if is_backoff == fields.seconds.is_some() || !is_backoff && fields.multiplier.is_some() {
+        return Err(KeywordError::argument("`backoff` takes a `multiplier`, the other types take `seconds`"));
+    }
+    let seconds = fields.seconds.unwrap_or(0);
+    builder.thresholds.push(Box::new(Counting { method, track, count, seconds }));
+    Ok(())
+}
+
+fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    alone(builder, "threshold")?;
+    alone(builder, "detection_filter")?;
+    let fields = fields("detection_filter", argument)?;
+    if fields.kind.is_some() || fields.multiplier.is_some() {
+        return Err(KeywordError::argument("`detection_filter` takes track, count and seconds only"));
+    }
+    builder.thresholds.push(Box::new(Counting {
+        method: Method::Detection,
+        track: fields.track.ok_or_else(|| missing("detection_filter", "`track`"))?,
+        count: fields.count.ok_or_else(|| missing("detection_filter", "`count`"))?,
+        seconds: fields.seconds.ok_or_else(|| missing("detection_filter", "`seconds`"))?,
+    }));
+    Ok(())
+}
+
+/// Puts the entries of a threshold file to the rules that they name.
+///
+/// An `event_filter` for a rule takes the place of its `threshold`; one for all rules leaves alone those that have a
+/// `threshold` or `detection_filter`, and a `rate_filter` always does. Gives a finding for each entry whose addresses
+/// cannot be resolved; such an entry is left out.
+pub fn apply_thresholds(
+    signatures: &mut [Signature],
+    thresholds: &Thresholds,
+    variables: &Variables,
+) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    for entry in &thresholds.entries {
+        let suppressed = match &entry.kind {
+            ThresholdKind::Suppress { only: Some((track, addresses)) } => {
+                match variables.address_set(addresses) {
+                    Ok(set) => Some((*track, Arc::new(set))),
+                    Err(error) => {
+                        findings.push(Diagnostic::error(
+                            &thresholds.source,
+                            entry.span,
+                            code::BAD_THRESHOLD,
+                            error.kind.to_string(),
+                        ));
+                        continue;
+                    }
+                }
+            }
+            _ => None,
+        };
+        for signature in signatures.iter_mut().filter(|s| concerns(entry, s)) {
+            apply(signature, entry, suppressed.as_ref());
+        }
+    }
+    findings
+}
+
+/// Whether an entry is about a rule; 0 stands for all.
+fn concerns(entry: &ThresholdEntry, signature: &Signature) -> bool {
+    (entry.gid == 0 || entry.gid == signature.id.gid) && (entry.sid == 0 || entry.sid == signature.id.sid)
+}
+
+fn apply(
+    signature: &mut Signature,
+    entry: &ThresholdEntry,
+    suppressed: Option<&(ThresholdTrack, Arc<AddressSet>)>,
+) {
+    let has = |s: &Signature, kind| s.thresholds.iter().any(|t| t.kind() == kind);
+    let own = has(signature, LimitKind::Threshold) || has(signature, LimitKind::DetectionFilter);
+    let counting = match (&entry.kind, suppressed) {
+        (ThresholdKind::Suppress { .. }, Some((track, addresses))) => {
+            // Suppressing comes before counting.
+            let at = signature.thresholds.iter().take_while(|t| t.kind() == LimitKind::Suppress).count();
+            let limit = Suppress { track: *track, addresses: Arc::clone(addresses) };
+            signature.thresholds.insert(at, Box::new(limit));
+            return;
+        }
+        (ThresholdKind::Suppress { .. }, None) => {
+            signature.noalert = true;
+            return;
+        }
+        (ThresholdKind::RateFilter { track, count, seconds, action, timeout }, _) => {
+            if own {
+                return;
+            }
+            let method = Method::Rate { action: *action, timeout: *timeout };
+            Counting { method, track: *track, count: *count, seconds: *seconds }
+        }
+        (ThresholdKind::EventFilter { kind, track, count, seconds }, _) => {
+            if own && entry.sid == 0 {
+                return;
+            }
+            if let Some(last) = signature.thresholds.iter().rposition(|t| t.kind() == LimitKind::Threshold) {
+                signature.thresholds.remove(last);
+            }
+            let method = match kind {
+                ThresholdType::Limit => Method::Limit,
+                ThresholdType::Threshold => Method::Threshold,
+                ThresholdType::Both => Method::Both,
+            };
+            Counting { method, track: *track, count: *count, seconds: *seconds }
+        }
+    };
+    signature.thresholds.push(Box::new(counting));
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its names.
+//! The sticky buffers (`tls.sni`) come from the table of the protocol.
+//!
+//! `tls.store` is taken and matches like a rule without it; certificates are not written to disk.
+
+use super::number::{TxNumber, complete_of, later, text, unquoted};
+use crate::builder::SignatureBuilder;
+use crate::condition::{Answer, Scene, TxCondition};
+use crate::content::{Item, Literal};
+use crate::keyword::{Argument, Keyword, KeywordError};
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::{Direction, PerDirection};
+use bartizan_rules::UintMatch;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "tls.version",
+        aliases: &[],
+        summary: "The version of the direction's TLS: 1.0 to 1.3, or a number such as 0x7f12 for a draft.",
+        argument: Argument::Required,
+        parse: version,
+    },
+    Keyword {
+        name: "ssl_version",
+        aliases: &[],
+        summary: "The version is one of sslv2, sslv3, tls1.0 to tls1.3, or none of those with `!`.",
+        argument: Argument::Required,
+        parse: ssl_version,
+    },
+    Keyword {
+        name: "ssl_state",
+        aliases: &[],
+        summary: "The handshake is at client_hello, server_hello, client_keyx or server_keyx; several with `|`.",
+        argument: Argument::Required,
+        parse: state,
+    },
+    Keyword {
+        name: "tls.cert_chain_len",
+        aliases: &[],
+        summary: "How many certificates the server sent.",
+        argument: Argument::Required,
+        parse: chain_length,
+    },
+    Keyword {
+        name: "tls_cert_notbefore",
+        aliases: &[],
+        summary: "The date from which the certificate is valid: a date, `<` or `>` and a date, or two with `<>`.",
+        argument: Argument::Required,
+        parse: |builder, argument| date(builder, "tls_cert_notbefore", "tls.not_before", argument),
+    },
+    Keyword {
+        name: "tls_cert_notafter",
+        aliases: &[],
+        summary: "The date until which the certificate is valid: a date, `<` or `>` and a date, or two with `<>`.",
+        argument: Argument::Required,
+        parse: |builder, argument| date(builder, "tls_cert_notafter", "tls.not_after", argument),
+    },
+    Keyword {
+        name: "tls_cert_expired",
+        aliases: &[],
+        summary: "The certificate's time is over.",
+        argument: Argument::None,
+        parse: |builder, _| on_date(builder, "tls_cert_expired", "tls.not_after", When::Over),
+    },
+    Keyword {
+        name: "tls_cert_valid",
+        aliases: &[],
+        summary: "The certificate's time is not over.",
+        argument: Argument::None,
+        parse: |builder, _| on_date(builder, "tls_cert_valid", "tls.not_after", When::NotOver),
+    },
+    Keyword {
+        name: "tls.subject",
+        aliases: &[],
+        summary: "The certificate's subject contains this (older form of `tls.cert_subject`).",
+        argument: Argument::Required,
+        parse: |builder, argument| contains(builder, "tls.cert_subject", argument),
+    },
+    Keyword {
+        name: "tls.issuerdn",
+        aliases: &[],
+        summary: "The certificate's issuer contains this (older form of `tls.cert_issuer`).",
+        argument: Argument::Required,
+        parse: |builder, argument| contains(builder, "tls.cert_issuer", argument),
+    },
+    Keyword {
+        name: "tls.fingerprint",
+        aliases: &[],
+        summary: "The certificate's SHA-1 fingerprint (older form of `tls.cert_fingerprint`).",
+        argument: Argument::Required,
+        parse: |builder, argument| contains(builder, "tls.cert_fingerprint", argument),
+    },
+    Keyword {
+        name: "tls.store",
+        aliases: &["tlsstore"],
+        summary: "Taken for compatibility: certificates are not stored.",
+        argument: Argument::None,
+        parse: |builder, _| builder.narrow_app_named("tls", "tls.store").map(|_| ()),
+    },
+];
+
+const BOTH: PerDirection<bool> = PerDirection::new(true, true);
+const TO_CLIENT: PerDirection<bool> = PerDirection::new(false, true);
+
+/// TLS 1.3 for its drafts.
+const fn without_drafts(version: u64) -> u64 {
+    if version >> 8 == 0x7f { 0x304 } else { version }
+}
+
+/// One of these versions, or none of these.
+struct Version {
+    versions: Vec<u64>,
+    negated: bool,
+    /// The number as it stands: drafts are not TLS 1.3.
+    exact: bool,
+    complete: PerDirection<u8>,
+}
+
+impl TxCondition for Version {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+        let holds = tx.number("tls.version", direction).is_some_and(|version| {
+            let version = if self.exact { version } else { without_drafts(version) };
+            self.versions.contains(&version) != self.negated
+        });
+        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+    }
+}
+
+fn push_version(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &str,
+    (versions, negated, exact): (Vec<u64>, bool, bool),
+) -> Result<(), KeywordError> {
+    let condition = Version { versions, negated, exact, complete: complete_of("tls") };
+    builder.push_tx("tls", keyword, BOTH, 0, Box::new(condition))
+}
+
+fn version_number(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
+    let name = text(unquoted(argument))?;
+    let wrong = || {
+        KeywordError::argument(format!("no TLS version `{name}`"))
+            .help("use 1.0, 1.1, 1.2, 1.3 or a number such as 0x7f12")
+    };
+    Ok(match name {
+        "1.0" => (vec![0x301], false, false),
+        "1.1" => (vec![0x302], false, false),
+        "1.2" => (vec![0x303], false, false),
+        "1.3" => (vec![0x304], false, false),
+        _ => {
+            let digits = name.strip_prefix("0x").filter(|digits| digits.len() == 4).ok_or_else(wrong)?;
+            (vec![u64::from_str_radix(digits, 16).map_err(|_| wrong())?], false, true)
+        }
+    })
+}
+
+fn version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    push_version(builder, "tls.version", version_number(argument)?)
+}
+
+const SSL_VERSIONS: &[(&str, u64)] = &[
+    ("sslv2", 0x200),
+    ("sslv3", 0x300),
+    ("tls1.0", 0x301),
+    ("tls1.1", 0x302),
+    ("tls1.2", 0x303),
+    ("tls1.3", 0x304),
+];
+
+fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
+    let mut versions = Vec::new();
+    let mut negated = false;
+    for word in text(unquoted(argument))?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
+        let (has_mark, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+        if has_mark && !negated && !versions.is_empty() {
+            return Err(KeywordError::argument("a `!` stands before the first version, for all of them"));
+        }
+        negated |= has_mark;
+        let found = SSL_VERSIONS.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        let (_, value) = found.ok_or_else(|| {
+            KeywordError::argument(format!("no version `{name}`"))
+                .help("use sslv2, sslv3, tls1.0, tls1.1, tls1.2 or tls1.3")
+        })?;
+        if versions.contains(value) {
+            return Err(KeywordError::argument(format!("`{name}` stands twice")));
+        }
+        versions.push(*value);
+    }
+    if versions.is_empty() {
+        return Err(KeywordError::argument("no version is named"));
+    }
+    Ok((versions, negated, false))
+}
+
+fn ssl_version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    push_version(builder, "ssl_version", ssl_versions(argument)?)
+}
+
+const STATES: &[(&str, u64)] =
+    &[("client_hello", 1), ("server_hello", 2), ("client_keyx", 4), ("server_keyx", 8), ("unknown", 16)];
+
+/// One of these states is there, or one of the negated ones is not.
+struct State {
+    wanted: u64,
+    negated: u64,
+    complete: PerDirection<u8>,
+}
+
+impl TxCondition for State {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+        let holds =
+            tx.number("ssl.state", direction).is_some_and(|now| (self.wanted & now) ^ self.negated != 0);
+        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+    }
+}
+
+fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
+    let (mut wanted, mut without) = (0, 0);
+    for word in text(unquoted(argument))?.split('|') {
+        let word = word.trim();
+        let (negated, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest.trim()));
+        let (_, bit) = STATES.iter().find(|(n, _)| *n == name).ok_or_else(|| {
+            KeywordError::argument(format!("no state `{name}`")).help(
+                "use client_hello, server_hello, client_keyx, server_keyx or unknown, with `|` between them",
+            )
+        })?;
+        wanted |= bit;
+        if negated {
+            without |= bit;
+        }
+    }
+    Ok((wanted, without))
+}
+
+fn state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let (wanted, negated) = states(argument)?;
+    let condition = State { wanted, negated, complete: complete_of("tls") };
+    builder.push_tx("tls", "ssl_state", BOTH, 0, Box::new(condition))
+}
+
+fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let check = UintMatch::<u32>::parse(unquoted(argument))?;
+    let condition = TxNumber { name: "tls.chain_len", check, complete: complete_of("tls") };
+    builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, 0, Box::new(condition))
+}
+
+/// What a date is compared with; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    At(u64),
+    Until(u64),
+    From(u64),
+    Between(u64, u64),
+    Over,
+    NotOver,
+}
+
+struct Date {
+    name: &'static str,
+    when: When,
+    complete: PerDirection<u8>,
+}
+
+impl TxCondition for Date {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+        let now = scene.now.as_secs();
+        let holds =
+            tx.number(self.name, direction).filter(|date| *date != 0).is_some_and(|date| match self.when {
+                When::At(a) => date == a,
+                When::Until(a) => date <= a,
+                When::From(a) => date >= a,
+                When::Between(a, b) => date >= a && date <= b,
+                When::Over => now > date,
+                When::NotOver => now <= date,
+            });
+        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+    }
+}
+
+fn on_date(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &str,
+    name: &'static str,
+    when: When,
+) -> Result<(), KeywordError> {
+    let condition = Date { name, when, complete: complete_of("tls") };
+    builder.push_tx("tls", keyword, TO_CLIENT, 0, Box::new(condition))
+}
+
+fn date(
+    builder: &mut SignatureBuilder<'_>,
+    keyword: &str,
+    name: &'static str,
+    argument: &[u8],
+) -> Result<(), KeywordError> {
+    on_date(builder, keyword, name, when(argument)?)
+}
+
+fn when(argument: &[u8]) -> Result<When, KeywordError> {
+    let argument = text(unquoted(argument))?.trim();
+    if let Some((from, until)) = argument.split_once("<>") {
+        let (from, until) = (epoch(from)?, epoch(until)?);
+        if until <= from {
+            return Err(KeywordError::argument("the second date is not after the first"));
+        }
+        return Ok(When::Between(from, until));
+    }
+    if let Some(date) = argument.strip_prefix('<') {
+        return Ok(When::Until(epoch(date)?));
+    }
+    match argument.strip_prefix('>') {
+        Some(date) => Ok(When::From(epoch(date)?)),
+        None => Ok(When::At(epoch(argument)?)),
+    }
+}
+
+/// Seconds since 1970 of `YYYY-MM[-DD[( |T)HH[:MM[:SS]]]]`, UTC; digits alone are such seconds already.
+fn epoch(written: &str) -> Result<u64, KeywordError> {
+    let written = written.trim();
+    if !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit()) {
+        return written.parse().map_err(|_| KeywordError::argument("the number of seconds is too large"));
+    }
+    parts(written).and_then(seconds).ok_or_else(|| {
+        KeywordError::argument(format!("`{written}` is no date"))
+            .help("write YYYY-MM-DD, with HH:MM:SS behind it where needed, or seconds since 1970")
+    })
+}
+
+/// Year, month, day, hour, minute, second.
+fn parts(written: &str) -> Option<[u32; 6]> {
+    let (date, time) = written.split_once(['T', ' ']).unwrap_or((written, ""));
+    let mut fields = [0, 1, 1, 0, 0, 0];
+    let dates = date.split('-').chain(core::iter::repeat_n("", 4)).take(3);
+    let times = time.trim().split(':').chain(core::iter::repeat_n("", 4)).take(3);
+    let in_date = date.split('-').count();
+    // A time needs a day before it.
+    if !(2..=3).contains(&in_date) || in_date == 2 && !time.is_empty() || time.split(':').count() > 3 {
+        return None;
+    }
+    for (index, (field, digits)) in fields.iter_mut().zip(dates.chain(times)).enumerate() {
+        if !digits.is_empty() {
+            *field = digits.parse().ok()?;
+        } else if index < 2 {
+            return None;
+        }
+    }
+    Some(fields)
+}
+
+fn seconds([year, month, day, hour, minute, second]: [u32; 6]) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Days of the civil calendar, counted from March so that the leap day is the year's last.
+    let (year, month) =
+        if month > 2 { (u64::from(year), month - 3) } else { (u64::from(year) - 1, month + 9) };
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * u64::from(month) + 2) / 5 + u64::from(day)
+            - 1;
+    let days = days.checked_sub(719_468)?;
+    Some(days * 86_400 + u64::from(hour) * 3_600 + u64::from(minute) * 60 + u64::from(second))
+}
+
+fn contains(builder: &mut SignatureBuilder<'_>, buffer: &str, argument: &[u8]) -> Result<(), KeywordError> {
+    let argument = bartizan_rules::unwrap_value(argument, true)?;
+    builder.push_aside(buffer, Item::Literal(Literal::new(argument.text, argument.negated)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyword::RefusalCode;
+    use crate::keywords::testing::{FakeTx, ipv4, on_scene, tcp};
+
+    fn answer(condition: &dyn TxCondition, numbers: &[(&'static str, u64)]) -> Answer {
+        let tx = FakeTx { numbers: numbers.to_vec(), ..FakeTx::default() };
+        on_scene(&ipv4(6, &tcp(16, 1, 1, 1, b"")), |scene| condition.matches(&tx, Direction::ToClient, scene))
+    }
+
+    #[test]
+    fn versions() {
+        let complete = PerDirection::new(3, 3);
+        let holds = |(versions, negated, exact): (Vec<u64>, bool, bool), version: u64| {
+            let condition = Version { versions, negated, exact, complete };
+            answer(&condition, &[("tls.version", version)]) == Answer::Yes
+        };
+        assert!(holds(version_number(b"1.2").unwrap(), 0x303));
+        assert!(!holds(version_number(b"1.2").unwrap(), 0x304));
+        assert!(
+            holds(version_number(b"1.3").unwrap(), 0x7f12)
+                && holds(version_number(b"0x7f12").unwrap(), 0x7f12)
+        );
+        assert!(!holds(version_number(b"0x0304").unwrap(), 0x7f12));
+        assert!(
+            holds(ssl_versions(b"sslv2, sslv3").unwrap(), 0x300)
+                && !holds(ssl_versions(b"sslv2,sslv3").unwrap(), 0x301)
+        );
+        // The mark stands for all of the list.
+        assert!(
+            holds(ssl_versions(b"!tls1.3,tls1.2").unwrap(), 0x301)
+                && !holds(ssl_versions(b"!tls1.3,tls1.2").unwrap(), 0x303)
+        );
+        assert!(
+            holds(ssl_versions(b"!sslv3,!tls1.0").unwrap(), 0x303)
+                && !holds(ssl_versions(b"!tls1.0").unwrap(), 0x301)
+        );
+        for bad in ["1.4", "0x30", "2"] {
+            assert_eq!(version_number(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+        }
+        for bad in ["tls2", "", "tls1.0,tls1.0", "tls1.0,!tls1.2"] {
+            assert_eq!(ssl_versions(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+        }
+    }
+
+    #[test]
+    fn handshake_states() {
+        let holds = |argument: &str, now: u64| {
+            let (wanted, negated) = states(argument.as_bytes()).unwrap();
+            let condition = State { wanted, negated, complete: PerDirection::new(1, 1) };
+            answer(&condition, &[("ssl.state", now)]) == Answer::Yes
+        };
+        assert!(holds("client_hello", 1) && !holds("client_hello", 2));
+        assert!(
+            holds("server_hello | client_keyx", 4) && holds("!client_hello", 2) && !holds("!client_hello", 1)
+        );
+        for bad in ["| client_hello", "client_hello |", "hello"] {
+            assert_eq!(states(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+        }
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(epoch("1970-01-01"), Ok(0));
+        assert_eq!(epoch("2000-03-01"), Ok(951_868_800));
+        assert_eq!(epoch("2016-02-29 12:30:01"), Ok(1_456_749_001));
+        assert_eq!(epoch("2015-10T07").unwrap_err().code, RefusalCode::BadArgument);
+        assert_eq!(epoch("2015-10-22T23"), Ok(1_445_554_800));
+        assert_eq!(epoch("1445852105"), Ok(1_445_852_105));
+        assert_eq!(when(b">2015-10"), Ok(When::From(1_443_657_600)));
+        assert_eq!(when(b"<2015-10-01"), Ok(When::Until(1_443_657_600)));
+        assert_eq!(when(b"1998-05-01<>2008-05-01"), Ok(When::Between(893_980_800, 1_209_600_000)));
+        for bad in ["", "2015-13-01", "yesterday", "2009-01-01<>2008-01-01", ">", "2015-1-2-3"] {
+            assert_eq!(when(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
+        }
+    }
+
+    #[test]
+    fn validity() {
+        // The scene's clock stands at 1,000,000,000.
+        let on = |when| Date { name: "tls.not_after", when, complete: PerDirection::new(1, 1) };
+        let at = |seconds| [("tls.not_after", seconds)];
+        assert_eq!(answer(&on(When::Over), &at(999_999_999)), Answer::Yes);
+        assert_eq!(answer(&on(When::NotOver), &at(1_000_000_000)), Answer::Yes);
+        assert_eq!(answer(&on(When::Over), &at(1_000_000_000)), Answer::NotYet);
+        assert_eq!(answer(&on(When::Between(5, 7)), &at(7)), Answer::Yes);
+        assert_eq!(answer(&on(When::Until(7)), &at(8)), Answer::NotYet);
+        // No certificate (yet).
+        assert_eq!(answer(&on(When::NotOver), &[]), Answer::NotYet);
+    }
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keywords on transactions: rules against conversations that the real parsers read.
+
+mod common;
+
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
+use bartizan_applayer::protocol::{Input, Transport};
+use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_detect::condition::Scene;
+use bartizan_detect::inspect::{Work, Worker, inspect};
+use bartizan_detect::ruleset::file_hashes;
+use bartizan_detect::txstate::FlowDetect;
+use bartizan_function::view::FlowView;
+use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
+use common::{datagram, load_text};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Sids of the rules that alert on pieces of data, in the order in which they come.
+fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> Vec<u32> {
+    let shared = Arc::default();
+    let loaded = load_text(rules, &Settings::new(), &shared);
+    let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
+    assert!(said.is_empty(), "{said:?}");
+    let [md5, sha1, sha256] = file_hashes(&loaded.rules);
+    let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
+    let engine = Engine::new(&Settings::new(), files).unwrap();
+    let (mut app, mut flow, mut worker) =
+        (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
+    let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
+    let port = if transport == Transport::Tcp { 80 } else { 53 };
+    let info = FlowInfo { now, ports: PerDirection::new(port, 4_000), transport };
+    let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+    let mut sids = Vec::new();
+    for (direction, data) in pieces {
+        let before = app.by_direction()[*direction];
+        match transport {
+            Transport::Tcp => {
+                let input = Input { data, offset: offset[*direction], eof: false };
+                let advance = app.stream(&engine, *direction, input, &info);
+                assert_eq!(advance.consumed, data.len(), "pieces are whole messages");
+                offset[*direction] += data.len() as u64;
+            }
+            Transport::Udp => {
+                app.datagram(&engine, *direction, data, &info);
+            }
+        }
+        let detection_done = before != app.by_direction()[*direction];
+        // What conditions see of the packet does not matter here: a datagram stands for it.
+        let (from, to) = match direction {
+            Direction::ToServer => ((client, 4_000), (server, port)),
+            Direction::ToClient => ((server, port), (client, 4_000)),
+        };
+        let frame = datagram(from, to, b"");
+        let mut out = DecodeOutput::default();
+        Decoder::default().decode(LinkType::ETHERNET, &frame, frame.len() as u32, &mut out);
+        let packet = PacketView::new(&frame, out.outer().unwrap());
+        let view = FlowView {
+            id: 1,
+            tenant: TenantId::default(),
+            protocol: 17,
+            client: (client, 4_000),
+            server: (server, port),
+            start: now,
+            last_seen: now,
+            packets: PerDirection::new(1, 1),
+            bytes: PerDirection::new(1, 1),
+            established: true,
+            tcp: None,
+            app: app.summary(),
+        };
+        let scene = Scene {
+            now,
+            packet: Some(&packet),
+            direction: *direction,
+            flow: Some(&view),
+            state: None,
+            stream_events: &[],
+            app_events: &[],
+            detection_done,
+            shared: &shared,
+        };
+        let work =
+            Work { scene, stream: None, payload_in_stream: true, inspect_payload: true, app: Some(&mut app) };
+        inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
+        let hits = worker.hits.iter().filter(|h| h.alert);
+        sids.extend(hits.map(|h| loaded.rules.signatures[h.rule as usize].id.sid));
+    }
+    sids
+}
+
+/// Sids of the options that alert, each a rule of the protocol, numbered from 1.
+fn of_options(
+    protocol: &str,
+    options: &[&str],
+    transport: Transport,
+    pieces: &[(Direction, &[u8])],
+) -> Vec<u32> {
+    let rules: Vec<String> = options
+        .iter()
+        .enumerate()
+        .map(|(i, o)| format!("alert {protocol} any any -> any any ({o} sid:{};)", i + 1))
+        .collect();
+    let mut sids = alerts(&rules.join("\n"), transport, pieces);
+    sids.sort_unstable();
+    sids.dedup();
+    sids
+}
+
+const GET: &[u8] = b"GET /a/b.pdf?q=1 HTTP/1.1\r\nHost: Example.ORG\r\nUser-Agent: probe\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+
+#[test]
+fn http_old_and_new() {
+    let options = [
+        // All of these match.
+        r#"content:"/a/b"; http_uri;"#,
+        r#"uricontent:"B.PDF"; nocase;"#,
+        r#"content:"GET"; http_method; content:"probe"; http_user_agent;"#,
+        r#"content:"example.org"; http_host;"#,
+        "urilen:12;",
+        r#"http.uri; content:"/a/"; startswith; urilen:>11,raw; content:"q=1"; endswith;"#,
+        r#"http_request_line; content:"GET /a";"#,
+        r#"HTTP.method; content:"GET"; bsize:3;"#,
+        r#"http.stat_code; content:"200";"#,
+        r#"file_data; content:"hello";"#,
+        r#"content:"hello"; http_server_body;"#,
+        r#"http.host; content:"example"; to_md5; content:"|1b df 72|"; startswith;"#,
+        // None of these does.
+        "urilen:<12;",
+        r#"content:"/a/c"; http_uri;"#,
+        r#"http.stat_code; content:"404";"#,
+        r#"http.request_body; content:"hello";"#,
+    ];
+    let pieces = [(Direction::ToServer, GET), (Direction::ToClient, OK)];
+    let matched = of_options("http", &options, Transport::Tcp, &pieces);
+    assert_eq!(matched, (1..=12).collect::<Vec<u32>>());
+}
+
+#[test]
+fn files() {
+    let options = [
+        r#"filename:"B.pdf";"#,
+        r#"fileext:"PDF";"#,
+        "filesize:5;",
+        "filesize:>4; flow:to_client;",
+        "filestore;",
+        r#"file.name; content:"/b.pdf"; endswith;"#,
+        r#"filename:"c.pdf";"#,
+        "filesize:>5;",
+        "filesize:5; flow:to_server;",
+    ];
+    let pieces = [(Direction::ToServer, GET), (Direction::ToClient, OK)];
+    let matched = of_options("http", &options, Transport::Tcp, &pieces);
+    assert_eq!(matched, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn digests_of_files() {
+    let folder = std::env::temp_dir().join(format!("bartizan-filemd5-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let list = folder.join("list");
+    std::fs::write(&list, "5d41402abc4b2a76b9719d911017c592  hello\n").unwrap();
+    let list = list.display();
+    let options = [format!("filemd5:{list};"), format!("filemd5:!{list};")];
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let pieces = [(Direction::ToServer, GET), (Direction::ToClient, OK)];
+    assert_eq!(of_options("http", &options, Transport::Tcp, &pieces), [1]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn protocols_and_events() {
+    let options = [
+        "app-layer-protocol:http;",
+        "app-layer-protocol:!tls; flow:to_server;",
+        "app-layer-protocol:http,final; flow:to_client;",
+        "app-layer-event:http.invalid_content_length_field_in_response;",
+        "app-layer-protocol:tls;",
+        "app-layer-event:http.request_line_invalid;",
+    ];
+    let bad = OK.to_vec();
+    let bad = String::from_utf8(bad).unwrap().replace("Length: 5", "Length: x");
+    let pieces = [(Direction::ToServer, GET), (Direction::ToClient, bad.as_bytes())];
+    assert_eq!(of_options("ip", &options, Transport::Tcp, &pieces), [1, 2, 3, 4]);
+    // Once per direction, when detection ends.
+    let rule = "alert ip any any -> any any (app-layer-protocol:http; sid:1;)";
+    let pieces = [(Direction::ToServer, GET), (Direction::ToServer, GET)];
+    assert_eq!(alerts(rule, Transport::Tcp, &pieces), [1]);
+}
+
+/// A query for AAAA of example.org, and an answer "no such name" with an SOA record's type in no answer.
+const QUERY: &[u8] =
+    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x1c\x00\x01";
+const ANSWER: &[u8] =
+    b"\x12\x34\x81\x83\x00\x01\x00\x01\x00\x00\x00\x00\x07example\x03org\x00\x00\x1c\x00\x01\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\xc0\x00\x02\x07";
+
+#[test]
+fn dns_names_and_numbers() {
+    let options = [
+        r#"dns.query; content:"example.org"; bsize:11;"#,
+        r#"dns_query; content:"EXAMPLE"; nocase;"#,
+        "dns.opcode:0; flow:to_server;",
+        "dns.rcode:3; flow:to_client;",
+        "dns.rcode:nxdomain;",
+        "dns.rrtype:AAAA; flow:to_server;",
+        "dns.rrtype:A; flow:to_client;",
+        r#"dns.query; dataset:set,seen,type string;"#,
+        "dns.opcode:!0;",
+        "dns.rrtype:A; flow:to_server;",
+        "dns.rcode:servfail;",
+        r#"dns.query; dataset:isset,never,type string;"#,
+    ];
+    let pieces = [(Direction::ToServer, QUERY), (Direction::ToClient, ANSWER)];
+    assert_eq!(of_options("dns", &options, Transport::Udp, &pieces), [1, 2, 3, 4, 5, 6, 7, 8]);
+    // What was added is there the second time.
+    let rule = "alert dns any any -> any any (dns.query; dataset:set,seen,type string; sid:1;)";
+    let pieces = [(Direction::ToServer, QUERY), (Direction::ToServer, QUERY)];
+    assert_eq!(alerts(rule, Transport::Udp, &pieces), [1]);
+}

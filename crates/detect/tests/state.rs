@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keywords with a memory: flow variables, marks on hosts, thresholds; and those about the flow.
+
+mod common;
+
+use bartizan_base::{Direction, Settings, TenantId};
+use bartizan_detect::keywords::apply_thresholds;
+use bartizan_detect::signature::{RejectSide, RuleAction};
+use bartizan_rules::{Variables, parse_thresholds};
+use common::{Lab, NONE, load_text, refusal};
+use std::sync::Arc;
+
+fn rule(sid: u32, options: &str) -> String {
+    format!("alert udp any any -> any any ({options} sid:{sid};)\n")
+}
+
+#[test]
+fn flow_direction_and_state() {
+    use Direction::{ToClient, ToServer};
+    let rows: &[(&str, Direction, bool, bool)] = &[
+        ("to_server", ToServer, true, true),
+        ("to_server", ToClient, true, false),
+        ("from_client", ToServer, true, true),
+        ("to_client", ToClient, true, true),
+        ("from_server", ToServer, true, false),
+        ("established", ToServer, true, true),
+        ("established", ToServer, false, false),
+        ("not_established", ToServer, false, true),
+        ("not_established", ToServer, true, false),
+        ("stateless", ToServer, false, true),
+        ("established,to_client", ToClient, true, true),
+        ("established,to_client", ToServer, true, false),
+        ("no_frag", ToServer, true, true),
+        ("only_frag", ToServer, true, false),
+    ];
+    for (options, direction, established, want) in rows {
+        let mut lab = Lab::new(&rule(1, &format!("flow:{options}; content:\"a\";")));
+        lab.established = *established;
+        assert_eq!(!lab.send(*direction, b"a").is_empty(), *want, "{options} {direction:?} {established}");
+    }
+}
+
+#[test]
+fn bits_of_the_flow() {
+    let mut lab = Lab::new(
+        &[
+            rule(1, r#"content:"set"; flowbits:set,a; flowbits:noalert;"#),
+            rule(2, r#"content:"unset"; flowbits:unset,a; noalert;"#),
+            rule(3, r#"content:"toggle"; flowbits:toggle,a; noalert;"#),
+            rule(4, r#"content:"?"; flowbits:isset,a;"#),
+            rule(5, r#"content:"?"; flowbits:isnotset,a;"#),
+            rule(6, r#"content:"?"; flowbits:isset,b|a;"#),
+            rule(7, r#"content:"?"; flowbits:isnotset,a | b;"#),
+        ]
+        .concat(),
+    );
+    assert_eq!(lab.from_client(b"?"), [5, 7]);
+    assert_eq!(lab.from_client(b"set"), NONE);
+    assert_eq!(lab.from_client(b"?"), [4, 6, 7]);
+    lab.from_client(b"unset");
+    // `set` matched as well, and its rule comes first among equals.
+    assert_eq!(lab.from_client(b"?"), [5, 7]);
+    lab.from_client(b"toggle");
+    assert_eq!(lab.from_client(b"?"), [4, 6, 7]);
+    lab.from_server(b"toggle");
+    assert_eq!(lab.from_client(b"?"), [5, 7]);
+    lab.from_client(b"set");
+    lab.new_flow();
+    assert_eq!(lab.from_client(b"?"), [5, 7]);
+    lab.flowless = true;
+    assert_eq!(lab.from_client(b"?"), NONE, "no flow, no answer");
+}
+
+#[test]
+fn a_bit_set_by_a_packet_is_seen_by_readers_of_the_same_packet() {
+    let mut lab = Lab::new(
+        &[rule(1, r#"content:"x"; flowbits:isset,a;"#), rule(2, r#"content:"x"; flowbits:set,a;"#)].concat(),
+    );
+    assert_eq!(lab.from_client(b"x"), [2, 1]);
+}
+
+#[test]
+fn numbers_of_the_flow() {
+    let mut lab = Lab::new(
+        &[
+            rule(1, r#"content:"+"; flowint:n,+,2; noalert;"#),
+            rule(2, r#"content:"-"; flowint:n,-,1; noalert;"#),
+            rule(3, r#"content:"="; flowint:n,=,7; flowint:m,=,7; noalert;"#),
+            rule(4, r#"content:"?"; flowint:n,>,3;"#),
+            rule(5, r#"content:"?"; flowint:n,==,m;"#),
+            rule(6, r#"content:"?"; flowint:n,isset;"#),
+            rule(7, r#"content:"?"; flowint:n,notset;"#),
+            rule(8, r#"content:"?"; flowint:n,<=,3;"#),
+            rule(9, r#"content:"?"; flowint:n,!=,2;"#),
+        ]
+        .concat(),
+    );
+    assert_eq!(lab.from_client(b"?"), [7]);
+    lab.from_client(b"-");
+    assert_eq!(lab.from_client(b"?"), [7], "nothing to take from");
+    lab.from_client(b"+");
+    assert_eq!(lab.from_client(b"?"), [6, 8]);
+    lab.from_client(b"+");
+    assert_eq!(lab.from_client(b"?"), [4, 6, 9]);
+    lab.from_client(b"-");
+    assert_eq!(lab.from_client(b"?"), [6, 8, 9]);
+    lab.from_client(b"=");
+    assert_eq!(lab.from_client(b"?"), [4, 5, 6, 9]);
+}
+
+#[test]
+fn bits_of_hosts_and_pairs() {
+    for v6 in [false, true] {
+        let mut lab = Lab::new(
+            &[
+                rule(1, r#"content:"src"; xbits:set,a,track ip_src,expire 10; noalert;"#),
+                rule(2, r#"content:"pair"; xbits:set,p,track ip_pair; noalert;"#),
+                rule(3, r#"content:"?"; xbits:isset,a,track ip_src;"#),
+                rule(4, r#"content:"?"; xbits:isset,a,track ip_dst;"#),
+                rule(5, r#"content:"?"; xbits:isset,p,track ip_pair;"#),
+                rule(6, r#"content:"host"; hostbits:set,a; noalert;"#),
+                rule(7, r#"content:"?"; hostbits:isset,a;"#),
+                rule(8, r#"content:"?"; hostbits:isset,a,dst;"#),
+                rule(9, r#"content:"off"; xbits:unset,a,track ip_src; noalert;"#),
+                rule(10, r#"content:"!"; xbits:isnotset,a,track ip_src;"#),
+            ]
+            .concat(),
+        );
+        lab.v6 = v6;
+        assert_eq!(lab.from_client(b"?"), NONE);
+        assert_eq!(lab.from_client(b"!"), [10]);
+        lab.from_client(b"src pair host");
+        // Those that read marks of hosts come before those that read marks of pairs.
+        assert_eq!(lab.from_client(b"?"), [3, 7, 5]);
+        assert_eq!(lab.from_server(b"?"), [4, 8, 5]);
+        lab.new_flow();
+        lab.hosts = (1, 9);
+        assert_eq!(lab.from_client(b"?"), [3, 7], "another peer");
+        lab.tenant = TenantId(3);
+        assert_eq!(lab.from_client(b"?"), NONE, "another tenant");
+        lab.tenant = TenantId(0);
+        lab.wait(10);
+        assert_eq!(lab.from_client(b"?"), [3, 7], "to the last");
+        lab.wait(1);
+        assert_eq!(lab.from_client(b"?"), [7], "over");
+        lab.wait(290);
+        assert_eq!(lab.from_client(b"?"), NONE);
+        lab.from_client(b"src");
+        lab.from_client(b"off");
+        assert_eq!(lab.from_client(b"?"), NONE);
+    }
+}
+
+/// Alerts (`a`), actions without alert (`s`) and nothing (`.`) for matches at seconds after the first one.
+fn pattern(lab: &mut Lab, seconds: &[u64]) -> String {
+    let start = lab.now;
+    let mut out = String::new();
+    for second in seconds {
+        lab.now = start;
+        lab.wait(*second);
+        let hits = lab.hits(Direction::ToServer, b"x");
+        out.push(match hits.first() {
+            None => '.',
+            Some(hit) if !hit.alert => 's',
+            Some(hit) => match hit.action {
+                None => 'a',
+                Some(RuleAction::Drop) => 'D',
+                Some(RuleAction::Reject(RejectSide::Source)) => 'R',
+                Some(RuleAction::Pass) => 'P',
+                Some(_) => 'A',
+            },
+        });
+    }
+    out
+}
+
+#[test]
+fn thresholds_count_as_suricata_does() {
+    let rows: &[(&str, &[u64], &str)] = &[
+        ("threshold:type limit,track by_src,count 2,seconds 10;", &[0, 1, 2, 10, 11, 12, 13], "aassaas"),
+        (
+            "threshold:type threshold,track by_src,count 3,seconds 10;",
+            &[0, 1, 2, 3, 4, 5, 16, 17],
+            "..a..a..",
+        ),
+        ("threshold:type threshold,track by_src,count 1,seconds 10;", &[0, 1, 2], "aaa"),
+        ("threshold:type both,track by_src,count 2,seconds 10;", &[0, 1, 2, 10, 11, 12, 13], ".ass.as"),
+        ("threshold:type both,track by_src,count 1,seconds 10;", &[0, 1, 11], "asa"),
+        (
+            "threshold:type backoff,track by_flow,count 1,multiplier 3;",
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            "asasssssas",
+        ),
+        ("threshold:type limit,track by_flow,count 1,seconds 10;", &[0, 1, 11], "asa"),
+        ("threshold:type limit,track by_rule,count 1,seconds 10;", &[0, 10, 11], "asa"),
+        ("threshold:type limit,track by_both,count 1,seconds 10;", &[0, 1, 11], "asa"),
+        ("threshold:type limit,track by_dst,count 1,seconds 10;", &[0, 1, 11], "asa"),
+        ("detection_filter:track by_src,count 2,seconds 10;", &[0, 1, 2, 3, 10, 11, 12], "..aaa.."),
+        ("detection_filter:track by_flow,count 1,seconds 10;", &[0, 1, 2], ".aa"),
+    ];
+    for (options, seconds, want) in rows {
+        for v6 in [false, true] {
+            let mut lab = Lab::new(&rule(1, &format!("content:\"x\"; {options}")));
+            lab.v6 = v6;
+            assert_eq!(pattern(&mut lab, seconds), *want, "{options}");
+        }
+    }
+}
+
+#[test]
+fn thresholds_tell_their_subjects_apart() {
+    let of = |track: &str| {
+        Lab::new(&rule(1, &format!("content:\"x\"; threshold:type limit,track {track},count 1,seconds 60;")))
+    };
+    let go = |lab: &mut Lab, hosts, direction| {
+        lab.hosts = hosts;
+        lab.new_flow();
+        !lab.send(direction, b"x").is_empty()
+    };
+    use Direction::{ToClient, ToServer};
+    for (track, same, other) in [
+        ("by_src", ((1, 3), ToServer), ((3, 2), ToServer)),
+        ("by_dst", ((3, 2), ToServer), ((1, 3), ToServer)),
+        ("by_both", ((1, 2), ToClient), ((1, 3), ToServer)),
+    ] {
+        let mut lab = of(track);
+        assert!(go(&mut lab, (1, 2), ToServer));
+        assert!(!go(&mut lab, same.0, same.1), "{track}");
+        assert!(go(&mut lab, other.0, other.1), "{track}");
+    }
+    let mut lab = of("by_rule");
+    assert!(go(&mut lab, (1, 2), ToServer));
+    assert!(!go(&mut lab, (5, 6), ToClient));
+    let mut lab = of("by_flow");
+    assert!(go(&mut lab, (1, 2), ToServer));
+    assert!(lab.from_client(b"x").is_empty());
+    assert!(go(&mut lab, (1, 2), ToServer));
+    lab.flowless = true;
+    assert!(lab.from_client(b"x").is_empty(), "no flow to count by");
+}
+
+fn with_file(rule: &str, file: &str) -> Lab {
+    let mut lab = Lab::new(rule);
+    let thresholds = parse_thresholds(file.as_bytes(), "threshold.config");
+    assert!(thresholds.diagnostics.is_empty());
+    let findings = apply_thresholds(&mut lab.rules.signatures, &thresholds, &Variables::new());
+    assert!(findings.is_empty());
+    lab
+}
+
+#[test]
+fn entries_of_threshold_files() {
+    let plain = rule(1, r#"content:"x";"#);
+    let limited = rule(1, r#"content:"x"; threshold:type limit,track by_src,count 1,seconds 60;"#);
+    let rows: &[(&str, &str, &str)] = &[
+        (&plain, "suppress gen_id 1, sig_id 1", "ssss"),
+        (&plain, "suppress gen_id 1, sig_id 2", "aaaa"),
+        (&plain, "suppress gen_id 0, sig_id 0", "ssss"),
+        (&plain, "suppress gen_id 1, sig_id 1, track by_src, ip 192.0.2.0/24", "ssss"),
+        (&plain, "suppress gen_id 1, sig_id 1, track by_dst, ip 192.0.2.1", "aaaa"),
+        (&plain, "suppress gen_id 1, sig_id 1, track by_either, ip 192.0.2.2", "ssss"),
+        (&plain, "threshold gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60", "aass"),
+        (&plain, "threshold gen_id 1, sig_id 0, type limit, track by_src, count 2, seconds 60", "aass"),
+        (&limited, "event_filter gen_id 1, sig_id 1, type limit, track by_src, count 2, seconds 60", "aass"),
+        (&limited, "event_filter gen_id 1, sig_id 0, type limit, track by_src, count 2, seconds 60", "asss"),
+        (
+            &plain,
+            "rate_filter gen_id 1, sig_id 1, track by_src, count 2, seconds 60, new_action drop, timeout 9",
+            "aaDD",
+        ),
+        (
+            &plain,
+            "rate_filter gen_id 1, sig_id 1, track by_rule, count 1, seconds 60, new_action reject, timeout 9",
+            "aRRR",
+        ),
+        (
+            &limited,
+            "rate_filter gen_id 1, sig_id 1, track by_rule, count 1, seconds 60, new_action pass, timeout 9",
+            "asss",
+        ),
+    ];
+    for (rule, file, want) in rows {
+        assert_eq!(pattern(&mut with_file(rule, file), &[0, 1, 2, 3]), *want, "{file}");
+    }
+    // The action ends after the timeout; then the count begins anew.
+    let file = "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 3, new_action drop, timeout 5";
+    let got = pattern(&mut with_file(&plain, file), &[0, 1, 2, 6, 7, 8, 9, 10]);
+    assert_eq!(got, "aDDDaaDD");
+}
+
+#[test]
+fn counts_of_the_flow() {
+    let mut lab = Lab::new(
+        &[
+            rule(1, r#"content:"x"; flow.pkts:toserver,=2;"#),
+            rule(2, r#"content:"x"; flow.pkts_toclient:1;"#),
+            rule(3, r#"content:"x"; flow.age:>5;"#),
+            rule(4, r#"content:"x"; flow.bytes:either,>40;"#),
+            rule(5, r#"content:"x"; flow.bytes:both,>40;"#),
+            rule(6, r#"content:"x"; flow.bytes_toserver:>80;"#),
+        ]
+        .concat(),
+    );
+    assert_eq!(lab.from_client(b"x"), [4]);
+    assert_eq!(lab.from_client(b"x"), [1, 4, 6]);
+    lab.wait(5);
+    assert_eq!(lab.from_server(b"x"), [1, 2, 4, 5, 6]);
+    lab.wait(1);
+    assert_eq!(lab.from_server(b"x"), [1, 3, 4, 5, 6]);
+}
+
+#[test]
+fn tags_are_kept() {
+    let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:session,10,packets;")].concat());
+    lab.from_client(b"a");
+    assert_eq!(lab.flow.state.tag.map(|t| t.packets), Some(10));
+    let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:host,10,seconds,src;")].concat());
+    lab.from_client(b"a");
+    let mut tags = Vec::new();
+    lab.shared.hosts.for_each(|_, host| tags.extend(host.tags_mut().iter().map(|t| t.rule.sid)));
+    assert_eq!(tags, [1]);
+}
+
+#[test]
+fn what_a_rule_requires() {
+    let text = [
+        rule(1, "requires:version >= 8.0.0;"),
+        rule(2, "new_keyword:1; requires:version >= 9;"),
+        rule(3, "requires:foo bar;"),
+        rule(4, "requires:keyword content, version >= 7 < 9;"),
+        rule(5, "requires:keyword no_such_keyword;"),
+        rule(6, "requires:feature no_such_feature;"),
+    ]
+    .concat();
+    let loaded = load_text(&text, &Settings::new(), &Arc::default());
+    let mut sids: Vec<u32> = loaded.rules.signatures.iter().map(|s| s.id.sid).collect();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 4]);
+    assert_eq!((loaded.rules.report.loaded, loaded.rules.report.skipped), (2, 4));
+    assert!(loaded.diagnostics.is_empty());
+}
+
+#[test]
+fn refusals() {
+    let rows: &[(&str, &str)] = &[
+        ("flow:sideways;", "D105"),
+        ("flow:established,established;", "D105"),
+        ("flow:established,stateless;", "D105"),
+        ("flow:established,not_established;", "D105"),
+        ("flow:to_server,from_server;", "D105"),
+        ("flow:only_stream,no_stream;", "D105"),
+        ("flow:no_frag,only_frag;", "D105"),
+        ("flow:established; flow:to_server;", "D106"),
+        ("flowbits:set;", "D105"),
+        ("flowbits:set,a b;", "D105"),
+        ("flowbits:set,a|b;", "D105"),
+        ("flowbits:isset,a|;", "D105"),
+        ("flowbits:raise,a;", "D105"),
+        ("flowbits:noalert,a;", "D105"),
+        ("flowint:n;", "D105"),
+        ("flowint:1n,+,1;", "D105"),
+        ("flowint:n,+;", "D105"),
+        ("flowint:n,%,1;", "D105"),
+        ("flowint:n,+,4294967296;", "D105"),
+        ("xbits:set,a;", "D105"),
+        ("xbits:set,a,track ip_src,expire 0;", "D105"),
+        ("xbits:set,a,track host;", "D105"),
+        ("xbits:set,a,track tx;", "D102"),
+        ("xbits:raise,a,track ip_src;", "D105"),
+        ("hostbits:set;", "D105"),
+        ("hostbits:set,a,both;", "D105"),
+        ("threshold:type limit,track by_src,count 1;", "D105"),
+        ("threshold:type limit,track by_src,count 0,seconds 1;", "D105"),
+        ("threshold:type often,track by_src,count 1,seconds 1;", "D105"),
+        ("threshold:type limit,track by_name,count 1,seconds 1;", "D105"),
+        ("threshold:type limit,track by_src,count 1,count 2,seconds 1;", "D105"),
+        ("threshold:type backoff,track by_src,count 1,multiplier 2;", "D105"),
+        ("threshold:type backoff,track by_flow,count 1,seconds 2;", "D105"),
+        ("detection_filter:track by_src,count 1;", "D105"),
+        (
+            "threshold:type limit,track by_src,count 1,seconds 1; detection_filter:track by_src,count 1,seconds 1;",
+            "D106",
+        ),
+        ("tag:host,1,packets;", "D105"),
+        ("tag:session,1,parsecs;", "D105"),
+        ("flow.age:old;", "D105"),
+        ("flow.pkts:sideways,1;", "D105"),
+        ("stream_size:server,~,1;", "D105"),
+        ("stream_size:server,<;", "D105"),
+        ("to_lowercase;", "D106"),
+        ("xor:\"0\";", "D105"),
+        ("pcrexform:\"a(\";", "D108"),
+        ("pcrexform:\"a\";", "D105"),
+        ("gunzip:min-size 3;", "D105"),
+        ("from_base64:mode loose;", "D105"),
+        ("requires:version 8;", "D105"),
+        ("noalert:1;", "D105"),
+        ("lua:script;", "D102"),
+        ("geoip:src,DE;", "D102"),
+        ("no_such_keyword;", "D101"),
+        ("js_data;", "D103"),
+    ];
+    for (options, code) in rows {
+        match refusal(options) {
+            Some((got, message)) => assert_eq!(got, *code, "{options}: {message}"),
+            None => panic!("not refused: {options}"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gate`: what a policy says about flows as a whole, before any function looks: the default action for traffic that
+//! no policy names, and flows of which one direction is not seen.
+//!
+//! The agent puts it on the path of a class that needs it; it has no section of its own.
+
+use crate::classes::{self, ByFid};
+use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
+use bartizan_function::{
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
+    RulesError, WorkerState,
+};
+use serde::Deserialize;
+
+/// What it is.
+pub static SPEC: FunctionSpec = FunctionSpec {
+    name: "gate",
+    summary: "Applies a policy's default action and what it says about flows of which one direction is not seen.",
+    model: Model::StatefulHeaders,
+    runs_after: &[],
+    runs_before: &["pfw", "sfw", "ids"],
+    buffers: &[],
+    header_half: Some(HeaderHalf { fields: &[HeaderField { name: "fid", width: 32 }], entry_bytes: 16, lookups: 1 }),
+    counters: &[
+        Counter { name: "refused", help: "Packets dropped because no policy names them." },
+        Counter { name: "one_sided", help: "Packets dropped because one direction of their flow is not seen." },
+    ],
+};
+
+/// Packets of one direction, without any of the other, that make a flow one-sided.
+const ONE_SIDED_AFTER: u64 = 8;
+
+/// What the agent says to the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct GateSection {
+    /// Everything is dropped.
+    #[serde(default)]
+    pub refuse: bool,
+    /// One-sided flows are dropped.
+    #[serde(default)]
+    pub drop_one_sided: bool,
+}
+
+/// Makes gates.
+#[derive(Debug, Default)]
+pub struct GateKind;
+
+impl FunctionKind for GateKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let (_, classes) = classes::read::<GateSection>(SPEC.name, source)?;
+        let by_fid = ByFid::new(&classes);
+        Ok(Box::new(Gate { id: source.id, sections: classes.iter().map(|c| c.rules).collect(), by_fid }))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Gate {
+    id: FunctionId,
+    sections: Vec<GateSection>,
+    by_fid: ByFid,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    refused: u64,
+    one_sided: u64,
+}
+
+/// Whether only one direction of a flow comes by: a TCP connection whose other side should have answered long ago.
+#[must_use]
+pub fn is_one_sided(flow: &FlowView<'_>) -> bool {
+    let lonely = Direction::BOTH.iter().any(|d| flow.packets[*d] >= ONE_SIDED_AFTER && flow.packets[d.flip()] == 0);
+    flow.protocol == 6 && (lonely || flow.tcp.is_some_and(|session| session.is_async()) && flow.established)
+}
+
+impl Function for Gate {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(Counts::default())
+    }
+
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        let section = self.by_fid.get(context.notes.fid).and_then(|i| self.sections.get(i));
+        let (Some(section), Some(counts)) = (section, context.worker.downcast_mut::<Counts>()) else {
+            return Decision::CONTINUE;
+        };
+        if section.refuse {
+            counts.refused += 1;
+            return Decision::refuse(Verdict::Drop, Reason::PolicyDefault, self.id);
+        }
+        if section.drop_one_sided && context.flow.as_ref().is_some_and(is_one_sided) {
+            counts.one_sided += 1;
+            return Decision::refuse(Verdict::Drop, Reason::OneSided, self.id);
+        }
+        Decision::CONTINUE
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        each("refused", counts.refused);
+        each("one_sided", counts.one_sided);
+    }
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `sfw`, the stateful firewall (UniSec's model 2): who may open flows, and whether a packet belongs to one.
+//!
+//! TCP tracking, flow table and host table are the platform's; here is what a firewall makes of them. TCP: a
+//! connection begins with a SYN of a side that may open flows, its packets follow the state machine of RFC 9293, lie
+//! in the window, and a RST is one that the receiver would take (module `sfw_tcp`). UDP and others: the first packet
+//! opens, answers follow. ICMP: questions open, answers need a question, errors need the flow that they quote (RFC
+//! 5927, section 4). Limits count in the host table and survive generations; where that has no room, a flow is
+//! let in and counted as `untracked`.
+//!
+//! Not done: expectations of FTP and SIP, NAT.
+
+use crate::classes::{self, ByFid};
+use crate::sfw_tcp;
+use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_config::policy::{OneSided, Prefix};
+use bartizan_config::policy::sections::{Initiate, SfwSection};
+use bartizan_flow::host::{HostKey, HostState, HostTable};
+use bartizan_flow::tcp::TcpState;
+use bartizan_function::{
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext, RuleSource,
+    RulesError, WorkerState,
+};
+use bartizan_packet::{Decoded, Icmp, Transport};
+use core::net::IpAddr;
+use std::sync::Arc;
+
+/// What it is.
+pub static SPEC: FunctionSpec = FunctionSpec {
+    name: "sfw",
+    summary: "Stateful firewall: who may open flows, TCP states and windows, ICMP errors that belong to a flow, limits per source.",
+    model: Model::StatefulHeaders,
+    runs_after: &["pfw"],
+    runs_before: &["ids"],
+    buffers: &[],
+    header_half: Some(HeaderHalf {
+        fields: &[
+            HeaderField { name: "fid", width: 32 },
+            HeaderField { name: "tcp_flags", width: 8 },
+            HeaderField { name: "sequence", width: 32 },
+            HeaderField { name: "acknowledgement", width: 32 },
+            HeaderField { name: "window", width: 16 },
+        ],
+        entry_bytes: 64,
+        lookups: 1,
+    }),
+    counters: &[
+        Counter { name: "admitted", help: "Flows let in." },
+        Counter { name: "dropped", help: "Packets dropped." },
+        Counter { name: "untracked", help: "Flows let in although the host table had no room to count them." },
+    ],
+};
+
+/// The host table that limits count in; it lives longer than any generation.
+pub type Hosts = Arc<HostTable<HostState>>;
+
+/// Makes stateful firewalls.
+#[derive(Debug)]
+pub struct SfwKind {
+    hosts: Hosts,
+}
+
+impl SfwKind {
+    /// `hosts` is shared by all workers and generations.
+    #[must_use]
+    pub const fn new(hosts: Hosts) -> Self {
+        SfwKind { hosts }
+    }
+}
+
+impl FunctionKind for SfwKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let (_, classes) = classes::read::<SfwSection>(SPEC.name, source)?;
+        let by_fid = ByFid::new(&classes);
+        let rules = classes.into_iter().map(|c| Rules { section: c.rules, from: c.from, to: c.to, one_sided: c.one_sided }).collect();
+        Ok(Box::new(Sfw { id: source.id, generation: source.generation, rules, by_fid, hosts: Arc::clone(&self.hosts) }))
+    }
+}
+
+/// The stateful firewall with the rules of one generation.
+#[derive(Debug)]
+pub struct Sfw {
+    id: FunctionId,
+    generation: Generation,
+    rules: Vec<Rules>,
+    by_fid: ByFid,
+    hosts: Hosts,
+}
+
+/// What one policy says.
+#[derive(Debug)]
+struct Rules {
+    section: SfwSection,
+    from: Vec<Prefix>,
+    to: Vec<Prefix>,
+    one_sided: OneSided,
+}
+
+/// What is kept per flow. Its end releases what it counts for in the host table.
+#[derive(Debug)]
+struct State {
+    generation: Generation,
+    counted: Option<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    admitted: u64,
+    dropped: u64,
+    untracked: u64,
+}
+
+/// A flow's share of its source's counts.
+#[derive(Debug)]
+struct Counted {
+    hosts: Hosts,
+    key: HostKey,
+    half_open: bool,
+    last: Timestamp,
+}
+
+impl Counted {
+    fn opened(&mut self) {
+        if core::mem::take(&mut self.half_open) {
+            self.hosts.if_there(&self.key, self.last, |h| h.half_open = h.half_open.saturating_sub(1));
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let half = u32::from(self.half_open);
+        self.hosts.if_there(&self.key, self.last, |h| {
+            h.half_open = h.half_open.saturating_sub(half);
+            h.connections = h.connections.saturating_sub(1);
+        });
+    }
+}
+
+impl Rules {
+    /// Whether the side that opened the flow may do so.
+    fn may_open(&self, client: IpAddr, server: IpAddr) -> bool {
+        let lies = |list: &[Prefix], address| list.is_empty() || list.iter().any(|p| p.contains(address));
+        let forward = lies(&self.from, client) && lies(&self.to, server);
+        let backward = lies(&self.to, client) && lies(&self.from, server);
+        match self.section.initiate {
+            Initiate::From => forward,
+            Initiate::To => backward,
+            Initiate::Both => true,
+        }
+    }
+}
+
+/// What an ICMP message is to a firewall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IcmpKind {
+    /// Opens an exchange.
+    Question,
+    /// Belongs to an exchange.
+    Answer,
+    /// Is about a packet of a flow.
+    Error,
+    /// Neighbour and multicast listener discovery: the link does not work without.
+    Neighbour,
+}
+
+fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
+    match &packet.transport {
+        Transport::Icmp(icmp) => Some((
+            match icmp.kind {
+                3 | 4 | 5 | 11 | 12 => IcmpKind::Error,
+                0 | 14 | 16 | 18 => IcmpKind::Answer,
+                _ => IcmpKind::Question,
+            },
+            icmp,
+        )),
+        Transport::Icmpv6(icmp) => Some((
+            match icmp.kind {
+                1..=4 => IcmpKind::Error,
+                129 => IcmpKind::Answer,
+                130..=137 | 143 => IcmpKind::Neighbour,
+                _ => IcmpKind::Question,
+            },
+            icmp,
+        )),
+        _ => None,
+    }
+}
+
+/// Whether an error is about a packet of the flow that it came with, sent by the error's receiver.
+fn quotes(icmp: &Icmp, packet: &Decoded, flow: &FlowView<'_>) -> bool {
+    let Some(quoted) = &icmp.quoted else { return false };
+    if packet.dst() != Some(quoted.src) || quoted.proto != flow.protocol {
+        return false;
+    }
+    let direction = if quoted.src == flow.client.0 { Direction::ToServer } else { Direction::ToClient };
+    match (flow.tcp, quoted.tcp_seq) {
+        (Some(session), Some(seq)) if session.exists() => sfw_tcp::was_sent(session, direction, seq),
+        _ => true,
+    }
+}
+
+impl Sfw {
+    fn judge(&self, rules: &Rules, context: &mut PacketContext<'_>, counts: &mut Counts) -> Result<bool, Reason> {
+        let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
+        let icmp = icmp_kind(packet);
+        let Some(flow) = context.flow else {
+            return match (icmp, &packet.transport) {
+                (Some((IcmpKind::Error, _)), _) if context.notes.related != Some(true) => Err(Reason::SfwUnrelatedIcmp),
+                // A connection that the flow table has no room for cannot be followed.
+                (None, Transport::Tcp(_)) => Err(Reason::SfwNoConnection),
+                _ => Ok(false),
+            };
+        };
+        if let Some((kind, message)) = icmp {
+            let own_flow = matches!(flow.protocol, 1 | 58);
+            match kind {
+                IcmpKind::Neighbour => return Ok(false),
+                IcmpKind::Error if own_flow => {
+                    return if context.notes.related == Some(true) { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
+                }
+                IcmpKind::Error => {
+                    let related = context.notes.related != Some(false) && quotes(message, packet, &flow);
+                    return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
+                }
+                IcmpKind::Answer if context.direction == Direction::ToServer && !self.is_admitted(context) => {
+                    return Err(Reason::SfwNoConnection);
+                }
+                _ => {}
+            }
+        }
+        match (flow.protocol, packet.transport.tcp()) {
+            (6, Some(segment)) => {
+                let Some(outcome) = context.notes.tcp else { return Ok(false) };
+                let Some(session) = flow.tcp else { return Ok(false) };
+                if rules.one_sided == OneSided::IdsOnly && session.is_async() && flow.established {
+                    return Ok(false);
+                }
+                sfw_tcp::check(&rules.section, &outcome, session, segment, packet.payload_len, context.direction)?;
+                self.admit(rules, &flow, session.state() < TcpState::Established, context, counts)?;
+                self.follow(session.state(), context);
+                Ok(false)
+            }
+            _ => {
+                self.admit(rules, &flow, false, context, counts)?;
+                // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
+                Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
+            }
+        }
+    }
+
+    fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c State> {
+        context.slot.as_ref().and_then(|s| s.downcast_ref::<State>())
+    }
+
+    fn is_admitted(&self, context: &PacketContext<'_>) -> bool {
+        self.state(context).is_some()
+    }
+
+    fn counts_in(&self, context: &PacketContext<'_>) -> bool {
+        self.state(context).is_some_and(|s| s.counted.is_some())
+    }
+
+    /// Lets a flow in, once per flow; who may open is asked again in another generation.
+    fn admit(
+        &self,
+        rules: &Rules,
+        flow: &FlowView<'_>,
+        half_open: bool,
+        context: &mut PacketContext<'_>,
+        counts: &mut Counts,
+    ) -> Result<(), Reason> {
+        let known = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>());
+        if known.as_ref().is_some_and(|s| s.generation == self.generation) {
+            return Ok(());
+        }
+        if !rules.may_open(flow.client.0, flow.server.0) {
+            return Err(Reason::SfwInitiator);
+        }
+        if let Some(known) = known {
+            known.generation = self.generation;
+            return Ok(());
+        }
+        let counted = self.count(rules, flow, half_open, context.now, counts)?;
+        counts.admitted += 1;
+        *context.slot = Some(Box::new(State { generation: self.generation, counted }));
+        Ok(())
+    }
+
+    /// Counts the flow for its source, if a limit asks for it.
+    fn count(
+        &self,
+        rules: &Rules,
+        flow: &FlowView<'_>,
+        half_open: bool,
+        now: Timestamp,
+        counts: &mut Counts,
+    ) -> Result<Option<Counted>, Reason> {
+        let SfwSection { max_half_open, max_connections, .. } = rules.section;
+        if max_half_open.is_none() && max_connections.is_none() {
+            return Ok(None);
+        }
+        let key = HostKey::host(flow.tenant, flow.client.0);
+        let result = self.hosts.with(&key, now, |host| {
+            if half_open && max_half_open.is_some_and(|max| host.half_open >= max) {
+                return Err(Reason::SfwSynLimit);
+            }
+            if max_connections.is_some_and(|max| host.connections >= max) {
+                return Err(Reason::SfwConnectionLimit);
+            }
+            host.half_open += u32::from(half_open);
+            host.connections += 1;
+            Ok(())
+        });
+        match result {
+            Ok(Ok(())) => Ok(Some(Counted { hosts: Arc::clone(&self.hosts), key, half_open, last: now })),
+            Ok(Err(reason)) => Err(reason),
+            Err(_) => {
+                counts.untracked += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Keeps a connection's share of the limits in step with its state.
+    fn follow(&self, tcp: TcpState, context: &mut PacketContext<'_>) {
+        let now = context.now;
+        let Some(state) = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>()) else { return };
+        let Some(counted) = &mut state.counted else { return };
+        counted.last = now;
+        if matches!(tcp, TcpState::Closed | TcpState::TimeWait) {
+            state.counted = None;
+        } else if tcp >= TcpState::Established {
+            counted.opened();
+        }
+    }
+}
+
+impl Function for Sfw {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(Counts::default())
+    }
+
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        let Some(rules) = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i)) else {
+            return Decision::CONTINUE;
+        };
+        let mut counts = Counts::default();
+        let result = self.judge(rules, context, &mut counts);
+        let decision = match result {
+            Ok(done) => Decision { done, ..Decision::CONTINUE },
+            Err(reason) => {
+                counts.dropped += 1;
+                Decision::refuse(Verdict::Drop, reason, self.id)
+            }
+        };
+        if let Some(sum) = context.worker.downcast_mut::<Counts>() {
+            sum.admitted += counts.admitted;
+            sum.dropped += counts.dropped;
+            sum.untracked += counts.untracked;
+        }
+        decision
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        each("admitted", counts.admitted);
+        each("dropped", counts.dropped);
+        each("untracked", counts.untracked);
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the stateful firewall makes of TCP tracking: which segments belong to their connection.
+//!
+//! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The tracking says
+//! what a segment meant ([`Outcome`]); here every segment that the receiver's state would not take is refused. Old
+//! data within a window's width of what is acknowledged goes on: its sender waits for the ACK that it provokes.
+
+use bartizan_base::{Direction, Reason};
+use bartizan_config::policy::sections::{Midstream, SfwSection};
+use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
+use bartizan_packet::{Tcp, TcpFlags};
+
+/// Least width of the window that old segments may lie in: the largest unscaled window.
+const OLD_WINDOW: u32 = 65_535;
+/// A quoted segment may be this far behind what is acknowledged.
+const QUOTED_BEHIND: u32 = 1 << 20;
+
+/// Whether a segment belongs to its connection. `Err` says why not.
+pub(crate) fn check(
+    rules: &SfwSection,
+    outcome: &Outcome,
+    session: &TcpSession,
+    segment: &Tcp,
+    payload_len: u32,
+    direction: Direction,
+) -> Result<(), Reason> {
+    if !combination_is_valid(segment.flags) {
+        return Err(Reason::SfwState);
+    }
+    if outcome.checksum_invalid {
+        // The receiver drops it; nothing was learnt from it.
+        return Ok(());
+    }
+    if !session.exists() || (session.is_midstream() && rules.midstream == Midstream::Drop) {
+        return Err(Reason::SfwNoConnection);
+    }
+    if outcome.rejected {
+        return refused(rules, outcome, segment);
+    }
+    if rules.window_check {
+        in_window(outcome, session, segment, payload_len, direction)?;
+    }
+    in_state(outcome, session, segment.flags, payload_len)
+}
+
+/// Flags that occur together in no segment of any connection, or none of those that one has to have.
+fn combination_is_valid(flags: TcpFlags) -> bool {
+    let [fin, syn, rst, ack] =
+        [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST, TcpFlags::ACK].map(|flag| flags.contains(flag));
+    !(syn && (fin || rst)) && !(fin && rst) && (syn || rst || ack)
+}
+
+fn is_about_numbers(event: StreamEvent) -> bool {
+    let name = event.rule_name();
+    event != StreamEvent::PktBadWindowUpdate
+        && ["window", "wrong_seq", "diff_seq", "_ack", "timestamp"].iter().any(|part| name.contains(part))
+        && !matches!(
+            event,
+            StreamEvent::EstPktBeforeLastAck
+                | StreamEvent::ClosewaitPktBeforeLastAck
+                | StreamEvent::EstAckZwpData
+                | StreamEvent::PktBrokenAck
+                | StreamEvent::ThreeWayAckInWrongDir
+                | StreamEvent::ThreeWayAckDataInject
+        )
+}
+
+/// Tracking did not take the segment: was it the numbers or the state?
+fn refused(rules: &SfwSection, outcome: &Outcome, segment: &Tcp) -> Result<(), Reason> {
+    let numbers = outcome.events.iter().any(is_about_numbers)
+        // A RST that the receiver would not take is refused without an event.
+        || segment.flags.contains(TcpFlags::RST) && outcome.previous != TcpState::None;
+    let old = outcome.events.iter().any(is_old);
+    match (numbers, old) {
+        (true, _) if !rules.window_check => Ok(()),
+        (true, _) => Err(Reason::SfwWindow),
+        (false, true) => Ok(()),
+        (false, false) => Err(Reason::SfwState),
+    }
+}
+
+const fn is_old(event: StreamEvent) -> bool {
+    matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::ClosewaitPktBeforeLastAck)
+}
+
+fn in_window(
+    outcome: &Outcome,
+    session: &TcpSession,
+    segment: &Tcp,
+    payload_len: u32,
+    direction: Direction,
+) -> Result<(), Reason> {
+    for event in outcome.events.iter() {
+        if is_about_numbers(event) {
+            return Err(Reason::SfwWindow);
+        }
+        if is_old(event) {
+            let acknowledged = session.last_ack(direction);
+            let window = session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
+            if Seq(segment.seq).plus(payload_len).before(acknowledged.minus(window)) {
+                return Err(Reason::SfwWindow);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the state, which tracking tolerates for the sake of detection, allows the segment.
+fn in_state(outcome: &Outcome, session: &TcpSession, flags: TcpFlags, payload_len: u32) -> Result<(), Reason> {
+    let has = |flag| flags.contains(flag);
+    let opening = has(TcpFlags::SYN) || has(TcpFlags::RST);
+    let allowed = match outcome.previous {
+        // Before the SYN/ACK only SYNs and refusals; one-sided connections have none to show.
+        TcpState::SynSent => opening || session.is_async() || outcome.state != TcpState::SynSent,
+        TcpState::None => true,
+        TcpState::Closed if session.closed_by_rst() => has(TcpFlags::RST) || outcome.state != TcpState::Closed,
+        TcpState::Closed => payload_len == 0 || outcome.state != TcpState::Closed,
+        // RFC 9293 section 3.10.7.4: without ACK a segment is dropped.
+        _ => has(TcpFlags::ACK) || opening,
+    };
+    let evasion = outcome.events.iter().any(|e| e == StreamEvent::ThreeWayAckDataInject);
+    if allowed && !evasion { Ok(()) } else { Err(Reason::SfwState) }
+}
+
+/// Whether a sequence number that an ICMP error quotes is one that the side has sent lately (RFC 5927 section 4.1).
+pub(crate) fn was_sent(session: &TcpSession, direction: Direction, seq: u32) -> bool {
+    let seq = Seq(seq);
+    let (next, acknowledged) = (session.next_seq(direction), session.last_ack(direction));
+    // Before the first ACK of the other side there is nothing to compare the lower end with.
+    let known = session.state() >= TcpState::Established;
+    seq.at_most(next) && (if known { seq.at_least(acknowledged.minus(QUOTED_BEHIND)) } else { seq.at_least(next.minus(OLD_WINDOW)) })
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A function alone on a bench: packets are decoded, their flows and TCP sessions are tracked as the data plane does
+//! it, and the function says what it says.
+#![allow(dead_code)] // Each test uses a part.
+
+use bartizan_base::{
+    Decision, Direction, Fid, FunctionId, Generation, LinkId, PerDirection, TenantId, Timestamp,
+};
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::{
+    Arrival, HostPolicy, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
+};
+use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_function::{FlowView, Function, FunctionKind, Notes, PacketContext, RuleSource, RulesError, Slot, WorkerState};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, Transport};
+use core::net::IpAddr;
+use std::collections::HashMap;
+
+pub const SYN: u8 = 0x02;
+pub const ACK: u8 = 0x10;
+pub const PSH: u8 = 0x08;
+pub const RST: u8 = 0x04;
+pub const FIN: u8 = 0x01;
+
+/// A pair of addresses; both versions go through every test.
+pub const PAIRS: [(&str, &str); 2] = [("10.0.0.1", "192.168.1.2"), ("2001:db8::1", "fd00::2")];
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// An IP packet around a transport header.
+pub fn packet(source: IpAddr, destination: IpAddr, protocol: u8, body: &[u8]) -> Vec<u8> {
+    match (source, destination) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => {
+            let length = (20 + body.len()) as u16;
+            let mut p = vec![0x45, 0];
+            p.extend(length.to_be_bytes());
+            p.extend([0, 1, 0, 0, 64, protocol, 0, 0]);
+            p.extend(s.octets());
+            p.extend(d.octets());
+            p.extend(body);
+            p
+        }
+        (IpAddr::V6(s), IpAddr::V6(d)) => {
+            let mut p = vec![0x60, 0, 0, 0];
+            p.extend((body.len() as u16).to_be_bytes());
+            p.extend([protocol, 64]);
+            p.extend(s.octets());
+            p.extend(d.octets());
+            p.extend(body);
+            p
+        }
+        _ => panic!("two versions"),
+    }
+}
+
+pub fn udp(from: (IpAddr, u16), to: (IpAddr, u16), data: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(from.1.to_be_bytes());
+    body.extend(to.1.to_be_bytes());
+    body.extend((8 + data.len() as u16).to_be_bytes());
+    body.extend([0, 0]);
+    body.extend(data);
+    packet(from.0, to.0, 17, &body)
+}
+
+pub fn tcp(from: (IpAddr, u16), to: (IpAddr, u16), flags: u8, seq: u32, ack: u32, data: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.extend(from.1.to_be_bytes());
+    body.extend(to.1.to_be_bytes());
+    body.extend(seq.to_be_bytes());
+    body.extend(ack.to_be_bytes());
+    body.extend([0x50, flags]);
+    body.extend(8192u16.to_be_bytes());
+    body.extend([0, 0, 0, 0]);
+    body.extend(data);
+    packet(from.0, to.0, 6, &body)
+}
+
+/// An ICMP message of the version of the addresses; `kind` is (ICMP type, ICMPv6 type).
+pub fn icmp(from: IpAddr, to: IpAddr, kind: (u8, u8), code: u8, rest: &[u8]) -> Vec<u8> {
+    let (protocol, kind) = if from.is_ipv4() { (1, kind.0) } else { (58, kind.1) };
+    let mut body = vec![kind, code, 0, 0];
+    body.extend(rest);
+    packet(from, to, protocol, &body)
+}
+
+/// An ICMP error that quotes a packet.
+pub fn icmp_error(from: IpAddr, to: IpAddr, kind: (u8, u8), quoted: &[u8]) -> Vec<u8> {
+    let mut rest = vec![0; 4];
+    rest.extend(quoted);
+    icmp(from, to, kind, 3, &rest)
+}
+
+struct Flow {
+    id: u64,
+    client: (IpAddr, u16),
+    server: (IpAddr, u16),
+    session: TcpSession,
+    slot: Slot,
+    packets: PerDirection<u64>,
+    on_path: bool,
+}
+
+/// See the module.
+pub struct Bench {
+    pub function: Box<dyn Function>,
+    pub worker: WorkerState,
+    pub fid: Fid,
+    pub tenant: TenantId,
+    pub related: Option<bool>,
+    pub config: StreamConfig,
+    pub now: Timestamp,
+    flows: HashMap<FlowKey, Flow>,
+    decoder: Decoder,
+    next: u64,
+}
+
+/// One policy's class for a function's rules: fid 1, from 10/8 and 2001:db8::/32.
+pub fn class(rules: &str) -> String {
+    format!(
+        r#"{{"tenants": {{"default": 0, "a": 1}}, "groups": {{"bad": ["10.9.0.0/16", "2001:db8:9::/48"]}},
+            "classes": [{{"policy": "web", "fids": [1], "from": ["10.0.0.0/8", "2001:db8::/32"], "to": ["0.0.0.0/0", "::/0"], "rules": {rules}}}]}}"#
+    )
+}
+
+pub fn make(kind: &dyn FunctionKind, json: &str, generation: u64) -> Result<Box<dyn Function>, Vec<RulesError>> {
+    let rules = serde_json::from_str(json).unwrap();
+    let source = RuleSource { rules: &rules, place: "test", generation: Generation(generation), id: FunctionId(1) };
+    kind.rules(&source)
+}
+
+fn key_of(packet: &Decoded) -> FlowKey {
+    let scope = FlowScope::default();
+    let (source, destination) = (packet.src().unwrap(), packet.dst().unwrap());
+    let protocol = packet.proto().unwrap();
+    match &packet.transport {
+        Transport::Icmp(message) => match &message.quoted {
+            Some(q) if message.kind == 3 => {
+                let (s, d) = q.ports.unwrap_or((0, 0));
+                FlowKey::ported(&scope, q.proto, (q.src, s), (q.dst, d))
+            }
+            _ => FlowKey::icmp(&scope, protocol, source, destination, message.kind, message.code),
+        },
+        Transport::Icmpv6(m) => FlowKey::icmp(&scope, protocol, source, destination, m.kind, m.code),
+        _ => match packet.ports() {
+            Some((s, d)) => FlowKey::ported(&scope, protocol, (source, s), (destination, d)),
+            None => FlowKey::other(&scope, protocol, source, destination),
+        },
+    }
+}
+
+impl Bench {
+    pub fn new(kind: &dyn FunctionKind, rules: &str) -> Self {
+        let function = make(kind, &class(rules), 1).unwrap();
+        let worker = function.worker();
+        Bench {
+            function,
+            worker,
+            fid: Fid(1),
+            tenant: TenantId(0),
+            related: None,
+            config: StreamConfig { checksum_validation: false, ..StreamConfig::default() },
+            now: Timestamp::from_parts(1_000, 0),
+            flows: HashMap::new(),
+            decoder: Decoder::new(DecoderConfig::built_in()),
+            next: 1,
+        }
+    }
+
+    /// Another generation of the same rules or others.
+    pub fn generation(&mut self, kind: &dyn FunctionKind, rules: &str, generation: u64) {
+        self.function = make(kind, &class(rules), generation).unwrap();
+        self.worker = self.function.worker();
+        for flow in self.flows.values_mut() {
+            flow.on_path = true;
+        }
+    }
+
+    /// The flows end.
+    pub fn end_flows(&mut self) {
+        self.flows.clear();
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        let mut value = None;
+        self.function.log(&self.worker, &mut |n, v| {
+            if n == name {
+                value = Some(v);
+            }
+        });
+        value.unwrap_or_else(|| panic!("no counter {name}"))
+    }
+
+    /// Runs a packet; `None` when the function is no longer on the flow's path.
+    pub fn run(&mut self, bytes: &[u8]) -> Option<Decision> {
+        let mut out = DecodeOutput::default();
+        self.decoder.decode(LinkType::RAW, bytes, bytes.len() as u32, &mut out);
+        let packet = out.outer().unwrap().clone();
+        assert!(!packet.is_invalid(), "{:?}", packet.events.as_slice());
+        let view = PacketView::new(bytes, &packet);
+        let key = key_of(&packet);
+        let error_of_flow = packet.transport.icmp().is_some_and(|m| m.kind == 3 && m.quoted.is_some() && packet.proto() == Some(1));
+        let (source, port) = (packet.src().unwrap(), packet.ports().map_or(0, |p| p.0));
+        if !self.flows.contains_key(&key) && !error_of_flow {
+            let flow = self.open(&packet);
+            self.flows.insert(key, flow);
+        }
+        let mut notes = Notes { fid: self.fid, related: self.related, ..Notes::default() };
+        let mut findings = Vec::new();
+        let Some(flow) = self.flows.get_mut(&key) else {
+            let mut slot = None;
+            let mut context = context(self.now, &view, None, Direction::ToServer, &notes, &mut self.worker, &mut slot, &mut findings);
+            return Some(self.function.packet(&mut context));
+        };
+        let mut direction = if flow.client == (source, port) || (port == 0 && flow.client.0 == source) {
+            Direction::ToServer
+        } else {
+            Direction::ToClient
+        };
+        if let Transport::Tcp(header) = &packet.transport {
+            let segment = Segment {
+                seq: Seq(header.seq),
+                ack: Seq(header.ack),
+                flags: TcpFlags::from_bits_retain(header.flags.bits()),
+                window: header.window,
+                urgent: 0,
+                options: SegmentOptions::default(),
+                payload: view.payload(),
+                payload_len_on_wire: packet.payload_len,
+                checksum_ok: true,
+            };
+            let mut counters = StreamCounters::default();
+            let mut budget = MemoryBudget::new(1 << 20);
+            let mut stream = StreamContext { config: &self.config, counters: &mut counters, budget: &mut budget };
+            let arrival = Arrival { direction, now: self.now, policy: HostPolicy::default() };
+            let mut outcome = flow.session.handle(&segment, arrival, None, &mut stream);
+            if outcome.reuse {
+                let id = flow.id + 1000;
+                *flow = Flow {
+                    id,
+                    client: (source, port),
+                    server: (packet.dst().unwrap(), header.dport),
+                    session: TcpSession::default(),
+                    slot: None,
+                    packets: PerDirection::default(),
+                    on_path: true,
+                };
+                direction = Direction::ToServer;
+                outcome = flow.session.handle(&segment, Arrival { direction, ..arrival }, None, &mut stream);
+            }
+            if outcome.reverse {
+                core::mem::swap(&mut flow.client, &mut flow.server);
+                direction = direction.flip();
+            }
+            notes.tcp = Some(outcome);
+        }
+        flow.packets[direction] += 1;
+        if !flow.on_path {
+            return None;
+        }
+        let established = match &notes.tcp {
+            Some(o) => o.established || o.established_now,
+            None => flow.packets.to_server > 0 && flow.packets.to_client > 0,
+        };
+        let flow_view = FlowView {
+            id: flow.id,
+            tenant: self.tenant,
+            protocol: key.protocol(),
+            client: flow.client,
+            server: flow.server,
+            start: self.now,
+            last_seen: self.now,
+            packets: flow.packets,
+            bytes: flow.packets,
+            established,
+            tcp: (key.protocol() == 6).then_some(&flow.session),
+            app: None,
+        };
+        let mut context =
+            context(self.now, &view, Some(flow_view), direction, &notes, &mut self.worker, &mut flow.slot, &mut findings);
+        let decision = self.function.packet(&mut context);
+        flow.on_path = !decision.done;
+        Some(decision)
+    }
+
+    fn open(&mut self, packet: &Decoded) -> Flow {
+        self.next += 1;
+        let (s, d) = packet.ports().unwrap_or((0, 0));
+        Flow {
+            id: self.next,
+            client: (packet.src().unwrap(), s),
+            server: (packet.dst().unwrap(), d),
+            session: TcpSession::default(),
+            slot: None,
+            packets: PerDirection::default(),
+            on_path: true,
+        }
+    }
+
+    /// Why a packet is refused; `None` when it goes on.
+    pub fn refused(&mut self, bytes: &[u8]) -> Option<bartizan_base::Reason> {
+        let decision = self.run(bytes)?;
+        (!decision.verdict.forwards()).then(|| decision.reason.expect("no refusal without a reason"))
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // The parts of a context, borrowed from several places.
+fn context<'a>(
+    now: Timestamp,
+    packet: &'a PacketView<'a>,
+    flow: Option<FlowView<'a>>,
+    direction: Direction,
+    notes: &'a Notes,
+    worker: &'a mut WorkerState,
+    slot: &'a mut Slot,
+    findings: &'a mut Vec<bartizan_function::Finding>,
+) -> PacketContext<'a> {
+    let _ = LinkId(0);
+    PacketContext {
+        now,
+        packet: Some(packet),
+        direction,
+        flow,
+        app: None,
+        stream: None,
+        payload_in_stream: false,
+        stream_events: &[],
+        notes,
+        worker,
+        slot,
+        findings,
+        prevention: true,
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes first inputs for the targets from captures and rule files: `seed CORPUS FILE...`.
+//!
+//! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files named `*.rules`
+//! become rules (rules, load), `*.yaml` settings and policies. Names are numbers; what is too large is left out.
+
+use bartizan_fuzz::protocol::choices;
+use bartizan_packet::capture::CaptureReader;
+use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+const LARGEST: usize = 16 << 10;
+
+struct Corpus {
+    root: PathBuf,
+    numbers: HashMap<&'static str, usize>,
+}
+
+impl Corpus {
+    fn add(&mut self, target: &'static str, bytes: &[u8]) {
+        let number = self.numbers.entry(target).or_insert(0);
+        if bytes.is_empty() || bytes.len() > LARGEST || *number >= 3000 {
+            return;
+        }
+        let folder = self.root.join(target);
+        let written = std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(folder.join(format!("seed-{number:05}")), bytes));
+        if let Err(error) = written {
+            eprintln!("seed: cannot write to {}: {error}", folder.display());
+            std::process::exit(1);
+        }
+        *number += 1;
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(root) = arguments.next() else {
+        eprintln!("usage: seed CORPUS FILE...");
+        std::process::exit(2);
+    };
+    let mut corpus = Corpus { root: root.into(), numbers: HashMap::new() };
+    for path in arguments.map(PathBuf::from) {
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rules") => {
+                corpus.add("rules", &bytes);
+                corpus.add("load", &bytes);
+                for line in bytes.split(|byte| *byte == b'\n').filter(|line| line.len() > 20) {
+                    corpus.add("load", line);
+                    if let Some(at) = line.windows(7).position(|window| window == b"pcre:\"/") {
+                        let expression =
+                            line[at + 7..].split(|byte| *byte == b'"').next().unwrap_or_default();
+                        corpus.add("regex", &[&[0][..], expression, &[0][..], line].concat());
+                    }
+                }
+            }
+            Some("yaml") => {
+                corpus.add("settings", &bytes);
+                corpus.add("policy", &bytes);
+            }
+            _ => capture(&mut corpus, &path, &bytes),
+        }
+    }
+    let mut targets: Vec<_> = corpus.numbers.iter().collect();
+    targets.sort();
+    for (target, number) in targets {
+        println!("{target}: {number} seeds");
+    }
+}
+
+fn capture(corpus: &mut Corpus, path: &Path, bytes: &[u8]) {
+    corpus.add("capture", bytes);
+    let name = path.display().to_string();
+    let Ok(mut reader) = CaptureReader::new(std::io::Cursor::new(bytes.to_vec()), name) else { return };
+    let mut decoder = Decoder::new(bartizan_fuzz::decode::open_config());
+    let mut out = DecodeOutput::new();
+    let (mut frames, mut flows) = (Vec::new(), HashMap::<_, Vec<u8>>::new());
+    while let Ok(Some(record)) = reader.next() {
+        let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
+        let Some(link) = LinkType::SUPPORTED.iter().position(|l| *l == link_type) else { continue };
+        corpus.add("decode", &[&[link as u8][..], record.data].concat());
+        if frames.is_empty() {
+            frames.push((link as u8) << 1);
+        }
+        if frames.len() + record.data.len() < LARGEST {
+            frames.push(0);
+            frames.extend((record.data.len() as u16).to_be_bytes());
+            frames.extend(record.data);
+        }
+        decoder.decode(link_type, record.data, record.data.len() as u32, &mut out);
+        for packet in out.packets() {
+            let (Some(src), Some(dst), Some(ports)) = (packet.src(), packet.dst(), packet.ports()) else {
+                continue;
+            };
+            let payload = PacketView::new(record.data, packet).payload();
+            if payload.is_empty() {
+                continue;
+            }
+            let (sender, receiver) = ((src, ports.0), (dst, ports.1));
+            // The side with the lower port is taken for the server.
+            let to_client = ports.0 < ports.1;
+            let key = if sender < receiver { (sender, receiver) } else { (receiver, sender) };
+            let flow = flows.entry(key).or_default();
+            flow.push(u8::from(to_client));
+            flow.extend((payload.len() as u16).to_be_bytes());
+            flow.extend(payload);
+        }
+    }
+    corpus.add("worker", &frames);
+    for (index, (spec, _)) in choices().into_iter().enumerate() {
+        for (key, flow) in &flows {
+            let near = [key.0.1, key.1.1]
+                .iter()
+                .any(|port| spec.ports.iter().any(|p| p.port == *port) || *port == 80);
+            if near && flow.len() < LARGEST {
+                corpus.add("protocol", &[&[index as u8][..], flow].concat());
+                corpus.add("split", &[&[index as u8, 3, 1, 17, 39][..], flow].concat());
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Policy files.
+
+use crate::planted;
+
+/// Parses the text, and asks for everything that the agent asks for.
+pub fn run(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match bartizan_config::policy::parse("fuzz.yaml", &text, &["pfw", "sfw", "ids"]) {
+        Ok(file) => {
+            for policy in &file.policies {
+                let _ = (file.resolve(&policy.from), file.resolve(&policy.to));
+                planted(policy.name == "plant" || policy.staged);
+            }
+            let _ = file.place("policies/0/pfw/rules/0");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Conversations: the first byte chooses protocol and transport from the table, then pieces with direction and length.
+
+use crate::planted;
+use crate::take::Take;
+use bartizan_applayer::event::Events;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::protocol::{
+    BufferKind, Input, ParseContext, Parser, Progress, ProtocolSpec, Transport,
+};
+use bartizan_applayer::protocols::TABLE;
+use bartizan_applayer::transaction::{BufferQuery, LogOptions};
+use bartizan_base::{Direction, Settings, Timestamp};
+use bartizan_events::JsonWriter;
+
+/// Protocols with each of their transports.
+pub fn choices() -> Vec<(&'static ProtocolSpec, Transport)> {
+    TABLE.iter().flat_map(|spec| spec.transports.iter().map(move |transport| (*spec, *transport))).collect()
+}
+
+/// A piece of a conversation: direction, bytes, bytes lost before it.
+pub type Piece<'a> = (Direction, &'a [u8], u64);
+
+/// Reads a conversation.
+pub fn pieces<'a>(take: &mut Take<'a>) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    while !take.is_empty() {
+        let (kind, len) = (take.byte(), take.short());
+        let direction = if kind & 1 == 0 { Direction::ToServer } else { Direction::ToClient };
+        let lost = if kind & 0xf0 == 0xf0 { u64::from(kind & 0x0e) } else { 0 };
+        pieces.push((direction, take.bytes(usize::from(len)), lost));
+    }
+    pieces
+}
+
+/// Stands in for the flow, by the contract of [`Parser`].
+pub struct Driver {
+    spec: &'static ProtocolSpec,
+    transport: Transport,
+    parser: Box<dyn Parser>,
+    files: FileSettings,
+    waiting: [Vec<u8>; 2],
+    needed: [usize; 2],
+    offset: [u64; 2],
+    stopped: [bool; 2],
+    events: Events,
+}
+
+impl Driver {
+    /// A flow with default settings.
+    pub fn new(spec: &'static ProtocolSpec, transport: Transport) -> Self {
+        let factory = (spec.configure)(&Settings::new()).expect("a protocol must do without settings");
+        Driver {
+            spec,
+            transport,
+            parser: factory.make(),
+            files: FileSettings::default(),
+            waiting: [Vec::new(), Vec::new()],
+            needed: [0; 2],
+            offset: [0; 2],
+            stopped: [false; 2],
+            events: Events::default(),
+        }
+    }
+
+    /// Hands data to the parser when enough is there.
+    pub fn send(&mut self, direction: Direction, data: &[u8]) {
+        let d = direction as usize;
+        if !self.stopped[d] && !data.is_empty() {
+            self.waiting[d].extend_from_slice(data);
+            if self.waiting[d].len() >= self.needed[d] {
+                self.parse(direction, false);
+            }
+        }
+    }
+
+    fn parse(&mut self, direction: Direction, eof: bool) {
+        let d = direction as usize;
+        let data = std::mem::take(&mut self.waiting[d]);
+        let mut context = ParseContext {
+            now: Timestamp::ZERO,
+            server_port: self.spec.ports.first().map_or(1, |p| p.port),
+            client_port: 40_000,
+            transport: self.transport,
+            files: &self.files,
+            events: &mut self.events,
+        };
+        let input = Input { data: &data, offset: self.offset[d], eof };
+        let consumed = match self.parser.parse(direction, input, &mut context) {
+            Progress::Done => data.len(),
+            Progress::Incomplete { consumed, needed } => {
+                assert!(consumed <= data.len(), "{}: consumed {consumed} of {}", self.spec.name, data.len());
+                assert!(needed > 0, "{}: needs nothing and is not done", self.spec.name);
+                self.needed[d] = needed;
+                consumed
+            }
+            Progress::Error | Progress::Switch { .. } | Progress::Stop { .. } => {
+                self.stopped = [true; 2];
+                data.len()
+            }
+        };
+        if consumed == data.len() {
+            self.needed[d] = self.needed[d].min(1);
+        }
+        if self.transport == Transport::Tcp {
+            self.offset[d] += consumed as u64;
+        }
+        self.waiting[d] = data.get(consumed..).unwrap_or_default().to_vec();
+    }
+
+    /// Loses data.
+    pub fn lose(&mut self, direction: Direction, missing: u64) {
+        let d = direction as usize;
+        if missing == 0 || self.stopped[d] || self.transport == Transport::Udp {
+            return;
+        }
+        self.offset[d] += self.waiting[d].len() as u64 + missing;
+        self.waiting[d].clear();
+        self.needed[d] = 0;
+        let mut context = ParseContext {
+            now: Timestamp::ZERO,
+            server_port: 1,
+            client_port: 40_000,
+            transport: self.transport,
+            files: &self.files,
+            events: &mut self.events,
+        };
+        if !self.parser.gap(direction, missing, &mut context) {
+            self.stopped[d] = true;
+        }
+    }
+
+    /// Ends both directions.
+    pub fn finish(&mut self) {
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            if self.transport == Transport::Tcp && !self.stopped[direction as usize] {
+                self.parse(direction, true);
+            }
+            let mut context = ParseContext {
+                now: Timestamp::ZERO,
+                server_port: 1,
+                client_port: 40_000,
+                transport: self.transport,
+                files: &self.files,
+                events: &mut self.events,
+            };
+            self.parser.end(direction, &mut context);
+        }
+    }
+
+    /// All that can be seen of the conversation, as text.
+    pub fn outcome(&self) -> Vec<String> {
+        let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+        let mut seen = vec![format!("{:?}", self.events.as_slice())];
+        let mut scratch = Vec::new();
+        for tx in self.parser.tx_range().filter_map(|id| self.parser.tx(id)) {
+            let mut json = JsonWriter::new();
+            json.begin_object();
+            tx.log(&mut json, &options, false);
+            json.end_object();
+            seen.push(String::from_utf8(json.bytes().to_vec()).expect("records are UTF-8"));
+            seen.push(format!("{:?}", tx.common().events.as_slice()));
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                seen.push(format!("{direction:?} {}", tx.progress(direction)));
+                for buffer in self.spec.buffers.iter().filter(|b| b.directions[direction]) {
+                    for index in 0..1000 {
+                        scratch.clear();
+                        let query = BufferQuery { id: buffer.id, direction, index };
+                        let Some(view) = tx.buffer(query, &mut scratch) else { break };
+                        seen.push(format!("{} {} {:?}", buffer.name, view.offset, view.data));
+                        if buffer.kind != BufferKind::Multi {
+                            break;
+                        }
+                    }
+                }
+                for file in tx.files(direction) {
+                    seen.push(format!("file {:?} {}", file.name, file.size));
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// Plays it, and looks at everything.
+pub fn run(data: &[u8]) {
+    let choices = choices();
+    let mut take = Take(data);
+    let (spec, transport) = choices[usize::from(take.byte()) % choices.len()];
+    let pieces = pieces(&mut take);
+    if let (Some(probe), Some((direction, first, _))) = (spec.probe, pieces.first()) {
+        let _ = probe(transport, *direction, first);
+    }
+    let mut driver = Driver::new(spec, transport);
+    for (direction, bytes, lost) in pieces {
+        driver.lose(direction, lost);
+        driver.send(direction, bytes);
+    }
+    driver.finish();
+    let seen = driver.outcome();
+    planted(spec.name == "http" && seen.iter().any(|line| line.contains("\"status\":299")));
+    planted(spec.name == "dns" && seen.iter().any(|line| line.contains("\"AAAA\"")) && seen.len() > 20);
+}

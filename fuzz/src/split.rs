@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the same.
+
+use crate::planted;
+use crate::protocol::{Driver, choices, pieces};
+use crate::take::Take;
+use bartizan_applayer::protocol::Transport;
+
+/// Plays it twice.
+pub fn run(data: &[u8]) {
+    let choices: Vec<_> =
+        choices().into_iter().filter(|(_, transport)| *transport == Transport::Tcp).collect();
+    let mut take = Take(data);
+    let (spec, transport) = choices[usize::from(take.byte()) % choices.len()];
+    let cuts: Vec<usize> = take.bytes(4).iter().map(|cut| usize::from(*cut) % 40 + 1).collect();
+    let pieces = pieces(&mut take);
+    if cuts.is_empty() {
+        return;
+    }
+    let (mut whole, mut cut) = (Driver::new(spec, transport), Driver::new(spec, transport));
+    let mut lengths = cuts.iter().copied().cycle();
+    for (direction, bytes, _) in &pieces {
+        whole.send(*direction, bytes);
+        let mut rest = *bytes;
+        while let Some((head, tail)) = lengths.next().and_then(|len| rest.split_at_checked(len)) {
+            cut.send(*direction, head);
+            rest = tail;
+        }
+        cut.send(*direction, rest);
+    }
+    whole.finish();
+    cut.finish();
+    let (whole, cut) = (whole.outcome(), cut.outcome());
+    assert_eq!(whole, cut, "{} cut at {cuts:?}", spec.name);
+    planted(spec.name == "http" && whole.iter().any(|line| line.contains("\"http_method\":\"PUT\"")));
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The API documentation (cargo doc) and the book (mdbook, where it is installed).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+echo "API documentation: ${CARGO_TARGET_DIR:-target}/doc/bartizan/index.html"
+if command -v mdbook >/dev/null 2>&1; then
+    mdbook build docs
+    echo "book: docs/book/index.html"
+else
+    echo "book: not built, mdbook is not installed (it takes minutes: cargo install mdbook --locked); docs/SUMMARY.md leads to the same pages"
+fi

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what is needed.
+#
+#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench
+#
+# Exit 1 when something is missing without which the purpose cannot be served.
+set -euo pipefail
+export PATH="$PATH:/usr/sbin:/sbin"
+
+have_program() { command -v "$1" >/dev/null 2>&1; }
+have_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
+have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
+
+# purpose | needed or useful | how to see that it is there | Debian package | why
+table() {
+    cat <<'TABLE'
+build|needed|program cc|gcc libc6-dev|links the program and compiles PCRE2, which a dependency brings
+test|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
+test|useful|program ip|iproute2|makes the network namespaces that the tests of live ports use
+test|useful|program ethtool|ethtool|switches offloads off on the test interfaces
+test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
+run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
+run|useful|program ip|iproute2|makes client, server and middle host as network namespaces
+run|useful|program ethtool|ethtool|switches offloads off on their interfaces
+run|useful|program curl|curl|the client that sends the sample requests
+run|useful|program nginx|nginx-light|the server that answers them
+run|useful|program python3|python3|sends what no ordinary program sends
+bench|needed|program python3|python3|drives the measurements
+bench|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
+bench|useful|program ip|iproute2|makes the network namespaces
+bench|useful|program ethtool|ethtool|switches offloads off
+bench|useful|program iperf3|iperf3|bulk traffic
+bench|useful|program wrk|wrk|HTTP requests
+bench|useful|program nginx|nginx-light|answers them
+TABLE
+}
+
+missing=() lacking=0
+while IFS='|' read -r purpose weight kind packages why; do
+    case " $* " in *" $purpose "*) ;; *) continue ;; esac
+    # shellcheck disable=SC2086
+    have_${kind% *} "${kind#* }" && continue
+    missing+=("$weight|$packages|$why")
+done < <(table | sort -u -t'|' -k4,4 -k1,1)
+
+if [ ${#missing[@]} -gt 0 ]; then
+    packages=()
+    for entry in "${missing[@]}"; do
+        IFS='|' read -r weight package why <<<"$entry"
+        echo "missing ($weight): $package - $why"
+        # shellcheck disable=SC2206
+        packages+=($package)
+    done
+    command="apt-get install -y --no-install-recommends ${packages[*]}"
+    if [ "$(id -u)" = 0 ] && have_program apt-get; then
+        echo "installing: $command"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq || echo "apt-get update failed: going on with the package lists that are there"
+        $command >/dev/null || echo "apt-get failed: going on with what is there"
+    else
+        echo "not root: run as root: $command"
+    fi
+    for entry in "${missing[@]}"; do
+        IFS='|' read -r weight package why <<<"$entry"
+        [ "$weight" = needed ] || continue
+        # shellcheck disable=SC2086
+        dpkg -s $package >/dev/null 2>&1 || { echo "still missing and needed: $package"; lacking=1; }
+    done
+fi
+
+# Rust itself: the version that the workspace asks for, with its formatter and lints.
+if ! have_program cargo; then
+    echo "missing (needed): Rust 1.95 or newer with cargo - https://rustup.rs"
+    exit 1
+fi
+case " $* " in *" test "*)
+    for component in rustfmt clippy; do
+        cargo "${component/rustfmt/fmt}" --version >/dev/null 2>&1 && continue
+        echo "missing: $component - checks the form of the code"
+        if have_program rustup; then rustup component add "$component"; else echo "no rustup: install $component by hand"; fi
+    done
+    ;;
+esac
+exit "$lacking"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that must hold: format, lints, tests, the release build, the compatibility suite. All steps are run, also
+# after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/test
+mkdir -p "$logs"
+passed=0 failed=0 broken=()
+
+step() { # NAME COMMAND...
+    local name=$1 begun=$SECONDS status
+    shift
+    echo "== $name: $*"
+    "$@" 2>&1 | tee "$logs/$name.log"
+    status=${PIPESTATUS[0]}
+    if [ "$status" = 0 ]; then
+        passed=$((passed + 1))
+        echo "== $name: ok, $((SECONDS - begun)) s"
+    else
+        failed=$((failed + 1))
+        broken+=("$name")
+        echo "== $name: FAILED with exit code $status, $((SECONDS - begun)) s; its output is in $logs/$name.log"
+    fi
+    return "$status"
+}
+
+compatibility() {
+    local suite=../shared/compat/compat floor=tests/compat/floor.list
+    if [ ! -x "$suite" ]; then
+        echo "== compatibility: not run, $suite is not there"
+    elif ! /usr/bin/python3 -c 'import yaml' 2>/dev/null; then
+        echo "== compatibility: not run, python3-yaml is not installed"
+    else
+        # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
+        step compatibility "$suite" --program "$target/release/bartizan" --jobs "$(nproc)" --floor "$floor"
+    fi
+}
+
+step needs scripts/needs.sh build test || { echo "0 passed, 1 failed"; exit 1; }
+step format cargo fmt --all --check
+step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# The sum of cargo's own lines replaces the one test that a step counts as.
+if step tests cargo test --workspace --locked --no-fail-fast; then passed=$((passed - 1)); else failed=$((failed - 1)); fi
+read -r ok bad < <(awk '/^test result:/ { ok += $4; bad += $6 } END { print ok + 0, bad + 0 }' "$logs/tests.log")
+# Without a single failed test it did not compile.
+case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
+passed=$((passed + ok)) failed=$((failed + bad))
+if step release cargo build --release --locked --package bartizan; then compatibility; fi
+
+[ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
+echo "$passed passed, $failed failed" | tee "$logs/summary"
+[ "$failed" = 0 ]
