@@ -240,11 +240,13 @@ impl Station {
         touched
     }
 
-    /// Handles a frame that arrived here. `tag` goes with it, for who forwards it.
+    /// Handles a frame that arrived here. `tag` goes with it, for who forwards it. As with [`Worker::frame`],
+    /// [`Worker::take_rewrite`] has the change that the frame needs before it leaves from here.
     pub fn frame(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
         self.worker.counters.packets += 1;
         self.worker.counters.bytes += frame.bytes.len() as u64;
         self.worker.clock = self.worker.clock.max(frame.now);
+        self.worker.rewrite = None;
         self.worker.expire(frame.now, recorder);
         let mut output = core::mem::take(&mut self.output);
         self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
@@ -277,7 +279,8 @@ impl Station {
     }
 
     /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose last packet
-    /// was handled here, with its decision and tag, and forwards it or not. Gives the number of frames taken.
+    /// was handled here, with its decision and tag, and forwards it or not (after the worker's
+    /// [`Worker::take_rewrite`]). Gives the number of frames taken.
     pub fn handed_over(
         &mut self,
         budget: usize,
@@ -295,10 +298,12 @@ impl Station {
                 let frame = parcel.frame(&bytes);
                 let tag = parcel.tag;
                 self.worker.clock = self.worker.clock.max(frame.now);
+                self.worker.rewrite = None;
                 self.worker.expire(frame.now, recorder);
                 match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
                     Stop::Done => {
                         let decision = self.decided(parcel.walk.decision);
+                        self.worker.rewrite = parcel.walk.rewrite.take();
                         decided(&mut self.worker, &frame, decision, tag);
                         parcel.bytes = bytes;
                         self.put_away(parcel);
@@ -360,8 +365,9 @@ impl Station {
     }
 
     /// A walk that began and ended here.
-    fn end(&mut self, parcel: Box<Parcel>) -> Decision {
+    fn end(&mut self, mut parcel: Box<Parcel>) -> Decision {
         let decision = self.decided(parcel.walk.decision);
+        self.worker.rewrite = parcel.walk.rewrite.take();
         self.put_away(parcel);
         decision
     }

@@ -290,7 +290,7 @@ fn check_owners(seen: &[Seen]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_packet_is_handled_once_by_its_owner_in_order(
@@ -367,6 +367,46 @@ fn a_swap_reaches_all_workers_between_two_frames_also_idle_ones() {
         assert_eq!(packet.generation, expected, "packet {number}");
     }
     assert_eq!(seen.len(), number as usize);
+}
+
+/// Fails at its first packet.
+struct Fails;
+
+impl bartizan_function::Function for Fails {
+    fn spec(&self) -> &'static bartizan_function::FunctionSpec {
+        &common::HEADER_SPEC
+    }
+
+    fn id(&self) -> bartizan_base::FunctionId {
+        bartizan_base::FunctionId(0)
+    }
+
+    fn packet(&self, _: &mut bartizan_function::PacketContext<'_>) -> bartizan_base::Decision {
+        panic!("a defect, made for this test");
+    }
+}
+
+#[test]
+fn a_worker_that_fails_is_an_error_and_no_standstill() {
+    let mut bench = bench(false, "no");
+    bench.chains = Arc::new(bartizan_dataplane::chain::Chains::one(Generation(1), vec![Arc::new(Fails)]));
+    let options = PoolOptions { rounds: 2, frames: 2, bytes: 1 << 16 };
+    let halves = (0..2).map(|_| Nothing).collect();
+    let mut pool =
+        Pool::start(&bench.engine_settings, &bench.engine, &bench.chains, halves, options).unwrap();
+    let mut failed = None;
+    for number in 0..1_000 {
+        let bytes = marked(false, 3, number, Shape::Plain).remove(0);
+        if let Err(error) = pool.frame(&Captured { now: at(0), bytes }.frame(1)) {
+            failed = Some(error.to_string());
+            break;
+        }
+    }
+    let message = match failed {
+        Some(message) => message,
+        None => pool.finish().err().map(|e| e.to_string()).unwrap_or_default(),
+    };
+    assert!(message.contains("--threads 1"), "{message}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
+use crate::normaliser::Rewrite;
 use crate::packet::{defragment, flow_key};
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
@@ -87,6 +88,8 @@ pub(super) struct Walk {
     /// Used layers, for their memory.
     spare: Vec<Layer>,
     pub(super) decision: Decision,
+    /// The change that the frame needs before it may leave: travels with it.
+    pub(super) rewrite: Option<Rewrite>,
 }
 
 /// Where a walk stopped.
@@ -104,6 +107,7 @@ impl Walk {
             self.spare.push(layer);
         }
         self.decision = Decision::CONTINUE;
+        self.rewrite = None;
         let mut layer = self.spare.pop().unwrap_or_default();
         layer.datagram.clear();
         layer.fragment_done = false;
@@ -158,6 +162,7 @@ impl Walk {
             let made = depth > 1 || packet.recursion > 0;
             let decision = worker.packet(frame, bytes, packet, made, recorder);
             self.decision = self.decision.strictest(decision);
+            self.rewrite = worker.take_rewrite().or(self.rewrite.take());
             layer.left = index;
             layer.fragment_done = false;
         }

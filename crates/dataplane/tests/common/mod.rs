@@ -161,7 +161,7 @@ pub struct Watch {
 }
 
 static SPEC: FunctionSpec = spec("find", Model::Payload);
-static HEADER_SPEC: FunctionSpec = spec("watch", Model::StatefulHeaders);
+pub static HEADER_SPEC: FunctionSpec = spec("watch", Model::StatefulHeaders);
 
 const fn spec(name: &'static str, model: Model) -> FunctionSpec {
     FunctionSpec {
@@ -317,6 +317,7 @@ impl bartizan_dataplane::record::Recorder for Nothing {
         _: &bartizan_dataplane::record::Occasion<'_>,
         _: Option<&bartizan_dataplane::record::Entry>,
         _: &Finding,
+        _: &bartizan_dataplane::record::Fate,
         _: Option<bartizan_dataplane::record::TxRecord<'_>>,
     ) {
     }
