@@ -193,7 +193,7 @@ impl Worker {
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
-            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId(0));
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
         }
@@ -434,7 +434,7 @@ impl Worker {
             _ => Verdict::Continue,
         };
         if !verdict.forwards() && self.settings.prevention {
-            let decision = Decision::refuse(verdict, reason, FunctionId(0));
+            let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
             if policy != ExceptionPolicy::DropPacket {
                 let later =
                     Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
@@ -588,7 +588,7 @@ impl Worker {
             && self.settings.prevention
             && !looks.spared
         {
-            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId(0));
+            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
         let wants_payload = chains.wants_payload(entry.path);
         self.counters.spared += u64::from(!wants_payload);
@@ -805,6 +805,7 @@ impl Worker {
             recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
+            entry.ext.last_refusal = Some(*decision);
             recorder.refused(occasion, Some(entry), fate, findings);
             if decision.done && self.settings.prevention {
                 let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };
