@@ -114,6 +114,7 @@ impl Staged {
                 rule: Arc::clone(info),
                 action: FindingAction::Allowed,
                 tx: None,
+                guessed: false,
                 stream: false,
             });
         }

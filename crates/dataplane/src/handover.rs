@@ -151,6 +151,7 @@ pub struct Station {
     /// By worker; `None` for itself.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
+    #[allow(clippy::vec_box)] // Boxes travel through the rings: a parcel is never copied.
     parcels: Vec<Box<Parcel>>,
     output: DecodeOutput,
     ledger: Arc<Ledger>,

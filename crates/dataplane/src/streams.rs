@@ -26,10 +26,8 @@ pub(crate) fn advance(
     recorder: &mut dyn Recorder,
 ) {
     match (&occasion.packet.decoded().transport, tcp) {
-        (Transport::Tcp(_), Some(outcome)) => {
-            if outcome.readable.to_server || outcome.readable.to_client {
-                stream(worker, occasion, id, parts, outcome.readable, recorder);
-            }
+        (Transport::Tcp(_), Some(outcome)) if outcome.readable.to_server || outcome.readable.to_client => {
+            stream(worker, occasion, id, parts, outcome.readable, recorder);
         }
         (Transport::Udp(_), _) => datagram(worker, occasion, id, parts),
         _ => {}

@@ -346,6 +346,8 @@ fn context<'a>(
     slot: &'a mut Slot,
     findings: &'a mut Vec<bartizan_function::Finding>,
 ) -> PacketContext<'a> {
+    // Nobody looks at it: header functions say what they want by their verdict.
+    let reject = Box::leak(Box::new(None));
     let _ = LinkId(0);
     PacketContext {
         now,
@@ -354,6 +356,7 @@ fn context<'a>(
         flow,
         app: None,
         app_events: &[],
+        again: false,
         detection_done: false,
         stream: None,
         payload_in_stream: false,
@@ -361,6 +364,7 @@ fn context<'a>(
         notes,
         worker,
         slot,
+        reject,
         findings,
         prevention: true,
     }
