@@ -73,7 +73,7 @@ fn ip_header(v6: bool, (src, dst): (u8, u8), proto: u8, part: Part, body: &[u8])
         out.extend_from_slice(&[0x45, 0]);
         out.extend_from_slice(&(body.len() as u16 + 20).to_be_bytes());
         out.extend_from_slice(&(id as u16).to_be_bytes());
-        out.extend_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+        out.extend_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
         out.extend_from_slice(&[64, proto, 0, 0, 10, 0, 0, src, 10, 0, 0, dst]);
         let sum = bartizan_packet::InternetChecksum::new().with(&out).finish();
         out[10..12].copy_from_slice(&sum.to_be_bytes());
