@@ -6,7 +6,7 @@ mod common;
 use bartizan_base::{Generation, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
-use bartizan_dataplane::worker::{Worker, WorkerCounters};
+use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolOptions};
 use bartizan_detect::shared::Shared;
 use bartizan_packet::LinkType;
@@ -23,6 +23,11 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
+
+/// Takes a frame.
+type Take<'t> = dyn FnMut(&Frame<'_>) + 't;
+/// Gives frames, again each time.
+type Source<'s> = &'s dyn Fn(&mut Take<'_>);
 
 /// What a run wrote and counted.
 struct Outcome {
@@ -56,12 +61,7 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 /// Inspects with so many workers, through the real recorder; 0: without a pool.
-fn inspect(
-    bench: &Bench,
-    frames: &dyn Fn(&mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)),
-    workers: usize,
-    name: &str,
-) -> Outcome {
+fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Outcome {
     let folder = temporary(&format!("{name}-{workers}"));
     let shared = Arc::new(Shared::default());
     let prevention = bench.engine_settings.prevention;
@@ -123,11 +123,7 @@ fn is_gauge(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-fn compare(
-    bench: &Bench,
-    frames: &dyn Fn(&mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)),
-    name: &str,
-) -> Outcome {
+fn compare(bench: &Bench, frames: Source<'_>, name: &str) -> Outcome {
     let one = inspect(bench, frames, 0, name);
     for workers in [1, 2, 4] {
         let many = inspect(bench, frames, workers, name);
@@ -205,7 +201,7 @@ fn mixture() -> Vec<Captured> {
 #[test]
 fn results_do_not_depend_on_the_number_of_workers() {
     let frames = mixture();
-    let each = |take: &mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)| {
+    let each = |take: &mut Take<'_>| {
         for (number, frame) in (1..).zip(&frames) {
             take(&frame.frame(number));
         }
@@ -236,13 +232,13 @@ fn results_over_real_captures_do_not_depend_on_the_number_of_workers() {
         if !path.is_file() {
             continue;
         }
-        let each = |take: &mut dyn FnMut(&bartizan_dataplane::worker::Frame<'_>)| {
+        let each = |take: &mut Take<'_>| {
             let mut reader =
                 CaptureReader::new(std::fs::File::open(&path).unwrap(), name.to_owned()).unwrap();
             let mut number = 0;
             while let Ok(Some(record)) = reader.next() {
                 number += 1;
-                take(&bartizan_dataplane::worker::Frame {
+                take(&Frame {
                     now: record.timestamp,
                     bytes: record.data,
                     wire_len: record.wire_len,
