@@ -230,6 +230,7 @@ impl Bench {
                 &notes,
                 &mut self.worker,
                 &mut slot,
+                &mut None,
                 &mut findings,
             );
             return Some(self.function.packet(&mut context));
@@ -297,7 +298,7 @@ impl Bench {
             bytes: flow.packets,
             established,
             tcp: (key.protocol() == 6).then_some(&flow.session),
-            app: None,
+            app: bartizan_applayer::flow::AppSummary::default(),
         };
         let mut context = context(
             self.now,
@@ -307,6 +308,7 @@ impl Bench {
             &notes,
             &mut self.worker,
             &mut flow.slot,
+            &mut None,
             &mut findings,
         );
         let decision = self.function.packet(&mut context);
@@ -344,6 +346,7 @@ fn context<'a>(
     notes: &'a Notes,
     worker: &'a mut WorkerState,
     slot: &'a mut Slot,
+    reject: &'a mut Option<bartizan_function::RejectTo>,
     findings: &'a mut Vec<bartizan_function::Finding>,
 ) -> PacketContext<'a> {
     let _ = LinkId(0);
@@ -356,9 +359,13 @@ fn context<'a>(
         stream: None,
         payload_in_stream: false,
         stream_events: &[],
+        app_events: &[],
+        again: false,
+        detection_done: false,
         notes,
         worker,
         slot,
+        reject,
         findings,
         prevention: true,
     }
