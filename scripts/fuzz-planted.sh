@@ -4,11 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export FUZZ_TARGET_DIR=${FUZZ_TARGET_DIR:-fuzz/target/planted} ARTIFACTS=fuzz/artifacts/planted CORPUS=fuzz/corpus/planted
+export ARTIFACTS=fuzz/artifacts/planted CORPUS=fuzz/corpus/planted
 rm -rf "$ARTIFACTS"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-FLAGS="--cfg planted" TIME=60 scripts/fuzz.sh >"$log" 2>&1 || true
+FEATURES=planted TIME=60 scripts/fuzz.sh >"$log" 2>&1 || true
 missed=0
 mapfile -t targets < <(find fuzz/src/bin -name '*.rs' ! -name seed.rs -printf '%f\n' | sed 's/\.rs$//' | sort)
 for target in ${TARGET:-"${targets[@]}"}; do

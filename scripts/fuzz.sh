@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the fuzz targets, on stable Rust. From the environment: TIME seconds for each target (600), or TOTAL seconds
-# for all together; TARGET=x for one; JOBS at a time (as many as processors); FLAGS more flags for the compiler.
+# for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz crate.
 #
 # Findings are in fuzz/artifacts/TARGET; run one again with fuzz/target/x86_64-unknown-linux-gnu/release/TARGET FILE.
 set -euo pipefail
@@ -29,10 +29,9 @@ for flag in level=4 inline-8bit-counters pc-table trace-compares; do
 done
 bins=(--bin seed)
 for target in "${targets[@]}"; do bins+=(--bin "$target"); done
-# The program that writes seeds has no main of libFuzzer; it is built without coverage.
-cargo build --release --locked --manifest-path fuzz/Cargo.toml --target-dir "$build/seed" --bin seed
-CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$flags ${FLAGS:-}" \
-    cargo build --release --locked --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$host" "${bins[@]:2}"
+# shellcheck disable=SC2086
+CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$flags" \
+    cargo build --release --locked --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$host" ${FEATURES:+--features $FEATURES} "${bins[@]}"
 
 mkdir -p "$corpus"
 if [ ! -f "$corpus/.seeded" ]; then
@@ -46,7 +45,7 @@ if [ ! -f "$corpus/.seeded" ]; then
             \( -name '*.pcap' -o -name '*.rules' -o -name '*.yaml' \) | sort)
         seeds+=("${found[@]}")
     fi
-    "$build/seed/release/seed" "$corpus" "${seeds[@]}"
+    "$build/$host/release/seed" "$corpus" "${seeds[@]}"
     touch "$corpus/.seeded"
 fi
 

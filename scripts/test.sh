@@ -29,13 +29,16 @@ step() { # NAME COMMAND...
 
 compatibility() {
     local suite=../shared/compat/compat floor=tests/compat/floor.list
+    local floor_there=
+    [ ! -f "$floor" ] || floor_there=1
     if [ ! -x "$suite" ]; then
         echo "== compatibility: not run, $suite is not there"
     elif ! /usr/bin/python3 -c 'import yaml' 2>/dev/null; then
         echo "== compatibility: not run, python3-yaml is not installed"
     else
         # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
-        step compatibility "$suite" --program "$target/release/bartizan" --jobs "$(nproc)" --floor "$floor"
+        [ -f "$floor" ] || echo "== compatibility: no case has to agree yet, $floor is not there"
+        step compatibility "$suite" --program "$target/release/bartizan" --jobs 2 ${floor_there:+--floor "$floor"}
     fi
 }
 

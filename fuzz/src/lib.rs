@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets, one module each; the programs in `bin/` only call them. `seed` writes the first inputs.
 //!
-//! Built with `--cfg planted` each target has a fault that is deep enough to be missed by a target that does not
+//! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that does not
 //! work: `scripts/fuzz-planted.sh` checks that it is found.
 
 pub mod capture;
@@ -18,7 +18,7 @@ pub mod take;
 pub mod tcp;
 pub mod worker;
 
-/// The planted fault: panics on the condition in a build with `--cfg planted`, does nothing in others.
+/// The planted fault: panics on the condition in a build with the feature `planted`, does nothing in others.
 pub fn planted(condition: bool) {
-    assert!(!(cfg!(planted) && condition), "the planted fault was found");
+    assert!(!(cfg!(feature = "planted") && condition), "the planted fault was found");
 }

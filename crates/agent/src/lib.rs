@@ -1,2 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policy to fid, path and rules; rule library; function life cycle; statistics upward.
+//! The agent: policy to fids, paths, rules and the generation that the data plane runs.
+//!
+//! * [`grt`]: the global rule table, which hands out fids;
+//! * [`order`]: in which order functions run;
+//! * [`tenants`]: whose traffic a packet is;
+//! * [`classes`]: which class a new flow gets;
+//! * [`staged`]: policies whose verdicts are only reported;
+//! * [`build`]: a policy file to a generation, all or nothing.
+//!
+//! Not done yet: rule library, statistics upward, the southbound protocol.
+
+pub mod build;
+pub mod classes;
+pub mod grt;
+pub mod order;
+pub mod staged;
+pub mod tenants;
+
+pub use build::{Agent, ClassInfo, Prepared};
+pub use grt::GlobalRuleTable;
+pub use tenants::TenantSelector;

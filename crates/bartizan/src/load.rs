@@ -142,7 +142,7 @@ pub fn seed() -> [u64; 2] {
 const HOSTS: u32 = 65_536;
 
 /// A host table with a secret hash of this run.
-fn hosts() -> HostTableConfig {
+pub fn hosts() -> HostTableConfig {
     HostTableConfig {
         capacity: HOSTS,
         shards: 64,

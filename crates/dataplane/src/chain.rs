@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The functions of a generation and the chains that policies make of them.
 
-use bartizan_base::{Fid, FunctionId, Generation, Path, TenantId};
+use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_function::{Function, Model, WorkerState};
 use std::sync::Arc;
 
@@ -19,6 +19,12 @@ pub struct Chains {
 pub trait FlowClassifier: Send + Sync {
     /// The class and the chain of a flow whose first packet is looked at.
     fn classify(&self, tenant: TenantId, key: &bartizan_flow::FlowKey) -> Class;
+
+    /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
+    fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
+        let _ = (packet, link);
+        TenantId(0)
+    }
 }
 
 /// What a flow is given at its first packet.

@@ -78,7 +78,7 @@ impl Owners {
         };
         let [a, b] = address_words(packet.src());
         let [c, d] = address_words(packet.dst());
-        let scope = u64::from(worker.tenant_of(packet).0) | u64::from(frame.link.0) << 16;
+        let scope = u64::from(worker.tenant_of(frame, packet).0) | u64::from(frame.link.0) << 16;
         // What the flow's key has beyond these is left out: two datagrams of one owner do no harm.
         let words = [a, b, c, d, scope, u64::from(id), 0];
         WorkerId(FlowHash(self.hasher.hash_words(&words)).owner(self.workers))

@@ -16,7 +16,7 @@ use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
 use bartizan_function::{Model, Notes, PacketContext, RejectTo, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
-use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketView, Transport};
+use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketSource, PacketView, Transport};
 
 /// Puts a fragment to its datagram. `true`: `datagram` holds the whole of it now.
 pub(crate) fn defragment(
@@ -26,7 +26,7 @@ pub(crate) fn defragment(
     packet: &mut Decoded,
     datagram: &mut Vec<u8>,
 ) -> bool {
-    let tenant = worker.tenant_of(packet);
+    let tenant = worker.tenant_of(frame, packet);
     let view = PacketView::new(bytes, packet);
     let Some(payload) = view.fragment_data() else { return false };
     let (Some(src), Some(dst)) = (packet.src(), packet.dst()) else { return false };
@@ -80,15 +80,20 @@ pub(crate) fn defragment(
     outcome.result == DefragResult::Complete
 }
 
-/// The identity of a packet's flow.
-pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    let scope = FlowScope {
-        tenant: worker.tenant_of(packet),
+/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
+fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> FlowScope {
+    FlowScope {
+        tenant: worker.tenant_of(frame, packet),
         link: frame.link,
         tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
         level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
         vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
-    };
+    }
+}
+
+/// The identity of a packet's flow.
+pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+    let scope = scope_of(worker, frame, packet);
     let (src, dst) = (packet.src()?, packet.dst()?);
     let protocol = packet.proto()?;
     Some(match &packet.transport {
@@ -182,7 +187,7 @@ impl Worker {
             for event in packet.events.as_slice() {
                 recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
             }
-            return self.without_flow(&occasion, recorder);
+            return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
         if place.inner_refused {
@@ -230,6 +235,33 @@ impl Worker {
             return entry.icmp_error_direction(src);
         }
         direction
+    }
+
+    /// Whether an ICMP error is about a flow that is known. `None`: it is no error.
+    fn related(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<bool> {
+        let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &packet.transport else { return None };
+        let quoted = icmp.quoted.as_ref()?;
+        let scope = scope_of(self, frame, packet);
+        let key = match quoted.ports {
+            Some((sport, dport)) => {
+                FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
+            }
+            None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
+        };
+        Some(matches!(self.flows.find(&key, frame.now), Find::Found { .. }))
+    }
+
+    /// A flow whose class another generation gave is classified anew; what functions keep of it stays.
+    fn renew_class(&mut self, id: FlowId) {
+        let chains = &self.chains;
+        if let Some(entry) = self.flows.get_mut(id)
+            && entry.generation != chains.generation
+        {
+            let class = chains.classifier.classify(entry.tenant(), entry.key());
+            entry.fid = class.fid;
+            entry.path = class.path;
+            entry.generation = chains.generation;
+        }
     }
 
     pub(crate) fn new_flow(
@@ -293,7 +325,7 @@ impl Worker {
                 let key = flow_key(self, frame, packet);
                 self.end_flow(id, EndReason::TcpReuse, recorder);
                 let Some(new) = key.and_then(|key| self.new_flow(&key, frame, packet, recorder)) else {
-                    return self.without_flow(occasion, recorder);
+                    return self.without_flow(frame, occasion, recorder);
                 };
                 id = new;
                 direction = Direction::ToServer;
@@ -353,7 +385,8 @@ impl Worker {
         {
             return self.exception(&occasion, id, tcp.as_ref(), (target, policy), &events, recorder);
         }
-        let looks = Looks { inspect: !passed, spared: passed, established };
+        let related = self.related(frame, packet);
+        let looks = Looks { inspect: !passed, spared: passed, established, related };
         self.functions(&occasion, id, tcp.as_ref(), &events, looks, recorder)
     }
 
@@ -421,7 +454,8 @@ impl Worker {
             self.bypass(id);
             return Decision::CONTINUE;
         }
-        let looks = Looks { inspect: false, spared: true, established: tcp.is_some_and(|o| o.established) };
+        let established = tcp.is_some_and(|o| o.established);
+        let looks = Looks { inspect: false, spared: true, established, related: None };
         self.functions(occasion, id, tcp, events, looks, recorder)
     }
 
@@ -467,13 +501,33 @@ impl Worker {
     }
 
     /// A packet that belongs to no flow: rules on headers and decode events still look at it.
-    fn without_flow(&mut self, occasion: &Occasion<'_>, recorder: &mut dyn Recorder) -> Decision {
+    ///
+    /// What is not IP, and fragments before they are put together, are no matter of header functions: a datagram's
+    /// decision is that of its last fragment.
+    fn without_flow(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
         let chains = std::sync::Arc::clone(&self.chains);
-        let mut notes = Notes::default();
+        let packet = occasion.packet.decoded();
+        let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
+        let headers = class.is_some() && !packet.is_fragment();
+        let mut notes = Notes {
+            fid: class.map(|c| c.fid).unwrap_or_default(),
+            related: self.related(frame, packet),
+            ..Notes::default()
+        };
         let mut reject = None;
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
         for function in &chains.functions {
+            if class.is_some_and(|c| !c.path.contains(function.id()))
+                || !headers && function.spec().model != Model::Payload
+            {
+                continue;
+            }
             let Some(state) = self.states.get_mut(usize::from(function.id().0)) else { continue };
             let mut slot = None;
             let mut context = PacketContext {
@@ -526,11 +580,13 @@ impl Worker {
     ) -> Decision {
         let chains = std::sync::Arc::clone(&self.chains);
         let established = looks.established;
+        self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
-        let mut notes = Notes { tcp: tcp.copied(), ..Notes::default() };
+        let mut notes =
+            Notes { tcp: tcp.copied(), fid: entry.fid, related: looks.related, ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && self.settings.prevention
             && !looks.spared
@@ -540,7 +596,19 @@ impl Worker {
         let wants_payload = chains.wants_payload(entry.path);
         self.counters.spared += u64::from(!wants_payload);
 
-        self.run_headers(&chains, occasion, id, &mut parts, &mut notes, events, established, &mut findings);
+        // What the engine made to inspect the rest of a flow has no header to be judged.
+        if occasion.packet.decoded().source != PacketSource::FlowTimeout {
+            self.run_headers(
+                &chains,
+                occasion,
+                id,
+                &mut parts,
+                &mut notes,
+                events,
+                established,
+                &mut findings,
+            );
+        }
         let mut occasion = *occasion;
         let mut reject = None;
         let mut bypass = false;
@@ -784,6 +852,8 @@ impl From<bool> for Place {
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looks {
+    /// An ICMP error: whether it is about a known flow.
+    pub related: Option<bool>,
     /// Payload functions run.
     pub inspect: bool,
     /// What the stream engine advises does not count: an exception policy lets the packet go.

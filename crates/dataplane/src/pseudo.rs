@@ -81,7 +81,8 @@ impl Worker {
             let Some(entry) = self.flows.get_mut(id) else { return };
             let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
             parts.put_back(&mut entry.ext);
-            let looks = Looks { inspect: inspect && tcp && due[direction], spared: true, established };
+            let looks =
+                Looks { inspect: inspect && tcp && due[direction], spared: true, established, related: None };
             self.functions(&occasion, id, outcome.as_ref(), &[], looks, recorder);
             let Some(entry) = self.flows.get_mut(id) else { return };
             parts = FlowParts::take(&mut entry.ext);

@@ -96,6 +96,7 @@ impl ExceptionCounters {
     /// Counts one.
     pub(crate) fn add(&mut self, (target, policy): (ExceptionTarget, ExceptionPolicy)) {
         if target == ExceptionTarget::Midstream
+            && policy != ExceptionPolicy::Ignore
             && let Some(at) = MIDSTREAM.iter().position(|(p, _)| *p == policy)
             && let Some(count) = self.0.get_mut(at)
         {
@@ -434,8 +435,8 @@ impl Worker {
         }
     }
 
-    /// Whose traffic a packet is. Tenant selectors come with policies; without them there is one tenant.
-    pub(crate) fn tenant_of(&self, _packet: &Decoded) -> TenantId {
-        TenantId(0)
+    /// Whose traffic a packet is.
+    pub(crate) fn tenant_of(&self, frame: &Frame<'_>, packet: &Decoded) -> TenantId {
+        self.chains.classifier.tenant_of(packet, frame.link)
     }
 }

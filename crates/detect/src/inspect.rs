@@ -229,7 +229,8 @@ impl Pass<'_, '_> {
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order.
         // A packet that the engine made only carries what is left of the stream.
-        let own = basis.packet && !self.again && !(basis.stream && payload_in_stream) && !is_made(packet);
+        let elsewhere = self.again || is_made(packet) || basis.stream && payload_in_stream;
+        let own = basis.packet && !elsewhere;
         let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {

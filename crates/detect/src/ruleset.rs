@@ -160,7 +160,7 @@ const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
 
 /// The order of actions that the settings ask for. Actions that are not named keep their places at the end.
 fn action_order(settings: &Settings) -> Vec<&'static str> {
-    let named = settings.children("action-order").into_iter().filter_map(|item| {
+    let named = settings.children("action-order").filter_map(|item| {
         let name = settings.get(&format!("action-order.{item}"))?.trim();
         ACTIONS.into_iter().find(|a| a.eq_ignore_ascii_case(name))
     });

@@ -12,6 +12,7 @@ use bartizan_function::{
 use bartizan_functions::classes::{self, ByFid};
 use serde::Deserialize;
 
+/// What it is.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ttlguard",
     summary: "Drops packets whose time to live is below a floor.",
@@ -27,6 +28,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     counters: &[Counter { name: "dropped", help: "Packets dropped." }],
 };
 
+/// Section `ttlguard` of a policy.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
@@ -34,6 +36,7 @@ pub struct Section {
     pub floor: u8,
 }
 
+/// Makes the function.
 pub struct TtlGuardKind;
 
 impl FunctionKind for TtlGuardKind {
@@ -53,6 +56,7 @@ impl FunctionKind for TtlGuardKind {
     }
 }
 
+/// The floors of one generation, by class.
 pub struct TtlGuard {
     id: FunctionId,
     floors: Vec<u8>,

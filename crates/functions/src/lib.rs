@@ -5,6 +5,7 @@
 pub mod classes;
 pub mod gate;
 pub mod ids;
+pub mod ids_kind;
 pub mod pfw;
 pub mod registry;
 pub mod sfw;

@@ -34,7 +34,7 @@ pub(crate) fn check(
     if !session.exists() || (session.is_midstream() && rules.midstream == Midstream::Drop) {
         return Err(Reason::SfwNoConnection);
     }
-    if outcome.rejected {
+    if outcome.rejected && !outcome.events.iter().any(is_old) {
         return refused(rules, outcome, segment);
     }
     if rules.window_check {
@@ -70,15 +70,14 @@ fn refused(rules: &SfwSection, outcome: &Outcome, segment: &Tcp) -> Result<(), R
     let numbers = outcome.events.iter().any(is_about_numbers)
         // A RST that the receiver would not take is refused without an event.
         || segment.flags.contains(TcpFlags::RST) && outcome.previous != TcpState::None;
-    let old = outcome.events.iter().any(is_old);
-    match (numbers, old) {
-        (true, _) if !rules.window_check => Ok(()),
-        (true, _) => Err(Reason::SfwWindow),
-        (false, true) => Ok(()),
-        (false, false) => Err(Reason::SfwState),
+    match numbers {
+        true if rules.window_check => Err(Reason::SfwWindow),
+        true => Ok(()),
+        false => Err(Reason::SfwState),
     }
 }
 
+/// Data that was acknowledged before; how far before decides.
 const fn is_old(event: StreamEvent) -> bool {
     matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::ClosewaitPktBeforeLastAck)
 }
@@ -90,17 +89,15 @@ fn in_window(
     payload_len: u32,
     direction: Direction,
 ) -> Result<(), Reason> {
-    for event in outcome.events.iter() {
-        if is_about_numbers(event) {
+    if outcome.events.iter().any(is_about_numbers) {
+        return Err(Reason::SfwWindow);
+    }
+    if outcome.previous >= TcpState::Established && !session.is_async() {
+        let acknowledged = session.last_ack(direction);
+        let window =
+            session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
+        if Seq(segment.seq).plus(payload_len).before(acknowledged.minus(window)) {
             return Err(Reason::SfwWindow);
-        }
-        if is_old(event) {
-            let acknowledged = session.last_ack(direction);
-            let window =
-                session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
-            if Seq(segment.seq).plus(payload_len).before(acknowledged.minus(window)) {
-                return Err(Reason::SfwWindow);
-            }
         }
     }
     Ok(())

@@ -7,6 +7,9 @@ use bartizan_base::{Reason, Verdict};
 use bartizan_functions::pfw::PfwKind;
 use common::*;
 
+/// Reason, verdict, number of the rule; `None`: it goes on.
+type Refusal = Option<(Reason, Verdict, u32)>;
+
 const RULES: &str = r#"{"default": "drop", "rules": [
     {"drop": "tcp", "from": "bad"},
     {"allow": "tcp", "to-ports": [80, 443, "8000-8010"]},
@@ -22,7 +25,7 @@ fn the_first_rule_that_matches_decides() {
     for (client, server) in PAIRS {
         let bad = if client.contains(':') { "2001:db8:9::1" } else { "10.9.0.1" };
         let (c, s, bad) = (ip(client), ip(server), ip(bad));
-        let cases: &[(Vec<u8>, Option<(Reason, Verdict, u32)>)] = &[
+        let cases: &[(Vec<u8>, Refusal)] = &[
             (tcp((c, 40_000), (s, 80), SYN, 1, 0, b""), None),
             (tcp((c, 40_000), (s, 8_010), SYN, 1, 0, b""), None),
             (tcp((c, 40_000), (s, 8_011), SYN, 1, 0, b""), Some((Reason::PfwDefault, Verdict::Drop, 0))),
@@ -165,7 +168,7 @@ fn wrong_rules_are_refused_with_their_place() {
         ),
         (
             r#"{"default": "drop", "ruls": []}"#,
-            "classes/0/rules/ruls",
+            "classes/0/rules/ruls/",
             "the key `ruls` is not known; did you mean `rules`?",
         ),
     ];

@@ -2,7 +2,6 @@
 //! The function of the tutorial works, and the tutorial shows its real text.
 
 mod common;
-#[allow(missing_docs)] // An example's items are explained by the tutorial.
 #[path = "../examples/ttlguard.rs"]
 mod ttlguard;
 
@@ -27,7 +26,7 @@ fn refuses_wrong_rules() {
     for (rules, place) in [
         ("{}", "classes/0/rules"),
         (r#"{"floor": 0}"#, "classes/0/rules/floor"),
-        (r#"{"flor": 3}"#, "classes/0/rules"),
+        (r#"{"flor": 3}"#, "classes/0/rules/flor/"),
     ] {
         let errors = make(&TtlGuardKind, &class(rules), 1).err().expect(rules);
         assert_eq!(errors[0].place, place, "{}", errors[0].message);

@@ -10,6 +10,9 @@ use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+// What the coverage of the other crates calls; libFuzzer's own `main` stays out, there is one here.
+use libfuzzer_sys as _;
+
 const LARGEST: usize = 16 << 10;
 
 struct Corpus {

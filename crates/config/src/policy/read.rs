@@ -20,7 +20,7 @@ pub const PROBLEMS_MAX: usize = 100;
 pub struct Problem {
     /// Where, in the file; zero when the nodes come from no file.
     pub position: Position,
-    /// Keys and indices from the root to it: `policies/0/chain/2`.
+    /// Keys and indices from the root to it: `policies/0/chain/2`; with a `/` at the end it is about the key itself.
     pub path: String,
     /// What is wrong and what to do.
     pub message: String,
@@ -157,8 +157,8 @@ pub fn locate(root: &Node, path: &str) -> Position {
         };
         let Some((at, found)) = next else { return position };
         // A scalar's own place says more than its key's.
-        position =
-            if matches!(found.value, Value::Scalar { .. }) && !found.is_null() { found.position } else { at };
+        let own = matches!(found.value, Value::Scalar { .. }) && !found.is_null() && !path.ends_with('/');
+        position = if own { found.position } else { at };
         node = found;
     }
     position
@@ -250,7 +250,7 @@ impl<'n> Reader<'n, '_> {
         let mut problems = self.problems.borrow_mut();
         if problems.len() < PROBLEMS_MAX {
             let here = Path { parent: Some(&self.path), part: Part::Key(key) };
-            problems.push(Problem { position, path: here.to_string(), message });
+            problems.push(Problem { position, path: format!("{here}/"), message });
         }
     }
 

@@ -132,7 +132,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {}}]",
-            "2:29: nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`",
+            "2:21: nothing selects this tenant's traffic; add `vni`, `vlan`, `link` or `prefixes`",
         ),
         (
             "default: {action: drop}\ntenants: [{name: a, select: {vlan: 5000}}]",
@@ -181,10 +181,10 @@ fn errors_of_function_sections_have_paths() {
         ),
         (
             "default: drop\nrules: [{alow: tcp}]",
-            "rules/0/alow",
+            "rules/0/alow/",
             "the key `alow` is not known; did you mean `allow`?",
         ),
-        ("defualt: drop", "defualt", "the key `defualt` is not known; did you mean `default`?"),
+        ("defualt: drop", "defualt/", "the key `defualt` is not known; did you mean `default`?"),
     ];
     for (text, path, message) in cases {
         let node = crate::yaml::parse(text).expect("yaml");

@@ -222,6 +222,7 @@ impl Bench {
         let mut findings = Vec::new();
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
+            let mut reject = None;
             let mut context = context(
                 self.now,
                 &view,
@@ -230,7 +231,7 @@ impl Bench {
                 &notes,
                 &mut self.worker,
                 &mut slot,
-                &mut None,
+                &mut reject,
                 &mut findings,
             );
             return Some(self.function.packet(&mut context));
@@ -298,8 +299,9 @@ impl Bench {
             bytes: flow.packets,
             established,
             tcp: (key.protocol() == 6).then_some(&flow.session),
-            app: bartizan_applayer::flow::AppSummary::default(),
+            app: Default::default(),
         };
+        let mut reject = None;
         let mut context = context(
             self.now,
             &view,
@@ -308,7 +310,7 @@ impl Bench {
             &notes,
             &mut self.worker,
             &mut flow.slot,
-            &mut None,
+            &mut reject,
             &mut findings,
         );
         let decision = self.function.packet(&mut context);
@@ -356,12 +358,12 @@ fn context<'a>(
         direction,
         flow,
         app: None,
+        app_events: &[],
+        detection_done: false,
         stream: None,
         payload_in_stream: false,
         stream_events: &[],
-        app_events: &[],
         again: false,
-        detection_done: false,
         notes,
         worker,
         slot,

@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
+//! leaves the agent, its global rule table and the running generation as they were.
+
+use crate::classes::{LEVELS, POLICIES, PolicyClassifier, Variants, both_ways};
+use crate::grt::{GlobalRuleTable, Meaning};
+use crate::order::{self, OrderError};
+use crate::staged::Staged;
+use crate::tenants::{Selector, TenantSelector};
+use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use bartizan_classify::{BitVector, Classifier, Entry};
+use bartizan_config::policy::{
+    DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
+    read,
+};
+use bartizan_dataplane::chain::{Chains, Class};
+use bartizan_function::{Function, FunctionKind, RuleSource, RulesError};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Bytes that the classifier of a generation may take.
+const CLASSIFIER_BYTES: usize = 256 << 20;
+/// The level of hosts that need no detection.
+const NO_DETECTION: &str = "none";
+/// The function that service levels are about.
+const DETECTION: &str = "ids";
+/// The function that the agent adds.
+const GATE: &str = "gate";
+
+/// What a fid stands for, for events and `explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassInfo {
+    /// The class.
+    pub fid: Fid,
+    /// Its tenant's name.
+    pub tenant: String,
+    /// Its policy; `None`: what traffic gets that no policy names.
+    pub policy: Option<String>,
+    /// The service level of its hosts, where one is given.
+    pub level: Option<String>,
+    /// Its chain.
+    pub path: Path,
+    /// Verdicts are only reported.
+    pub staged: bool,
+    /// What is done with one-sided flows.
+    pub one_sided: OneSided,
+}
+
+/// A generation that is ready to run.
+pub struct Prepared {
+    /// For the workers.
+    pub chains: Chains,
+    /// Whose traffic a packet is.
+    pub tenants: TenantSelector,
+    /// The classes, by fid.
+    pub classes: Vec<ClassInfo>,
+}
+
+impl core::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("generation", &self.chains.generation)
+            .field("classes", &self.classes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Turns policies into generations.
+pub struct Agent {
+    kinds: Vec<Arc<dyn FunctionKind>>,
+    ids: Vec<FunctionId>,
+    state: State,
+}
+
+/// What outlives generations.
+#[derive(Clone, Debug, Default)]
+struct State {
+    table: GlobalRuleTable,
+    /// Numbers of tenants, by name; a number is never given to another name.
+    tenants: BTreeMap<String, TenantId>,
+    generation: Generation,
+}
+
+impl core::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Agent").field("ids", &self.ids).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    /// An agent for these functions. Their bits in paths stay the same in all generations.
+    ///
+    /// # Errors
+    /// They cannot be put in an order.
+    pub fn new(kinds: Vec<Arc<dyn FunctionKind>>) -> Result<Self, OrderError> {
+        let specs: Vec<_> = kinds.iter().map(|k| k.spec()).collect();
+        let ids = order::order(&specs)?;
+        let mut state = State::default();
+        state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
+        Ok(Agent { kinds, ids, state })
+    }
+
+    /// Replaces the kinds by others of the same functions, in the same order, made with other services.
+    pub fn set_kinds(&mut self, kinds: Vec<Arc<dyn FunctionKind>>) {
+        let names = |kinds: &[Arc<dyn FunctionKind>]| kinds.iter().map(|k| k.spec().name).collect::<Vec<_>>();
+        if names(&kinds) == names(&self.kinds) {
+            self.kinds = kinds;
+        }
+    }
+
+    /// Names that the sections of a policy file may have.
+    #[must_use]
+    pub fn function_names(&self) -> Vec<&'static str> {
+        self.kinds.iter().map(|k| k.spec().name).filter(|n| *n != GATE).collect()
+    }
+
+    /// The bit of a function.
+    #[must_use]
+    pub fn function_id(&self, name: &str) -> Option<FunctionId> {
+        self.kinds.iter().zip(&self.ids).find(|(k, _)| k.spec().name == name).map(|(_, id)| *id)
+    }
+
+    /// The global rule table.
+    #[must_use]
+    pub const fn table(&self) -> &GlobalRuleTable {
+        &self.state.table
+    }
+
+    /// Builds the next generation from a policy file. `links`: those of the host file, by name.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with its place in the file; nothing has changed then.
+    pub fn prepare(&mut self, file: &PolicyFile, links: &[(&str, LinkId)]) -> Result<Prepared, PolicyError> {
+        let mut state = self.state.clone();
+        state.generation = Generation(state.generation.0 + 1);
+        let mut build = Build {
+            agent: self,
+            file,
+            links,
+            state,
+            problems: Vec::new(),
+            groups: Vec::new(),
+            infos: Vec::new(),
+        };
+        let prepared = build.run();
+        let Build { state, mut problems, .. } = build;
+        match prepared {
+            Some(prepared) if problems.is_empty() => {
+                self.state = state;
+                Ok(prepared)
+            }
+            _ => {
+                problems.sort_by_key(|p| (p.position.line, p.position.column));
+                problems.dedup();
+                Err(PolicyError::Wrong { file: file.name.clone(), problems })
+            }
+        }
+    }
+}
+
+/// What the policies and the default have in common.
+struct Owner<'f> {
+    path: String,
+    name: Option<&'f str>,
+    chain: &'f [String],
+    sections: &'f [Section],
+    from: &'f [Target],
+    to: &'f [Target],
+    staged: bool,
+    one_sided: OneSided,
+    refuse: bool,
+}
+
+/// The classes that one owner's section of a function holds for.
+struct Group<'f> {
+    owner: usize,
+    function: String,
+    fids: Vec<Fid>,
+    /// Detection's level, where it is not the section's.
+    level: Option<&'f str>,
+}
+
+struct Build<'a> {
+    agent: &'a Agent,
+    file: &'a PolicyFile,
+    links: &'a [(&'a str, LinkId)],
+    state: State,
+    problems: Vec<Problem>,
+    groups: Vec<Group<'a>>,
+    infos: Vec<ClassInfo>,
+}
+
+impl<'a> Build<'a> {
+    fn problem(&mut self, path: &str, message: String) {
+        self.problems.push(Problem { position: self.file.locate(path), path: path.to_owned(), message });
+    }
+
+    fn owners(&self) -> Vec<Owner<'a>> {
+        let any: &[Target] = &[Target::Any];
+        let policies = self.file.policies.iter().enumerate().map(|(index, p)| Owner {
+            path: format!("policies/{index}"),
+            name: Some(p.name.as_str()),
+            chain: &p.chain,
+            sections: &p.sections,
+            from: &p.from,
+            to: &p.to,
+            staged: p.staged,
+            one_sided: p.one_sided,
+            refuse: false,
+        });
+        let d = &self.file.default;
+        let default = Owner {
+            path: "default".to_owned(),
+            name: None,
+            chain: &d.chain,
+            sections: &d.sections,
+            from: any,
+            to: any,
+            staged: d.staged,
+            one_sided: d.one_sided,
+            refuse: d.action == DefaultAction::Drop,
+        };
+        policies.chain([default]).collect()
+    }
+
+    fn run(&mut self) -> Option<Prepared> {
+        let owners = self.owners();
+        let tenants = self.tenants()?;
+        let mut classifier: Box<dyn Classifier> = Box::new(BitVector::new(2, CLASSIFIER_BYTES));
+        let mut entries = Vec::new();
+        let mut classes = HashMap::new();
+        let mut defaults = HashMap::new();
+        for (index, owner) in owners.iter().enumerate() {
+            let path = self.chain(owner)?;
+            for (tenant_name, tenant) in self.tenants_of(index) {
+                let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
+                match self.file.policies.get(index) {
+                    Some(policy) => {
+                        let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
+                        let (from, to) = (self.file.resolve(owner.from), self.file.resolve(owner.to));
+                        let fid = variants.plain.fid;
+                        entries.extend(both_ways(&from, &to, Some(tenant), &links, |rule| Entry {
+                            fid,
+                            priority: index as u32,
+                            rule,
+                        }));
+                        classes.insert(fid.0, variants);
+                    }
+                    None => {
+                        defaults.insert(tenant, variants);
+                    }
+                }
+            }
+        }
+        let mut inserted = classifier.insert(POLICIES, &entries);
+        inserted = inserted.and_then(|()| classifier.insert(LEVELS, &self.level_entries()));
+        if let Err(error) = inserted {
+            self.problem("policies", error.to_string());
+        }
+        let functions = self.functions(&owners);
+        if !self.problems.is_empty() {
+            return None;
+        }
+        let used: HashSet<Fid> = self.infos.iter().map(|i| i.fid).collect();
+        self.state.table.retain(|fid| used.contains(&fid));
+        let mut infos = core::mem::take(&mut self.infos);
+        infos.sort_by_key(|i| i.fid);
+        let fallback = defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default();
+        let classifier =
+            Box::new(PolicyClassifier { classifier, classes, defaults, fallback, tenants: tenants.clone() });
+        let chains = Chains { generation: self.state.generation, functions, classifier };
+        Some(Prepared { chains, tenants, classes: infos })
+    }
+
+    /// Numbers for all tenants, and how their traffic is known.
+    fn tenants(&mut self) -> Option<TenantSelector> {
+        let mut selectors = Vec::new();
+        for (index, tenant) in self.file.tenants.iter().enumerate() {
+            let next = self.state.tenants.values().map(|t| t.0).max().unwrap_or(0).checked_add(1);
+            let known = self.state.tenants.get(&tenant.name).copied();
+            let Some(id) = known.or(next.map(TenantId)) else {
+                self.problem(
+                    &format!("tenants/{index}"),
+                    "no number is left for this tenant; restart the program".to_owned(),
+                );
+                return None;
+            };
+            self.state.tenants.insert(tenant.name.clone(), id);
+            let select = &tenant.select;
+            let links = match &select.link {
+                Some(names) => self
+                    .links_of(&format!("tenants/{index}/select/link"), Some(names))
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                None => Vec::new(),
+            };
+            selectors.push(Selector {
+                tenant: id,
+                vnis: select.vni.as_deref().unwrap_or_default().to_vec(),
+                vlans: select.vlan.as_deref().unwrap_or_default().to_vec(),
+                links,
+                prefixes: select.prefixes.as_ref().map(|p| self.file.resolve(p)).unwrap_or_default(),
+            });
+        }
+        Some(TenantSelector { selectors })
+    }
+
+    /// The tenants of this file.
+    fn all_tenants(&self) -> Vec<(String, TenantId)> {
+        let names = self.file.tenants.iter().map(|t| t.name.as_str()).chain([DEFAULT_TENANT]);
+        names.filter_map(|n| Some((n.to_owned(), *self.state.tenants.get(n)?))).collect()
+    }
+
+    fn tenants_of(&self, owner: usize) -> Vec<(String, TenantId)> {
+        let all = self.all_tenants();
+        match self.file.policies.get(owner) {
+            Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
+                all.into_iter().filter(|(name, _)| policy.tenant.contains(name)).collect()
+            }
+            _ => all,
+        }
+    }
+
+    fn links_of(&mut self, path: &str, names: Option<&[String]>) -> Vec<Option<LinkId>> {
+        let Some(names) = names else { return vec![None] };
+        let mut ids = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            match self.links.iter().find(|(n, _)| n == name) {
+                Some((_, id)) => ids.push(Some(*id)),
+                None => {
+                    let hint = did_you_mean(name, self.links.iter().map(|(n, _)| *n));
+                    self.problem(
+                        &format!("{path}/{index}"),
+                        format!("the host file has no link `{name}`; {hint}"),
+                    );
+                }
+            }
+        }
+        ids
+    }
+
+    /// The path of a chain: its functions exist, each once, in an order in which they can run.
+    fn chain(&mut self, owner: &Owner<'_>) -> Option<Path> {
+        let mut path = Path::EMPTY;
+        let mut numbers = Vec::new();
+        let names = self.agent.function_names();
+        for (index, name) in owner.chain.iter().enumerate() {
+            let place = format!("{}/chain/{index}", owner.path);
+            match self.agent.function_id(name).filter(|_| name != GATE) {
+                None => {
+                    let hint = did_you_mean(name, names.iter().copied());
+                    self.problem(&place, format!("there is no function `{name}`; {hint}"));
+                }
+                Some(id) if path.contains(id) => {
+                    self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
+                }
+                Some(id) => {
+                    path = path.with(id);
+                    numbers.push((id, name));
+                }
+            }
+        }
+        if !numbers.is_sorted_by_key(|(id, _)| *id) {
+            numbers.sort_by_key(|(id, _)| *id);
+            let right: Vec<_> = numbers.iter().map(|(_, n)| n.as_str()).collect();
+            let message =
+                format!("these functions run in another order; write `chain: [{}]`", right.join(", "));
+            self.problem(&format!("{}/chain", owner.path), message);
+        }
+        let gate = owner.refuse || owner.one_sided == OneSided::Drop;
+        match (gate, self.agent.function_id(GATE)) {
+            (true, Some(id)) => path = path.with(id),
+            (true, None) => self.problem(
+                &owner.path,
+                "dropping by default needs the function `gate`, which this program lacks".to_owned(),
+            ),
+            (false, _) => {}
+        }
+        Some(path)
+    }
+
+    /// The classes of an owner for one tenant, with fids.
+    fn variants(
+        &mut self,
+        owners: &[Owner<'a>],
+        index: usize,
+        path: Path,
+        tenant_name: &str,
+        tenant: TenantId,
+    ) -> Option<Variants> {
+        let owner = owners.get(index)?;
+        let detection = self.agent.function_id(DETECTION).filter(|id| path.contains(*id));
+        let own_level = owner
+            .sections
+            .iter()
+            .find(|s| s.function == DETECTION)
+            .and_then(|s| s.node.get("level")?.as_str());
+        let own_path = if own_level == Some(NO_DETECTION) {
+            detection.map_or(path, |id| path.without(id))
+        } else {
+            path
+        };
+        let plain = self.class(owners, index, None, own_path, tenant_name, tenant)?;
+        let mut variants = Variants { plain, by_level: Vec::new() };
+        let mut known: HashMap<&str, Class> = HashMap::new();
+        let file = self.file;
+        for level in &file.service_levels {
+            let name = level.level.as_str();
+            let class = match (detection, known.get(name)) {
+                _ if Some(name) == own_level => plain,
+                (None, _) => plain,
+                (_, Some(class)) => *class,
+                (Some(id), None) => {
+                    let path = if name == NO_DETECTION { path.without(id) } else { path };
+                    let class = self.class(owners, index, Some(name), path, tenant_name, tenant)?;
+                    known.insert(name, class);
+                    class
+                }
+            };
+            variants.by_level.push(class);
+        }
+        Some(variants)
+    }
+
+    fn class(
+        &mut self,
+        owners: &[Owner<'a>],
+        index: usize,
+        level: Option<&'a str>,
+        path: Path,
+        tenant_name: &str,
+        tenant: TenantId,
+    ) -> Option<Class> {
+        let owner = owners.get(index)?;
+        let name = format!("{}\n{}", owner.name.unwrap_or("\t"), level.unwrap_or_default());
+        let fid = match self.state.table.fid(Meaning { tenant, name }) {
+            Ok(fid) => fid,
+            Err(error) => {
+                self.problem(&owner.path, error.to_string());
+                return None;
+            }
+        };
+        let on_path = self.agent.kinds.iter().zip(&self.agent.ids).filter(|(_, id)| path.contains(**id));
+        for (kind, _) in on_path {
+            let function = kind.spec().name;
+            let level = level.filter(|_| function == DETECTION);
+            let known = self
+                .groups
+                .iter_mut()
+                .find(|g| g.owner == index && g.function == function && g.level == level);
+            match known {
+                Some(group) => group.fids.push(fid),
+                None => self.groups.push(Group {
+                    owner: index,
+                    function: function.to_owned(),
+                    fids: vec![fid],
+                    level,
+                }),
+            }
+        }
+        self.infos.push(ClassInfo {
+            fid,
+            tenant: tenant_name.to_owned(),
+            policy: owner.name.map(str::to_owned),
+            level: level.map(str::to_owned),
+            path,
+            staged: owner.staged,
+            one_sided: owner.one_sided,
+        });
+        Some(Class { fid, path })
+    }
+
+    fn level_entries(&self) -> Vec<Entry> {
+        let everything = self.file.resolve(&[Target::Any]);
+        let mut entries = Vec::new();
+        for (index, level) in self.file.service_levels.iter().enumerate() {
+            let hosts = self.file.resolve(&level.hosts);
+            let tenants: Vec<Option<TenantId>> = match &level.tenant {
+                Some(names) if !names.iter().any(|n| n == "any") => {
+                    names.iter().filter_map(|n| self.state.tenants.get(n).map(|t| Some(*t))).collect()
+                }
+                _ => vec![None],
+            };
+            let number = index as u32;
+            for tenant in tenants {
+                let make = |rule| Entry { fid: Fid(number), priority: number, rule };
+                entries.extend(both_ways(&hosts, &everything, tenant, &[None], make));
+            }
+        }
+        entries
+    }
+
+    /// Every function that some path needs, with its rules.
+    fn functions(&mut self, owners: &[Owner<'a>]) -> Vec<Arc<dyn Function>> {
+        let mut functions: Vec<(FunctionId, Arc<dyn Function>)> = Vec::new();
+        let groups = core::mem::take(&mut self.groups);
+        let agent = self.agent;
+        for (kind, id) in agent.kinds.iter().zip(&agent.ids) {
+            let own: Vec<&Group<'_>> = groups.iter().filter(|g| g.function == kind.spec().name).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let rules = self.envelope(owners, &own);
+            let source = RuleSource {
+                rules: &rules,
+                place: &self.file.name,
+                generation: self.state.generation,
+                id: *id,
+            };
+            match kind.rules(&source) {
+                Ok(function) => {
+                    let is_staged = |g: &&&Group<'_>| owners.get(g.owner).is_some_and(|o| o.staged);
+                    let staged: HashSet<Fid> =
+                        own.iter().filter(is_staged).flat_map(|g| g.fids.iter().copied()).collect();
+                    let function: Arc<dyn Function> = if staged.is_empty() {
+                        Arc::from(function)
+                    } else {
+                        Arc::new(Staged::new(function, staged))
+                    };
+                    functions.push((*id, function));
+                }
+                Err(errors) => {
+                    for error in errors {
+                        self.rules_error(owners, &own, error);
+                    }
+                }
+            }
+        }
+        functions.sort_by_key(|(id, _)| *id);
+        functions.into_iter().map(|(_, f)| f).collect()
+    }
+
+    /// What a function's rules are made from.
+    fn envelope(&self, owners: &[Owner<'_>], groups: &[&Group<'_>]) -> Value {
+        let mut classes = Vec::new();
+        for group in groups {
+            let Some(owner) = owners.get(group.owner) else { continue };
+            let section = owner.sections.iter().find(|s| s.function == group.function);
+            let mut rules = section.map_or(Value::Null, |s| read::to_json(&s.node));
+            if group.function == GATE {
+                rules = json!({"refuse": owner.refuse, "drop-one-sided": owner.one_sided == OneSided::Drop});
+            }
+            if let Some(level) = group.level {
+                let mut object = rules.as_object().cloned().unwrap_or_default();
+                // The level says which rules hold for these hosts.
+                object.remove("rules");
+                object.insert("level".to_owned(), json!(level));
+                rules = Value::Object(object);
+            }
+            let prefixes = |targets: &[Target]| -> Vec<String> {
+                self.file.resolve(targets).iter().map(ToString::to_string).collect()
+            };
+            classes.push(json!({
+                "policy": owner.name.unwrap_or("default"),
+                "fids": group.fids.iter().map(|f| f.0).collect::<Vec<_>>(),
+                "from": prefixes(owner.from),
+                "to": prefixes(owner.to),
+                "one-sided": owner.one_sided,
+                "rules": rules,
+            }));
+        }
+        let groups: Map<String, Value> = (self.file.groups.iter())
+            .map(|(name, prefixes)| {
+                (name.clone(), json!(prefixes.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            })
+            .collect();
+        let tenants: Map<String, Value> =
+            self.all_tenants().into_iter().map(|(n, id)| (n, json!(id.0))).collect();
+        json!({"tenants": tenants, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
+    }
+
+    /// A function's error, with the place in the file that its path means.
+    fn rules_error(&mut self, owners: &[Owner<'_>], groups: &[&Group<'_>], error: RulesError) {
+        let RulesError { function, place, message } = error;
+        let mut parts = place.splitn(4, '/');
+        let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
+            (Some("classes"), Some(index), _) => groups.get(index),
+            _ => None,
+        };
+        let owner = group.and_then(|g| owners.get(g.owner));
+        let path = match owner {
+            Some(owner) if owner.sections.iter().any(|s| s.function == function) => {
+                format!("{}/{function}/{}", owner.path, parts.next().unwrap_or_default())
+            }
+            Some(owner) => format!("{}/chain", owner.path),
+            None => String::new(),
+        };
+        self.problem(&path, format!("{function}: {message}"));
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! In which order functions run: the bits of paths.
+//!
+//! A path's functions run lowest bit first, so every wish to run before or after another becomes an edge, and the
+//! functions get their numbers in an order that satisfies all. Of those that are free to come next the first
+//! registered does, so that the numbers are the same each time.
+
+use bartizan_base::FunctionId;
+use bartizan_function::FunctionSpec;
+
+/// Functions that a path has room for.
+pub const FUNCTIONS_MAX: usize = 32;
+
+/// Why functions cannot be put in an order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// Each of these wants to run before the next, the last before the first.
+    #[error("functions {} want to run before each other in a circle; change `runs_before` or `runs_after` of one", .0.join(", "))]
+    Cycle(Vec<&'static str>),
+    /// More than there are bits in a path.
+    #[error("{0} functions are registered, a path has room for {FUNCTIONS_MAX}; leave some out")]
+    TooMany(usize),
+    /// Two have the same name.
+    #[error("two functions are called `{0}`; rename one")]
+    SameName(&'static str),
+}
+
+/// The number of each function, in the order of `specs`.
+///
+/// # Errors
+/// See [`OrderError`].
+pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderError> {
+    if specs.len() > FUNCTIONS_MAX {
+        return Err(OrderError::TooMany(specs.len()));
+    }
+    for (index, spec) in specs.iter().enumerate() {
+        if specs.iter().skip(index + 1).any(|other| other.name == spec.name) {
+            return Err(OrderError::SameName(spec.name));
+        }
+    }
+    let before = |a: &FunctionSpec, b: &FunctionSpec| {
+        a.runs_before.contains(&b.name) || b.runs_after.contains(&a.name)
+    };
+    let mut numbers: Vec<Option<FunctionId>> = vec![None; specs.len()];
+    for number in 0..specs.len() {
+        let now = numbers.clone();
+        let open = |i: usize| now.get(i).is_some_and(Option::is_none);
+        let is_next = |i: usize, spec: &FunctionSpec| {
+            open(i) && !specs.iter().enumerate().any(|(j, other)| open(j) && j != i && before(other, spec))
+        };
+        let next = specs.iter().enumerate().find(|(i, spec)| is_next(*i, spec)).map(|(i, _)| i);
+        match next.and_then(|i| numbers.get_mut(i)) {
+            Some(slot) => *slot = u8::try_from(number).ok().map(FunctionId),
+            None => {
+                let left: Vec<_> =
+                    specs.iter().enumerate().filter(|(i, _)| open(*i)).map(|(_, s)| *s).collect();
+                return Err(OrderError::Cycle(circle(&left, before)));
+            }
+        }
+    }
+    Ok(numbers.into_iter().flatten().collect())
+}
+
+/// A circle among specs each of which has one before it.
+fn circle(
+    left: &[&'static FunctionSpec],
+    before: impl Fn(&FunctionSpec, &FunctionSpec) -> bool,
+) -> Vec<&'static str> {
+    let mut way: Vec<&'static FunctionSpec> = left.first().copied().into_iter().collect();
+    while let Some(last) = way.last().copied() {
+        let Some(previous) = left.iter().copied().find(|s| s.name != last.name && before(s, last)) else {
+            break;
+        };
+        if let Some(start) = way.iter().position(|s| s.name == previous.name) {
+            let mut names: Vec<_> = way.iter().skip(start).map(|s| s.name).collect();
+            names.reverse();
+            return names;
+        }
+        way.push(previous);
+    }
+    left.iter().map(|s| s.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_function::Model;
+
+    fn spec(
+        name: &'static str,
+        after: &'static [&'static str],
+        before: &'static [&'static str],
+    ) -> &'static FunctionSpec {
+        Box::leak(Box::new(FunctionSpec {
+            name,
+            summary: "",
+            model: Model::StatelessHeaders,
+            runs_after: after,
+            runs_before: before,
+            buffers: &[],
+            header_half: None,
+            counters: &[],
+        }))
+    }
+
+    #[test]
+    fn wishes_are_met_and_ties_go_to_the_first() {
+        let ids = spec("ids", &["pfw", "sfw"], &[]);
+        let x = spec("x", &[], &[]);
+        let sfw = spec("sfw", &[], &["ids"]);
+        let pfw = spec("pfw", &["missing"], &["sfw"]);
+        let numbers = order(&[ids, x, sfw, pfw]).unwrap();
+        assert_eq!(numbers.iter().map(|n| n.0).collect::<Vec<_>>(), [3, 0, 2, 1]);
+    }
+
+    #[test]
+    fn circles_are_told() {
+        let all = [
+            spec("z", &[], &[]),
+            spec("a", &[], &["b"]),
+            spec("b", &[], &["c"]),
+            spec("c", &[], &["a"]),
+            spec("d", &["c"], &[]),
+        ];
+        assert_eq!(order(&all), Err(OrderError::Cycle(vec!["b", "c", "a"])));
+        assert_eq!(order(&[spec("a", &[], &[]), spec("a", &[], &[])]), Err(OrderError::SameName("a")));
+        let many: Vec<_> =
+            (0..33).map(|n: u32| spec(Box::leak(n.to_string().into_boxed_str()), &[], &[])).collect();
+        assert_eq!(order(&many), Err(OrderError::TooMany(33)));
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Staged policies: verdicts are computed and reported, and nothing is dropped.
+//!
+//! A [`Staged`] stands around a function and knows the classes of staged policies. For their flows a refusal becomes
+//! `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the class `staged`
+//! (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts say `allowed` then. What the
+//! function keeps per flow goes on as if it had refused, so a stateful function says what it would have said.
+
+use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
+use bartizan_function::{
+    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, Slot, WorkerState,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Generator id of findings about would-be refusals.
+pub const STAGED_GID: u32 = 9_000;
+
+/// See the module.
+pub struct Staged {
+    inner: Box<dyn Function>,
+    fids: HashSet<Fid>,
+    infos: Vec<Arc<RuleInfo>>,
+}
+
+struct Worker {
+    inner: WorkerState,
+    refusals: u64,
+}
+
+/// What is kept per flow: the function's own, and the reasons that were reported.
+#[derive(Default)]
+struct Kept {
+    inner: Slot,
+    reported: u64,
+}
+
+impl Staged {
+    /// Stages `fids` of a function.
+    #[must_use]
+    pub fn new(inner: Box<dyn Function>, fids: HashSet<Fid>) -> Self {
+        let name = inner.spec().name;
+        let info = |reason: &Reason| {
+            Arc::new(RuleInfo {
+                id: RuleId { gid: STAGED_GID, sid: *reason as u32 + 1, rev: 1 },
+                message: format!("staged policy: {name} would refuse this ({})", reason.name()),
+                category: "staged".to_owned(),
+                severity: 3,
+                ..RuleInfo::default()
+            })
+        };
+        Staged { inner, fids, infos: Reason::ALL.iter().map(info).collect() }
+    }
+
+    fn run(
+        &self,
+        context: &mut PacketContext<'_>,
+        callback: impl Fn(&dyn Function, &mut PacketContext<'_>) -> Decision,
+    ) -> Decision {
+        // The function gets its own state into its hands for the call (a box of nothing allocates nothing).
+        let outer = core::mem::replace(context.worker, Box::new(()));
+        let mut worker = match outer.downcast::<Worker>() {
+            Ok(worker) => worker,
+            Err(outer) => {
+                *context.worker = outer;
+                return Decision::CONTINUE;
+            }
+        };
+        core::mem::swap(context.worker, &mut worker.inner);
+        let staged = self.fids.contains(&context.notes.fid);
+        let mut kept = match context.slot.take().map(|s| s.downcast::<Kept>()) {
+            None => None,
+            Some(Ok(mut kept)) => {
+                *context.slot = kept.inner.take();
+                Some(kept)
+            }
+            Some(Err(own)) => {
+                *context.slot = Some(own);
+                None
+            }
+        };
+        let before = context.findings.len();
+        let mut decision = callback(self.inner.as_ref(), context);
+        core::mem::swap(context.worker, &mut worker.inner);
+        if staged && !decision.verdict.forwards() {
+            worker.refusals += 1;
+            let kept = kept.get_or_insert_default();
+            self.report(&decision, kept, before, context.findings);
+            decision = Decision { verdict: Verdict::Continue, reason: None, ..decision };
+        }
+        *context.worker = worker;
+        if let Some(mut kept) = kept {
+            kept.inner = context.slot.take();
+            *context.slot = Some(kept);
+        }
+        decision
+    }
+
+    fn report(&self, decision: &Decision, kept: &mut Kept, before: usize, findings: &mut Vec<Finding>) {
+        let mut own = false;
+        for finding in findings.iter_mut().skip(before) {
+            own |= finding.action == FindingAction::Blocked;
+            finding.action = FindingAction::Allowed;
+        }
+        let Some(reason) = decision.reason else { return };
+        let bit = 1u64.checked_shl(reason as u32).unwrap_or(1 << 63);
+        let new = kept.reported & bit == 0;
+        kept.reported |= bit;
+        if new
+            && !own
+            && let Some(info) = self.infos.get(reason as usize)
+        {
+            findings.push(Finding {
+                rule: Arc::clone(info),
+                action: FindingAction::Allowed,
+                tx: None,
+                guessed: false,
+                stream: false,
+            });
+        }
+    }
+}
+
+impl Function for Staged {
+    fn spec(&self) -> &'static FunctionSpec {
+        self.inner.spec()
+    }
+
+    fn id(&self) -> FunctionId {
+        self.inner.id()
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(Worker { inner: self.inner.worker(), refusals: 0 })
+    }
+
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        self.run(context, |function, context| function.packet(context))
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        self.run(context, |function, context| function.payload(context))
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        if let Some(worker) = worker.downcast_ref::<Worker>() {
+            self.inner.log(&worker.inner, each);
+            each("staged_refusals", worker.refusals);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose traffic a packet is.
+//!
+//! Selectors are tried in the order of the policy file; traffic that none selects is tenant 0's. Everything
+//! that they look at is the same for both directions of a flow: tunnel id, VLAN ids, link, and the addresses of
+//! both sides taken together.
+
+use bartizan_base::{LinkId, TenantId};
+use bartizan_config::policy::Prefix;
+use bartizan_packet::{TunnelKind, TunnelTag};
+use core::net::IpAddr;
+
+/// What is known of a packet when its tenant is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct TenantQuestion<'q> {
+    /// The innermost tunnel around it.
+    pub tunnel: TunnelTag,
+    /// Its VLAN ids.
+    pub vlans: &'q [u16],
+    /// What it came in by.
+    pub link: LinkId,
+    /// Source and destination address, if it is IP.
+    pub addresses: Option<(IpAddr, IpAddr)>,
+}
+
+/// How one tenant's traffic is known; an empty list asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selector {
+    pub(crate) tenant: TenantId,
+    pub(crate) vnis: Vec<u32>,
+    pub(crate) vlans: Vec<u16>,
+    pub(crate) links: Vec<LinkId>,
+    pub(crate) prefixes: Vec<Prefix>,
+}
+
+impl Selector {
+    fn selects(&self, question: &TenantQuestion<'_>) -> bool {
+        let tunnel = question.tunnel;
+        let in_prefix = |address: IpAddr| self.prefixes.iter().any(|p| p.contains(address));
+        (self.vnis.is_empty() || tunnel.kind != TunnelKind::None && self.vnis.contains(&tunnel.id))
+            && (self.vlans.is_empty() || question.vlans.iter().any(|v| self.vlans.contains(v)))
+            && (self.links.is_empty() || self.links.contains(&question.link))
+            && (self.prefixes.is_empty()
+                || question.addresses.is_some_and(|(a, b)| in_prefix(a) || in_prefix(b)))
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct TenantSelector {
+    pub(crate) selectors: Vec<Selector>,
+}
+
+impl TenantSelector {
+    /// The tenant of a packet.
+    #[must_use]
+    pub fn select(&self, question: &TenantQuestion<'_>) -> TenantId {
+        self.selectors.iter().find(|s| s.selects(question)).map_or(TenantId(0), |s| s.tenant)
+    }
+
+    /// Whether there is only one tenant, so that nobody needs to ask.
+    #[must_use]
+    pub fn is_trivial(&self) -> bool {
+        self.selectors.is_empty()
+    }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the text of a policy to classes, paths and functions, and errors with their places.
+
+use bartizan_agent::tenants::TenantQuestion;
+use bartizan_agent::{Agent, Prepared};
+use bartizan_base::{FunctionId, Generation, LinkId, TenantId};
+use bartizan_config::policy;
+use bartizan_dataplane::chain::Class;
+use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_flow::{FlowHasher, FlowKey, FlowScope};
+use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
+use bartizan_functions::registry::{Services, kinds};
+use bartizan_packet::{TunnelKind, TunnelTag};
+use std::sync::{Arc, Mutex};
+
+static IDS: FunctionSpec = FunctionSpec {
+    name: "ids",
+    summary: "stands in for detection",
+    model: Model::Payload,
+    runs_after: &["pfw", "sfw"],
+    runs_before: &[],
+    buffers: &[],
+    header_half: None,
+    counters: &[],
+};
+
+/// Stands in for detection and keeps what it was given.
+#[derive(Default)]
+struct Ids(Mutex<Vec<serde_json::Value>>);
+
+struct Nothing(FunctionId);
+
+impl Function for Nothing {
+    fn spec(&self) -> &'static FunctionSpec {
+        &IDS
+    }
+    fn id(&self) -> FunctionId {
+        self.0
+    }
+}
+
+impl FunctionKind for Ids {
+    fn spec(&self) -> &'static FunctionSpec {
+        &IDS
+    }
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        self.0.lock().unwrap().push(source.rules.clone());
+        Ok(Box::new(Nothing(source.id)))
+    }
+}
+
+fn agent() -> (Agent, Arc<Ids>) {
+    let hosts = Arc::new(HostTable::new(&HostTableConfig {
+        capacity: 16,
+        shards: 1,
+        hasher: FlowHasher::new([3, 4]),
+        when_full: WhenHostsFull::Refuse,
+    }));
+    let ids = Arc::new(Ids::default());
+    let mut all = kinds(&Services { hosts });
+    all.push(Arc::clone(&ids) as Arc<dyn FunctionKind>);
+    (Agent::new(all).expect("an order"), ids)
+}
+
+const LINKS: &[(&str, LinkId)] = &[("wan", LinkId(1)), ("dmz", LinkId(2))];
+
+fn prepare(agent: &mut Agent, text: &str) -> Result<Prepared, String> {
+    let names = agent.function_names();
+    let file = policy::parse("policy.yaml", text, &names).map_err(|e| e.to_string())?;
+    agent.prepare(&file, LINKS).map_err(|e| e.to_string())
+}
+
+fn classify(prepared: &Prepared, tenant: u16, from: &str, to: &str) -> Class {
+    classify_on(prepared, tenant, 1, from, to)
+}
+
+fn classify_on(prepared: &Prepared, tenant: u16, link: u16, from: &str, to: &str) -> Class {
+    let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), ..FlowScope::default() };
+    let key = FlowKey::ported(&scope, 6, (from.parse().unwrap(), 40_000), (to.parse().unwrap(), 80));
+    prepared.chains.classifier.classify(TenantId(tenant), &key)
+}
+
+fn describe(prepared: &Prepared, agent: &Agent, class: Class) -> String {
+    let info = prepared.classes.iter().find(|i| i.fid == class.fid).expect("a known fid");
+    assert_eq!(info.path, class.path);
+    let names = agent.function_names();
+    let names = names.iter().copied().chain(["gate"]);
+    let mut chain: Vec<_> = names.filter(|n| class.path.contains(agent.function_id(n).unwrap())).collect();
+    chain.sort_by_key(|n| agent.function_id(n));
+    format!(
+        "{}/{}/{}: {}",
+        info.tenant,
+        info.policy.as_deref().unwrap_or("-"),
+        info.level.as_deref().unwrap_or("-"),
+        chain.join(" ")
+    )
+}
+
+const POLICY: &str = "\
+groups: {lan: [10.0.0.0/8, 2001:db8::/32]}
+rule-groups: {web: [web.rules], full: [all.rules]}
+tenants:
+  - {name: a, select: {vni: 101}}
+  - {name: b, select: {vlan: 102}}
+  - {name: c, select: {prefixes: [203.0.113.0/24]}}
+service-levels:
+  - {hosts: [10.1.1.1, 2001:db8:1::/48], level: none}
+  - {hosts: 10.2.0.0/16, level: full, tenant: default}
+policies:
+  - name: web
+    from: lan
+    to: [192.168.1.0/24, fd00::/16]
+    chain: [pfw, sfw, ids]
+    pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443]}]}
+    sfw: {max-half-open: 100}
+    ids: {level: web}
+  - {name: tenants, tenant: [a, b], chain: [ids], staged: true, one-sided: drop}
+  - {name: dmz, link: dmz, chain: []}
+default: {action: drop}
+";
+
+#[test]
+fn flows_get_the_class_of_the_first_policy_that_they_fit() {
+    let (mut agent, ids) = agent();
+    let prepared = prepare(&mut agent, POLICY).expect("a generation");
+    let cases = [
+        (0, 1, "10.9.0.1", "192.168.1.5", "default/web/-: pfw sfw ids"),
+        (0, 1, "192.168.1.5", "10.9.0.1", "default/web/-: pfw sfw ids"),
+        (0, 1, "2001:db8::1", "fd00::5", "default/web/-: pfw sfw ids"),
+        (0, 1, "10.9.0.1", "fd00::5", "default/-/-: gate"),
+        (0, 1, "10.1.1.1", "192.168.1.5", "default/web/none: pfw sfw"),
+        (0, 1, "fd00::1", "2001:db8:1::1", "default/web/none: pfw sfw"),
+        (0, 1, "10.2.3.4", "192.168.1.5", "default/web/full: pfw sfw ids"),
+        (0, 1, "8.8.8.8", "9.9.9.9", "default/-/-: gate"),
+        (0, 2, "8.8.8.8", "9.9.9.9", "default/dmz/-: "),
+        (1, 1, "10.9.0.1", "192.168.1.5", "a/tenants/-: gate ids"),
+        (2, 1, "10.1.1.1", "192.168.1.5", "b/tenants/none: gate"),
+        (2, 1, "10.2.3.4", "192.168.1.5", "b/tenants/-: gate ids"),
+        (3, 1, "10.9.0.1", "192.168.1.5", "c/-/-: gate"),
+    ];
+    for (tenant, link, from, to, expected) in cases {
+        // Mixed versions do not occur in packets; they only show that nothing matches by accident.
+        let class = classify_on(&prepared, tenant, link, from, to);
+        assert_eq!(describe(&prepared, &agent, class), expected, "{tenant} {link} {from} {to}");
+    }
+    // No fid belongs to two tenants.
+    for info in &prepared.classes {
+        let meaning = agent.table().meaning(info.fid).expect("in the table");
+        assert_eq!(prepared.classes.iter().filter(|i| i.fid == info.fid).count(), 1);
+        assert_eq!(
+            meaning.tenant,
+            TenantId(["default", "a", "b", "c"].iter().position(|n| *n == info.tenant).unwrap() as u16)
+        );
+    }
+    let order: Vec<_> = prepared.chains.functions.iter().map(|f| f.spec().name).collect();
+    assert_eq!(order, ["gate", "pfw", "sfw", "ids"]);
+    let given = ids.0.lock().unwrap();
+    let levels: Vec<_> =
+        given[0]["classes"].as_array().unwrap().iter().map(|c| c["rules"]["level"].clone()).collect();
+    assert!(levels.contains(&"web".into()) && levels.contains(&"full".into()), "{levels:?}");
+    assert_eq!(given[0]["rule-groups"]["full"][0], "all.rules");
+}
+
+#[test]
+fn tenants_are_selected_in_either_direction() {
+    let (mut agent, _) = agent();
+    let prepared = prepare(&mut agent, POLICY).expect("a generation");
+    let question = |tunnel, vlans, addresses| {
+        prepared.tenants.select(&TenantQuestion { tunnel, vlans, link: LinkId(1), addresses }).0
+    };
+    let pair = |a: &str, b: &str| Some((a.parse().unwrap(), b.parse().unwrap()));
+    assert_eq!(question(TunnelTag::new(TunnelKind::Vxlan, 101), &[], None), 1);
+    assert_eq!(question(TunnelTag::new(TunnelKind::Vxlan, 100), &[], None), 0);
+    assert_eq!(question(TunnelTag::NONE, &[7, 102], None), 2);
+    assert_eq!(question(TunnelTag::NONE, &[], pair("203.0.113.9", "8.8.8.8")), 3);
+    assert_eq!(question(TunnelTag::NONE, &[], pair("8.8.8.8", "203.0.113.9")), 3);
+    assert_eq!(question(TunnelTag::NONE, &[], pair("8.8.8.8", "9.9.9.9")), 0);
+}
+
+#[test]
+fn fids_stay_and_are_used_again() {
+    let (mut agent, _) = agent();
+    let text = |names: &[&str]| {
+        let policies: Vec<_> = names.iter().map(|n| format!("  - {{name: {n}, chain: []}}\n")).collect();
+        format!("policies:\n{}default: {{action: allow}}\n", policies.concat())
+    };
+    let fids = |prepared: &Prepared| -> Vec<(Option<String>, u32)> {
+        prepared.classes.iter().map(|c| (c.policy.clone(), c.fid.0)).collect()
+    };
+    let one = prepare(&mut agent, &text(&["x", "y"])).unwrap();
+    assert_eq!(fids(&one), [(Some("x".into()), 0), (Some("y".into()), 1), (None, 2)]);
+    let two = prepare(&mut agent, &text(&["y"])).unwrap();
+    assert_eq!(fids(&two), [(Some("y".into()), 1), (None, 2)]);
+    let three = prepare(&mut agent, &text(&["z", "y"])).unwrap();
+    assert_eq!(fids(&three), [(Some("z".into()), 0), (Some("y".into()), 1), (None, 2)]);
+    assert_eq!(three.chains.generation, Generation(3));
+}
+
+#[test]
+fn a_generation_that_does_not_build_changes_nothing() {
+    let (mut agent, _) = agent();
+    prepare(&mut agent, POLICY).expect("a generation");
+    let before = format!("{agent:?}");
+    let broken =
+        POLICY.replace("name: web", "name: other").replace("to-ports: [80, 443]", "to-ports: [80, 99999]");
+    prepare(&mut agent, &broken).expect_err("a broken policy");
+    assert_eq!(format!("{agent:?}"), before);
+}
+
+#[test]
+fn errors_say_where_and_what_to_do() {
+    let (mut agent, _) = agent();
+    let with = |policy: &str| format!("default: {{action: drop}}\npolicies:\n  - {policy}\n");
+    let cases = [
+        ("{name: a, chain: [pfv]}", "3:23: there is no function `pfv`; did you mean `pfw`?"),
+        ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
+        (
+            "{name: a, chain: [ids, sfw]}",
+            "3:15: these functions run in another order; write `chain: [sfw, ids]`",
+        ),
+        ("{name: a, chain: [ids, ids]}", "3:28: `ids` stands in the chain twice; remove one"),
+        ("{name: a, chain: [], link: wam}", "3:32: the host file has no link `wam`; did you mean `wan`?"),
+        ("{name: a, chain: [pfw]}", "3:15: pfw: the key `default` is missing; add it"),
+        (
+            "{name: a, chain: [pfw], pfw: {default: dorp}}",
+            "3:44: pfw: `dorp` is not known here; did you mean `drop`?",
+        ),
+        (
+            "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 99999]}]}}",
+            "3:86: pfw: `99999` is no port; write 443, 8000-8999 or any",
+        ),
+        (
+            "{name: a, chain: [pfw], pfw: {default: drop, rules: [{allow: tcp, from: lan}]}}",
+            "3:77: pfw: there is no group `lan`; none is known here",
+        ),
+        (
+            "{name: a, chain: [sfw], sfw: {max-connection: 3}}",
+            "3:35: sfw: the key `max-connection` is not known; did you mean `max-connections`?",
+        ),
+    ];
+    for (policy, expected) in cases {
+        let error = prepare(&mut agent, &with(policy)).expect_err(policy);
+        assert_eq!(error, format!("policy.yaml:{expected}"), "{policy}");
+    }
+}
+
+#[test]
+fn ten_lines_are_enough() {
+    let (mut agent, _) = agent();
+    let text = "\
+policies:
+  - name: web
+    from: [10.0.0.0/8]
+    to: [192.168.1.0/24]
+    chain: [pfw, sfw, ids]
+    pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443]}]}
+    sfw: {max-half-open: 100}
+    ids: {rules: [web.rules]}
+default: {action: drop}
+";
+    assert!(text.lines().count() <= 10);
+    let prepared = prepare(&mut agent, text).expect("a generation");
+    assert_eq!(
+        describe(&prepared, &agent, classify(&prepared, 0, "10.0.0.1", "192.168.1.1")),
+        "default/web/-: pfw sfw ids"
+    );
+}
+
+#[test]
+fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
+    use bartizan_base::{Direction, Timestamp, Verdict};
+    use bartizan_function::{FindingAction, Notes, PacketContext};
+    use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
+
+    let text = |staged: bool| {
+        format!(
+            "policies: [{{name: p, staged: {staged}, chain: [pfw], pfw: {{default: drop}}}}]\ndefault: {{action: allow}}\n"
+        )
+    };
+    for staged in [true, false] {
+        let (mut agent, _) = agent();
+        let prepared = prepare(&mut agent, &text(staged)).expect("a generation");
+        let class = classify(&prepared, 0, "10.0.0.1", "10.0.0.2");
+        let function = &prepared.chains.functions[0];
+        let bytes =
+            [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 8, 0, 0];
+        let mut out = DecodeOutput::default();
+        Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
+        let view = PacketView::new(&bytes, out.outer().unwrap());
+        let notes = Notes { fid: class.fid, ..Notes::default() };
+        let (mut worker, mut slot, mut findings) = (function.worker(), None, Vec::new());
+        for _ in 0..3 {
+            let decision = function.packet(&mut PacketContext {
+                now: Timestamp::ZERO,
+                packet: Some(&view),
+                direction: Direction::ToServer,
+                flow: None,
+                app: None,
+                stream: None,
+                payload_in_stream: false,
+                stream_events: &[],
+                app_events: &[],
+                detection_done: false,
+                notes: &notes,
+                worker: &mut worker,
+                slot: &mut slot,
+                findings: &mut findings,
+                prevention: true,
+            });
+            assert_eq!(decision.verdict, if staged { Verdict::Continue } else { Verdict::Drop });
+        }
+        let mut counters = Vec::new();
+        function.log(&worker, &mut |name, value| counters.push((name, value)));
+        assert!(counters.contains(&("dropped", 3)), "{counters:?}");
+        assert_eq!(counters.contains(&("staged_refusals", 3)), staged);
+        // Once per flow and reason.
+        assert_eq!(findings.len(), usize::from(staged));
+        for finding in &findings {
+            assert_eq!(finding.action, FindingAction::Allowed);
+            assert_eq!(finding.rule.message, "staged policy: pfw would refuse this (pfw_default)");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `ids` as policies ask for it: one rule set for each set of rule files that some policy or service level names.
+
+use crate::classes::{self, ByFid};
+use crate::ids::{Ids, SPEC};
+use bartizan_base::{Decision, FunctionId};
+use bartizan_config::policy::sections::{IdsMode, IdsSection};
+use bartizan_detect::ruleset::RuleSet;
+use bartizan_function::{
+    Function, FunctionKind, FunctionSpec, PacketContext, RuleSource, RulesError, WorkerState,
+};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Compiles rule files; the program implements it, as it knows settings and folders.
+pub trait RuleCompiler: Send + Sync {
+    /// Compiles the files into one set; the same files of the same generation give the same set again.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the pattern sets cannot be built.
+    fn compile(&self, files: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String>;
+}
+
+/// Makes `ids`.
+pub struct IdsKind {
+    compiler: Arc<dyn RuleCompiler>,
+    alerts_max: usize,
+}
+
+impl IdsKind {
+    /// With what compiles its rules, and the alerts of one packet that are reported.
+    #[must_use]
+    pub fn new(compiler: Arc<dyn RuleCompiler>, alerts_max: usize) -> Self {
+        IdsKind { compiler, alerts_max }
+    }
+}
+
+/// The rule files of a service level.
+fn level_files(source: &RuleSource<'_>, level: &str) -> Option<Vec<String>> {
+    let files = source.rules.get("rule-groups")?.get(level)?.as_array()?;
+    Some(files.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+impl FunctionKind for IdsKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let (_, classes) = classes::read::<IdsSection>(SPEC.name, source)?;
+        let mut errors = Vec::new();
+        let mut sets = Vec::new();
+        for class in &classes {
+            let mut files = class.rules.rules.to_vec();
+            if let Some(level) = &class.rules.level {
+                match level_files(source, level) {
+                    Some(more) => files.extend(more),
+                    None => errors.push(classes::error(
+                        SPEC.name,
+                        format!("{}/level", class.path),
+                        format!("no rule group `{level}`; define it under `rule-groups`"),
+                    )),
+                }
+            }
+            match self.compiler.compile(&files, source) {
+                Ok(rules) => sets.push(Set {
+                    ids: Ids::new(source.id, rules, self.alerts_max),
+                    detect_only: class.rules.mode == IdsMode::Detect,
+                }),
+                Err(message) => {
+                    errors.push(classes::error(SPEC.name, format!("{}/rules", class.path), message))
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Box::new(PolicyIds { id: source.id, by_fid: ByFid::new(&classes), sets }))
+    }
+}
+
+/// Detection of one policy or service level.
+struct Set {
+    ids: Ids,
+    detect_only: bool,
+}
+
+/// Detection of a generation: which rules look at a flow is a matter of its class.
+struct PolicyIds {
+    id: FunctionId,
+    by_fid: ByFid,
+    sets: Vec<Set>,
+}
+
+impl Function for PolicyIds {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(self.sets.iter().map(|s| s.ids.worker()).collect::<Vec<WorkerState>>())
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        // Packets without a flow (broken headers, fragments) are looked at with the first rules.
+        let index = match self.by_fid.get(context.notes.fid) {
+            None if context.flow.is_none() => Some(0),
+            index => index,
+        };
+        let Some((index, set)) = index.and_then(|i| Some((i, self.sets.get(i)?))) else {
+            return Decision::CONTINUE;
+        };
+        let Some(states) = context.worker.downcast_mut::<Vec<WorkerState>>() else {
+            return Decision::CONTINUE;
+        };
+        let Some(state) = states.get_mut(index) else { return Decision::CONTINUE };
+        // The set's own state goes into the context for the call (a box of nothing allocates nothing).
+        let own = core::mem::replace(state, Box::new(()));
+        let all = core::mem::replace(context.worker, own);
+        let prevention = context.prevention;
+        context.prevention = prevention && !set.detect_only;
+        let decision = set.ids.payload(context);
+        context.prevention = prevention;
+        let own = core::mem::replace(context.worker, all);
+        if let Some(states) = context.worker.downcast_mut::<Vec<WorkerState>>()
+            && let Some(state) = states.get_mut(index)
+        {
+            *state = own;
+        }
+        decision
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let Some(states) = worker.downcast_ref::<Vec<WorkerState>>() else { return };
+        let mut totals: Vec<(&'static str, u64)> = Vec::new();
+        for (set, state) in self.sets.iter().zip(states) {
+            set.ids.log(state, &mut |name, value| match totals.iter_mut().find(|(n, _)| *n == name) {
+                Some(total) => total.1 += value,
+                None => totals.push((name, value)),
+            });
+        }
+        totals.into_iter().for_each(|(name, value)| each(name, value));
+    }
+}
