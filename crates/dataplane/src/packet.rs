@@ -370,6 +370,9 @@ impl Worker {
         {
             entry.ext.exceptions.push(exception);
         }
+        if let Some(exception) = exception {
+            self.counters.exceptions.add(exception);
+        }
         let passed = entry.ext.passed;
         for event in packet.events.as_slice() {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
@@ -608,9 +611,11 @@ impl Worker {
         }
         let mut occasion = *occasion;
         let mut reject = None;
+        let mut bypass = false;
         if wants_payload && notes.decision.verdict.forwards() {
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
-            streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder);
+            bypass = streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder)
+                || tcp.is_some_and(|o| o.bypass);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             if looks.inspect {
                 let news = News { tcp, events, established, detection: &detection };
@@ -634,6 +639,10 @@ impl Worker {
         self.findings = findings;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
+        }
+        // A parser or the depth of the stream says that nobody needs the rest.
+        if bypass && decision.verdict.forwards() {
+            self.bypass(id);
         }
         decision
     }
@@ -711,12 +720,18 @@ impl Worker {
         let News { tcp, events, established, detection } = *news;
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
-        let stored = tcp.is_some_and(|o| o.stored);
+        // Before the handshake is complete rules look at packets, not at the stream.
+        let streams = tcp.is_none_or(|o| o.state >= TcpState::Established);
+        let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
+        let stored = (streams || early) && tcp.is_some_and(|o| o.stored);
         let mut first = true;
         loop {
             let own = occasion.packet.payload();
-            let news =
-                pair.as_deref_mut().and_then(|p| p.stream_mut(occasion.direction).raw(own)).map(|chunk| {
+            let news = pair
+                .as_deref_mut()
+                .filter(|_| streams)
+                .and_then(|p| p.stream_mut(occasion.direction).raw(own))
+                .map(|chunk| {
                     (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
                 });
             if !first && news.is_none() {

@@ -16,7 +16,7 @@ use bartizan_packet::Transport;
 const ROUNDS_MAX: u32 = 12;
 
 /// Runs the parsers on new data. When detection finds that the flow is the wrong way round it is turned, and the
-/// occasion's direction with it.
+/// occasion's direction with it. `true`: a parser says that the rest of the flow may be bypassed.
 pub(crate) fn advance(
     worker: &mut Worker,
     occasion: &mut Occasion<'_>,
@@ -24,13 +24,17 @@ pub(crate) fn advance(
     parts: &mut FlowParts,
     tcp: Option<&Outcome>,
     recorder: &mut dyn Recorder,
-) {
+) -> bool {
     match (&occasion.packet.decoded().transport, tcp) {
-        (Transport::Tcp(_), Some(outcome)) if outcome.readable.to_server || outcome.readable.to_client => {
-            stream(worker, occasion, id, parts, outcome.readable, recorder);
+        (Transport::Tcp(_), Some(outcome)) => {
+            (outcome.readable.to_server || outcome.readable.to_client)
+                && stream(worker, occasion, id, parts, outcome.readable, recorder)
         }
-        (Transport::Udp(_), _) => datagram(worker, occasion, id, parts),
-        _ => {}
+        (Transport::Udp(_), _) => {
+            datagram(worker, occasion, id, parts);
+            false
+        }
+        _ => false,
     }
 }
 
@@ -63,7 +67,7 @@ fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts:
     }
 }
 
-/// Reads both directions as far as they go.
+/// Reads both directions as far as they go. `true`: the rest of the flow may be bypassed.
 pub(crate) fn stream(
     worker: &mut Worker,
     occasion: &mut Occasion<'_>,
@@ -71,8 +75,9 @@ pub(crate) fn stream(
     parts: &mut FlowParts,
     mut readable: PerDirection<bool>,
     recorder: &mut dyn Recorder,
-) {
-    let Some(mut pair) = parts.streams.take() else { return };
+) -> bool {
+    let Some(mut pair) = parts.streams.take() else { return false };
+    let mut bypass = false;
     // The other direction first: passively, a packet acknowledges what its receiver sent before.
     let mut direction = occasion.direction.flip();
     let mut turned = false;
@@ -89,6 +94,7 @@ pub(crate) fn stream(
         let app = parts.app.get_or_insert_default();
         let did = read(worker, app, &mut pair, direction, own, &info);
         readable[direction.flip()] |= did.other_side_ready;
+        bypass |= did.bypass;
         if did.reverse && !turned {
             // Everything that is kept by direction changes sides; then the same data is read again.
             turned = true;
@@ -109,6 +115,7 @@ pub(crate) fn stream(
         direction = direction.flip();
     }
     parts.streams = Some(pair);
+    bypass
 }
 
 /// What came of reading one direction.
@@ -117,6 +124,7 @@ struct Did {
     other_side_ready: bool,
     reverse: bool,
     switched: bool,
+    bypass: bool,
 }
 
 /// Reads one direction. Each round of the loop takes bytes in, or is the last.
@@ -171,6 +179,7 @@ fn read(
         };
         did.other_side_ready |= advance.other_side_ready;
         did.reverse = advance.reverse;
+        did.bypass |= advance.bypass;
         if advance.finished {
             pair.stream_mut(Direction::ToServer).app_stop();
             pair.stream_mut(Direction::ToClient).app_stop();

@@ -10,7 +10,7 @@ use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp, Verdict};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::StreamCounters;
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
@@ -76,6 +76,35 @@ fn around(packet: &Decoded, number: Option<u64>) -> Option<Around> {
     Some(Around { addresses, ports, protocol: packet.proto()?, number, source: packet.source })
 }
 
+/// Names of `stats.exception_policy.tcp.midstream` by policy; the order of [`ExceptionCounters`].
+const MIDSTREAM: [(ExceptionPolicy, &str); 8] = [
+    (ExceptionPolicy::Ignore, "exception_policy.tcp.midstream.ignore"),
+    (ExceptionPolicy::DropFlow, "exception_policy.tcp.midstream.drop_flow"),
+    (ExceptionPolicy::DropPacket, "exception_policy.tcp.midstream.drop_packet"),
+    (ExceptionPolicy::PassFlow, "exception_policy.tcp.midstream.pass_flow"),
+    (ExceptionPolicy::PassPacket, "exception_policy.tcp.midstream.pass_packet"),
+    (ExceptionPolicy::Bypass, "exception_policy.tcp.midstream.bypass"),
+    (ExceptionPolicy::Reject, "exception_policy.tcp.midstream.reject"),
+    (ExceptionPolicy::RejectBoth, "exception_policy.tcp.midstream.reject_both"),
+];
+
+/// How often which policy was applied to sessions whose start was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExceptionCounters([u64; MIDSTREAM.len()]);
+
+impl ExceptionCounters {
+    /// Counts one.
+    pub(crate) fn add(&mut self, (target, policy): (ExceptionTarget, ExceptionPolicy)) {
+        if target == ExceptionTarget::Midstream
+            && policy != ExceptionPolicy::Ignore
+            && let Some(at) = MIDSTREAM.iter().position(|(p, _)| *p == policy)
+            && let Some(count) = self.0.get_mut(at)
+        {
+            *count += 1;
+        }
+    }
+}
+
 /// Counters of a worker beyond those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounters {
@@ -91,6 +120,8 @@ pub struct WorkerCounters {
     pub forwarded: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
+    /// Exception policies that were applied.
+    pub exceptions: ExceptionCounters,
     /// Packets refused with word to a side.
     pub rejected: u64,
     /// Packets of bypassed flows.
@@ -244,6 +275,19 @@ impl Worker {
         }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
+        for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
+            if count > 0 {
+                each(name, count);
+            }
+        }
+        for function in &self.chains.functions {
+            let Some(state) = self.states.get(usize::from(function.id().0)) else { continue };
+            function.log(state, &mut |name, value| match name {
+                "alerts_discarded" => each("detect.alert_queue_overflow", value),
+                "alerts_suppressed" => each("detect.alerts_suppressed", value),
+                _ => {}
+            });
+        }
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }

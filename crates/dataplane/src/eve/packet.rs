@@ -330,8 +330,13 @@ impl EveRecorder {
         let lists = names.lists();
         let this = Heads::of(self);
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
-        common.tx_id = Some(tx.id);
-        common.variables = lists.get();
+        // Newer DNS records show the sides as in the message: an answer comes from the server.
+        let mut as_message = this.head(occasion, Some(flow), Orientation::Packet, None);
+        let by_message = kind == "dns" && flow.key().protocol() == 17 && occasion.number.is_some();
+        for common in [&mut common, &mut as_message] {
+            common.tx_id = Some(tx.id);
+            common.variables = lists.get();
+        }
         let record = TransactionRecord { event_type: kind };
         self.each(
             |types| types.protocols.contains_key(kind),
@@ -340,7 +345,8 @@ impl EveRecorder {
                 if !tx.tx.wanted(log) {
                     return;
                 }
-                record.write(writer, &options.header, &common, |w| {
+                let common = if by_message && log.dns_version >= 3 { &as_message } else { &common };
+                record.write(writer, &options.header, common, |w| {
                     w.object(kind);
                     tx.tx.log(w, log, false);
                     w.end_object();

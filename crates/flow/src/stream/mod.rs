@@ -219,9 +219,9 @@ impl Stream {
     /// Whether a reader that still reads has not come to the end of what is there.
     #[must_use]
     pub fn unread(&self) -> bool {
-        !self.is(StreamFlags::DEAD)
-            && (!self.is(StreamFlags::APP_OFF) && self.app < self.right
-                || !self.is(StreamFlags::RAW_OFF) && self.raw < self.right)
+        let reads =
+            !self.is(StreamFlags::DEAD) && !self.flags.contains(StreamFlags::APP_OFF | StreamFlags::RAW_OFF);
+        reads && self.app.min(self.raw) < self.right
     }
 
     /// Writes down what is held of the stream, `packet` being the current packet's payload, up to `most` bytes; holes

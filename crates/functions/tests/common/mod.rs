@@ -222,6 +222,7 @@ impl Bench {
         let mut findings = Vec::new();
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
+            let mut reject = None;
             let mut context = context(
                 self.now,
                 &view,
@@ -230,6 +231,7 @@ impl Bench {
                 &notes,
                 &mut self.worker,
                 &mut slot,
+                &mut reject,
                 &mut findings,
             );
             return Some(self.function.packet(&mut context));
@@ -299,6 +301,7 @@ impl Bench {
             tcp: (key.protocol() == 6).then_some(&flow.session),
             app: Default::default(),
         };
+        let mut reject = None;
         let mut context = context(
             self.now,
             &view,
@@ -307,6 +310,7 @@ impl Bench {
             &notes,
             &mut self.worker,
             &mut flow.slot,
+            &mut reject,
             &mut findings,
         );
         let decision = self.function.packet(&mut context);
@@ -344,6 +348,7 @@ fn context<'a>(
     notes: &'a Notes,
     worker: &'a mut WorkerState,
     slot: &'a mut Slot,
+    reject: &'a mut Option<bartizan_function::RejectTo>,
     findings: &'a mut Vec<bartizan_function::Finding>,
 ) -> PacketContext<'a> {
     // Nobody looks at it: header functions say what they want by their verdict.
@@ -361,6 +366,7 @@ fn context<'a>(
         stream: None,
         payload_in_stream: false,
         stream_events: &[],
+        again: false,
         notes,
         worker,
         slot,
