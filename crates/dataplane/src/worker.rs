@@ -146,6 +146,7 @@ impl WorkerCounters {
             refused,
             forwarded,
             no_flow,
+            exceptions,
             rejected,
             bypassed_packets,
             bypassed_bytes,
@@ -160,6 +161,9 @@ impl WorkerCounters {
         }
         self.forwarded += forwarded;
         self.no_flow += no_flow;
+        for (sum, more) in self.exceptions.0.iter_mut().zip(exceptions.0) {
+            *sum += more;
+        }
         self.rejected += rejected;
         self.bypassed_packets += bypassed_packets;
         self.bypassed_bytes += bypassed_bytes;
