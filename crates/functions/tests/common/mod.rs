@@ -351,8 +351,6 @@ fn context<'a>(
     reject: &'a mut Option<bartizan_function::RejectTo>,
     findings: &'a mut Vec<bartizan_function::Finding>,
 ) -> PacketContext<'a> {
-    // Nobody looks at it: header functions say what they want by their verdict.
-    let reject = Box::leak(Box::new(None));
     let _ = LinkId(0);
     PacketContext {
         now,
@@ -366,7 +364,6 @@ fn context<'a>(
         stream: None,
         payload_in_stream: false,
         stream_events: &[],
-        again: false,
         notes,
         worker,
         slot,
