@@ -24,4 +24,4 @@ docs: ## the book and the API documentation, in target/doc and docs/book
 
 clean: ## remove everything that was built
 	cargo clean
-	rm -rf bartizan-out docs/book fuzz/target fuzz/corpus fuzz/artifacts
+	rm -rf bartizan-out docs/book fuzz/corpus fuzz/artifacts

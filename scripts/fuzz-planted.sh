@@ -9,6 +9,10 @@ rm -rf "$ARTIFACTS"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 FEATURES=planted TIME=60 scripts/fuzz.sh >"$log" 2>&1 || true
+if [ ! -d "$ARTIFACTS" ]; then
+    cat "$log"
+    exit 1
+fi
 missed=0
 mapfile -t targets < <(find fuzz/src/bin -name '*.rs' ! -name seed.rs -printf '%f\n' | sed 's/\.rs$//' | sort)
 for target in ${TARGET:-"${targets[@]}"}; do
@@ -19,4 +23,4 @@ for target in ${TARGET:-"${targets[@]}"}; do
         missed=$((missed + 1))
     fi
 done
-[ "$missed" = 0 ] || { tail -5 "$log"; exit 1; }
+[ "$missed" = 0 ]

@@ -3,13 +3,13 @@
 # Runs the fuzz targets, on stable Rust. From the environment: TIME seconds for each target (600), or TOTAL seconds
 # for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz crate.
 #
-# Findings are in fuzz/artifacts/TARGET; run one again with fuzz/target/x86_64-unknown-linux-gnu/release/TARGET FILE.
+# Findings are in fuzz/artifacts/TARGET; run one again with target/x86_64-unknown-linux-gnu/fuzz/TARGET FILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 command -v c++ >/dev/null 2>&1 || { echo "missing (needed): g++ - libFuzzer is C++: apt-get install g++" >&2; exit 1; }
 host=x86_64-unknown-linux-gnu
-build=${FUZZ_TARGET_DIR:-fuzz/target} corpus=${CORPUS:-fuzz/corpus} artifacts=${ARTIFACTS:-fuzz/artifacts}
+build=${CARGO_TARGET_DIR:-target}/$host/fuzz corpus=${CORPUS:-fuzz/corpus} artifacts=${ARTIFACTS:-fuzz/artifacts}
 mapfile -t targets < <(find fuzz/src/bin -name '*.rs' ! -name seed.rs -printf '%f\n' | sed 's/\.rs$//' | sort)
 if [ -n "${TARGET:-}" ]; then
     if [ ! -f "fuzz/src/bin/$TARGET.rs" ] || [ "$TARGET" = seed ]; then
@@ -29,9 +29,8 @@ for flag in level=4 inline-8bit-counters pc-table trace-compares; do
 done
 bins=(--bin seed)
 for target in "${targets[@]}"; do bins+=(--bin "$target"); done
-# shellcheck disable=SC2086
 CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="$flags" \
-    cargo build --release --locked --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$host" ${FEATURES:+--features $FEATURES} "${bins[@]}"
+    cargo build --profile fuzz --locked --package bartizan-fuzz --features "libfuzzer ${FEATURES:-}" --target "$host" "${bins[@]}"
 
 mkdir -p "$corpus"
 if [ ! -f "$corpus/.seeded" ]; then
@@ -45,14 +44,14 @@ if [ ! -f "$corpus/.seeded" ]; then
             \( -name '*.pcap' -o -name '*.rules' -o -name '*.yaml' \) | sort)
         seeds+=("${found[@]}")
     fi
-    "$build/$host/release/seed" "$corpus" "${seeds[@]}"
+    "$build/seed" "$corpus" "${seeds[@]}"
     touch "$corpus/.seeded"
 fi
 
 run_one() {
     local target=$1 log=$artifacts/$1.log
     mkdir -p "$artifacts/$target" "$corpus/$target"
-    if "$build/$host/release/$target" -max_total_time="$time" -max_len=8192 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
+    if "$build/$target" -max_total_time="$time" -max_len=8192 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
         -print_final_stats=1 -artifact_prefix="$artifacts/$target/" "$corpus/$target" >"$log" 2>&1; then
         echo "$target: nothing found in $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") runs, $time s"
     else

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets, one module each; the programs in `bin/` only call them. `seed` writes the first inputs.
 //!
+//! What a target has found stands in `regressions/TARGET/` and is run by `cargo test`.
+//!
 //! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that does not
 //! work: `scripts/fuzz-planted.sh` checks that it is found.
 
@@ -22,3 +24,22 @@ pub mod worker;
 pub fn planted(condition: bool) {
     assert!(!(cfg!(feature = "planted") && condition), "the planted fault was found");
 }
+
+/// What a target does with an input: it panics when something is wrong.
+pub type Target = fn(&[u8]);
+
+/// All targets, by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("capture", capture::run),
+    ("decode", decode::run),
+    ("defrag", defrag::run),
+    ("load", load::run),
+    ("policy", policy::run),
+    ("protocol", protocol::run),
+    ("regex", regex::run),
+    ("rules", rules::run),
+    ("settings", settings::run),
+    ("split", split::run),
+    ("tcp", tcp::run),
+    ("worker", worker::run),
+];

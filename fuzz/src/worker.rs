@@ -7,9 +7,9 @@ use crate::load::{SETTINGS, compile};
 use crate::planted;
 use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOptions};
-use bartizan_base::{Decision, Direction, FunctionId, Generation, LinkId, Timestamp};
+use bartizan_base::{Direction, FunctionId, Generation, LinkId, Timestamp};
 use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
@@ -50,14 +50,14 @@ struct Sink {
 }
 
 impl Recorder for Sink {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: Option<TxRecord<'_>>) {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
         self.alerts += 1;
     }
 
     fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
 
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, decision: &Decision, _: &[Finding]) {
-        assert!(decision.reason.is_some(), "a refusal without a reason");
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {
+        assert!(fate.decision.reason.is_some(), "a refusal without a reason");
     }
 
     fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, tx: TxRecord<'_>) {
