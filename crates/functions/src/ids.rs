@@ -7,7 +7,7 @@ use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
 use bartizan_detect::txstate::FlowDetect;
-use bartizan_flow::host::Tag;
+use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
     Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
     WorkerState,
@@ -70,11 +70,19 @@ impl Ids {
     }
 }
 
-/// Whether a packet is to be recorded by a tag; counts it, and ends the tag that is used up.
+/// Whether a packet is to be recorded by a flow's tag; ends the tag that is used up.
 fn take_tagged(tag: &mut Option<Tag>, len: u64, now: Timestamp) -> bool {
-    let Some(left) = tag else { return false };
-    if left.packets == 0 || left.bytes < len || now > left.until {
+    let more = tag.as_mut().is_some_and(|left| count_tagged(left, len, now));
+    if !more {
         *tag = None;
+    }
+    more
+}
+
+/// Counts a packet for a tag; `false` when the tag is used up.
+fn count_tagged(left: &mut Tag, len: u64, now: Timestamp) -> bool {
+    if left.packets == 0 || left.bytes < len || now > left.until {
+        left.packets = 0;
         return false;
     }
     if left.packets != u32::MAX {
@@ -150,9 +158,14 @@ impl Function for Ids {
             app: context.app.as_deref_mut(),
         };
         // The packet that starts a tag is an alert's own; those after it are recorded.
-        let recorded = packet_bytes.filter(|_| !work.again).is_some_and(|len| {
-            flow.as_deref_mut().is_some_and(|f| take_tagged(&mut f.state.tag, len, context.now))
-        });
+        let mut recorded = false;
+        if self.rules.tags
+            && !work.again
+            && let Some(len) = packet_bytes
+        {
+            recorded = flow.as_deref_mut().is_some_and(|f| take_tagged(&mut f.state.tag, len, context.now));
+            recorded |= self.host_tagged(&work.scene, len);
+        }
         inspect(&self.rules, &mut state.worker, flow, work);
         if recorded {
             context.findings.push(Finding {
@@ -177,6 +190,19 @@ impl Function for Ids {
 }
 
 impl Ids {
+    /// Whether a tag of one of the packet's hosts asks for it to be recorded.
+    fn host_tagged(&self, scene: &Scene<'_>, len: u64) -> bool {
+        let Some((source, destination)) = scene.addresses() else { return false };
+        let tagged = |host| {
+            let key = HostKey::host(scene.tenant(), host);
+            let ask = self.rules.shared.hosts.if_there(&key, scene.now, |host| {
+                host.tags_mut().iter_mut().fold(false, |any, tag| count_tagged(tag, len, scene.now) | any)
+            });
+            ask.unwrap_or(false)
+        };
+        tagged(source) | tagged(destination)
+    }
+
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,

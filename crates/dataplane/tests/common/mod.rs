@@ -272,6 +272,7 @@ impl Function for Finder {
                 rule: Arc::clone(&self.0),
                 action: FindingAction::Allowed,
                 tx: None,
+                guessed: false,
                 stream: in_stream,
             });
         }
@@ -324,7 +325,15 @@ impl bartizan_dataplane::record::Recorder for Nothing {
         _: &bartizan_dataplane::record::Occasion<'_>,
         _: Option<&bartizan_dataplane::record::Entry>,
         _: &Finding,
+        _: &bartizan_dataplane::record::Fate,
         _: Option<bartizan_dataplane::record::TxRecord<'_>>,
+    ) {
+    }
+
+    fn tagged(
+        &mut self,
+        _: &bartizan_dataplane::record::Occasion<'_>,
+        _: Option<&bartizan_dataplane::record::Entry>,
     ) {
     }
 
@@ -340,7 +349,7 @@ impl bartizan_dataplane::record::Recorder for Nothing {
         &mut self,
         _: &bartizan_dataplane::record::Occasion<'_>,
         _: Option<&bartizan_dataplane::record::Entry>,
-        _: &Decision,
+        _: &bartizan_dataplane::record::Fate,
         _: &[Finding],
     ) {
     }
