@@ -163,11 +163,11 @@ fn pattern(lab: &mut Lab, seconds: &[u64]) -> String {
             None => '.',
             Some(hit) if !hit.alert => 's',
             Some(hit) => match hit.action {
-                None => 'a',
-                Some(RuleAction::Drop) => 'D',
-                Some(RuleAction::Reject(RejectSide::Source)) => 'R',
-                Some(RuleAction::Pass) => 'P',
-                Some(_) => 'A',
+                RuleAction::Alert => 'a',
+                RuleAction::Drop => 'D',
+                RuleAction::Reject(RejectSide::Source) => 'R',
+                RuleAction::Pass => 'P',
+                _ => 'A',
             },
         });
     }
