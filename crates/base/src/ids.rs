@@ -51,6 +51,11 @@ id! {
     FunctionId(u8)
 }
 
+impl FunctionId {
+    /// No function: the engine itself decided (a limit, an error, an exception policy).
+    pub const ENGINE: FunctionId = FunctionId(u8::MAX);
+}
+
 impl Generation {
     /// The 8 bits that tables and packet metadata hold (DESIGN: reused only after a sweep).
     #[must_use]

@@ -29,6 +29,8 @@ const EVENT: u16 = 0;
 const LOSS: u16 = 1;
 /// How long the writer, and a worker that may wait, sleep when there is nothing to do.
 const NAP: Duration = Duration::from_micros(500);
+/// After so many naps without an event what is gathered is written out.
+const IDLE_NAPS: u32 = 20;
 /// Time text of a loss that no event precedes or follows.
 const NO_TIME: &str = "1970-01-01T00:00:00.000000+0000";
 
@@ -244,6 +246,7 @@ pub trait LineSink {
 /// records of type `bartizan`.
 pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
     let mut losses = Losses::default();
+    let mut naps = 0u32;
     while !rings.is_empty() {
         let mut messages = 0;
         rings.retain_mut(|ring| {
@@ -252,10 +255,15 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
             messages += ring.drain(|item| losses.write(item, sink));
             !ended
         });
-        if messages == 0 {
-            sink.idle();
-            std::thread::park_timeout(NAP);
+        if messages > 0 {
+            naps = 0;
+            continue;
         }
+        naps = naps.saturating_add(1);
+        if naps == IDLE_NAPS {
+            sink.idle();
+        }
+        std::thread::park_timeout(NAP);
     }
     losses.finish(sink);
 }

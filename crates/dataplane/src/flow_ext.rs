@@ -33,6 +33,8 @@ pub struct FlowExt {
     pub exceptions: Vec<(ExceptionTarget, ExceptionPolicy)>,
     /// A refusal that holds for all further packets.
     pub refused: Option<Decision>,
+    /// The latest refusal of a packet of the flow, for its record.
+    pub last_refusal: Option<Decision>,
     /// A function passed the whole flow, for events.
     pub passed: bool,
     /// Flags of TCP packets that no session took, by nobody's direction.

@@ -193,7 +193,7 @@ impl Worker {
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
-            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId(0));
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
         }
@@ -437,7 +437,7 @@ impl Worker {
             _ => Verdict::Continue,
         };
         if !verdict.forwards() && self.settings.prevention {
-            let decision = Decision::refuse(verdict, reason, FunctionId(0));
+            let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
             if policy != ExceptionPolicy::DropPacket {
                 let later =
                     Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
@@ -591,7 +591,7 @@ impl Worker {
             && self.settings.prevention
             && !looks.spared
         {
-            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId(0));
+            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
         }
         let wants_payload = chains.wants_payload(entry.path);
         self.counters.spared += u64::from(!wants_payload);
@@ -795,6 +795,7 @@ impl Worker {
     }
 
     /// Writes down what the packet brought.
+    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
     fn record(
         &mut self,
         occasion: &Occasion<'_>,
@@ -824,6 +825,7 @@ impl Worker {
             recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
+            entry.ext.last_refusal = Some(*decision);
             recorder.refused(occasion, Some(entry), fate, findings);
             if decision.done && self.settings.prevention {
                 let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };

@@ -138,15 +138,37 @@ impl WorkerCounters {
     /// The counters of two workers together.
     #[must_use]
     pub fn plus(mut self, other: &WorkerCounters) -> Self {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-        self.alerts += other.alerts;
-        for (sum, more) in self.refused.iter_mut().zip(other.refused) {
+        // Every field by name, so that a new one is not forgotten here.
+        let WorkerCounters {
+            packets,
+            bytes,
+            alerts,
+            refused,
+            forwarded,
+            no_flow,
+            exceptions,
+            rejected,
+            bypassed_packets,
+            bypassed_bytes,
+            bypassed_flows,
+            spared,
+        } = other;
+        self.packets += packets;
+        self.bytes += bytes;
+        self.alerts += alerts;
+        for (sum, more) in self.refused.iter_mut().zip(refused) {
             *sum += more;
         }
-        self.forwarded += other.forwarded;
-        self.no_flow += other.no_flow;
-        self.spared += other.spared;
+        self.forwarded += forwarded;
+        self.no_flow += no_flow;
+        for (sum, more) in self.exceptions.0.iter_mut().zip(exceptions.0) {
+            *sum += more;
+        }
+        self.rejected += rejected;
+        self.bypassed_packets += bypassed_packets;
+        self.bypassed_bytes += bypassed_bytes;
+        self.bypassed_flows += bypassed_flows;
+        self.spared += spared;
         self
     }
 }

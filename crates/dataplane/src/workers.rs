@@ -25,19 +25,20 @@
 //!
 //! Not done: several readers (live ports hand over between workers: `handover`).
 
+mod round;
+
 use crate::chain::Chains;
-use crate::handover::{MAX_DEPTH, Owners, count_decision, decode_datagram};
-use crate::packet::defragment;
+use crate::handover::Owners;
 use crate::record::Recorder;
-use crate::settings::{ChecksumMode, EngineSettings};
+use crate::settings::EngineSettings;
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, FunctionId, Generation, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Generation, Timestamp, WorkerId};
 use bartizan_flow::TableError;
-use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
+use round::{Front, Head, Part, Round, pack};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
@@ -93,61 +94,6 @@ pub trait WorkerRecorder: Recorder + Send + 'static {
     fn enter_capture(&mut self, name: &str) {
         let _ = name;
     }
-}
-
-/// Frames that go to all workers together.
-struct Round {
-    chains: Arc<Chains>,
-    capture: Option<Arc<str>>,
-    frames: Vec<Head>,
-    parts: Vec<Part>,
-    bytes: Vec<u8>,
-}
-
-/// A frame of a round, or a tick of the clock alone.
-struct Head {
-    now: Timestamp,
-    wire_len: u32,
-    link_type: LinkType,
-    link: LinkId,
-    number: Option<u64>,
-    begin: usize,
-    end: usize,
-    /// The end of its parts.
-    parts: usize,
-    /// Whether checksums count at this point of the capture.
-    checksums: ChecksumMode,
-    is_frame: bool,
-}
-
-/// A packet of a frame, in the order in which they are handled.
-struct Part {
-    owner: WorkerId,
-    begin: usize,
-    end: usize,
-    made: bool,
-    packet: Decoded,
-    /// Verdict, and reason + 1 in the higher byte; the owner's to write.
-    decision: AtomicU16,
-}
-
-const fn pack(decision: &Decision) -> u16 {
-    let reason = match decision.reason {
-        Some(reason) => reason as u16 + 1,
-        None => 0,
-    };
-    decision.verdict as u16 | reason << 8
-}
-
-fn unpack(code: u16) -> Decision {
-    let verdict = match code & 0xff {
-        1 => Verdict::Pass,
-        2 => Verdict::Drop,
-        3 => Verdict::Reject,
-        _ => Verdict::Continue,
-    };
-    let reason = usize::from(code >> 8).checked_sub(1).and_then(|index| Reason::ALL.get(index)).copied();
-    Decision { verdict, reason, function: FunctionId(0), ..Decision::CONTINUE }
 }
 
 /// Steers a pool from anywhere and says what it runs.
@@ -470,147 +416,6 @@ fn add_stats(stats: &mut Vec<(&'static str, u64)>, worker: &Worker) {
     });
 }
 
-impl Round {
-    fn new(chains: Arc<Chains>) -> Self {
-        Round { chains, capture: None, frames: Vec::new(), parts: Vec::new(), bytes: Vec::new() }
-    }
-
-    fn clear(&mut self) {
-        self.frames.clear();
-        self.parts.clear();
-        self.bytes.clear();
-    }
-
-    /// Counts what became of its frames, once all workers are done.
-    fn settle(&self, front: &mut Worker) {
-        let mut first = 0;
-        for head in &self.frames {
-            let parts = self.parts.get(first..head.parts).unwrap_or_default();
-            first = head.parts;
-            if head.is_frame {
-                let decision = parts
-                    .iter()
-                    .map(|part| unpack(part.decision.load(Ordering::Relaxed)))
-                    .fold(Decision::CONTINUE, Decision::strictest);
-                count_decision(front, &decision);
-            }
-        }
-    }
-}
-
-/// The reader's half of a worker: decoder, defragmenter, checksum sample.
-struct Front {
-    worker: Worker,
-    owners: Owners,
-    outputs: Vec<DecodeOutput>,
-    datagrams: Vec<Vec<u8>>,
-}
-
-impl Front {
-    fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
-        self.worker.counters.packets += 1;
-        self.worker.counters.bytes += frame.bytes.len() as u64;
-        self.worker.clock = self.worker.clock.max(frame.now);
-        let begin = round.bytes.len();
-        round.bytes.extend_from_slice(frame.bytes);
-        let mut output = self.outputs.pop().unwrap_or_default();
-        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        self.packets(frame, frame.bytes, begin, &mut output, round, 0);
-        self.outputs.push(output);
-        let checksums =
-            if self.worker.checks_checksums() { ChecksumMode::Check } else { ChecksumMode::Ignore };
-        round.frames.push(Head {
-            now: frame.now,
-            wire_len: frame.wire_len,
-            link_type: frame.link_type,
-            link: frame.link,
-            number: frame.number,
-            begin,
-            end: begin.saturating_add(frame.bytes.len()),
-            parts: round.parts.len(),
-            checksums,
-            is_frame: true,
-        });
-    }
-
-    fn tick(&mut self, now: Timestamp, round: &mut Round) {
-        self.worker.clock = self.worker.clock.max(now);
-        self.worker.defrag.expire_some(now, 64);
-        let at = round.bytes.len();
-        round.frames.push(Head {
-            now,
-            wire_len: 0,
-            link_type: LinkType::default(),
-            link: LinkId::default(),
-            number: None,
-            begin: at,
-            end: at,
-            parts: round.parts.len(),
-            checksums: self.worker.check,
-            is_frame: false,
-        });
-    }
-
-    /// As [`Worker`] goes through the packets of a frame: innermost first, a datagram before its last fragment.
-    fn packets(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        begin: usize,
-        output: &mut DecodeOutput,
-        round: &mut Round,
-        depth: u8,
-    ) {
-        for index in (0..output.packets().len()).rev() {
-            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            if packet.is_fragment() && depth < MAX_DEPTH {
-                self.fragment(frame, bytes, packet, round, depth);
-            }
-            self.sample_checksum(bytes, packet);
-            round.parts.push(Part {
-                owner: self.owners.of_packet(&self.worker, frame, packet),
-                begin,
-                end: begin.saturating_add(bytes.len()),
-                made: depth > 0 || packet.recursion > 0,
-                packet: packet.clone(),
-                decision: AtomicU16::new(0),
-            });
-        }
-    }
-
-    fn fragment(
-        &mut self,
-        frame: &Frame<'_>,
-        bytes: &[u8],
-        packet: &mut Decoded,
-        round: &mut Round,
-        depth: u8,
-    ) {
-        let mut datagram = self.datagrams.pop().unwrap_or_default();
-        if defragment(&mut self.worker, frame, bytes, packet, &mut datagram) {
-            let mut output = self.outputs.pop().unwrap_or_default();
-            decode_datagram(&mut self.worker, packet, &datagram, &mut output);
-            let begin = round.bytes.len();
-            round.bytes.extend_from_slice(&datagram);
-            self.packets(frame, &datagram, begin, &mut output, round, depth + 1);
-            self.outputs.push(output);
-        }
-        self.datagrams.push(datagram);
-    }
-
-    /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
-    fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
-        if self.worker.check == ChecksumMode::Auto
-            && matches!(packet.transport, Transport::Tcp(_))
-            && packet.wants_flow()
-            && !packet.is_invalid()
-        {
-            let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
-            self.worker.checksum_result(right);
-        }
-    }
-}
-
 /// A worker in its thread.
 struct Post<R> {
     me: WorkerId,
@@ -678,21 +483,5 @@ impl<R: WorkerRecorder> Post<R> {
         self.worker.check = head.checksums;
         let decision = self.worker.packet(&frame, bytes, &part.packet, part.made, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decisions_survive_packing() {
-        assert_eq!(unpack(pack(&Decision::CONTINUE)), Decision::CONTINUE);
-        for verdict in [Verdict::Continue, Verdict::Pass, Verdict::Drop, Verdict::Reject] {
-            for reason in Reason::ALL {
-                let decision = Decision::refuse(verdict, *reason, FunctionId(0));
-                assert_eq!(unpack(pack(&decision)), decision);
-            }
-        }
     }
 }

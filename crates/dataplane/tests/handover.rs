@@ -70,13 +70,13 @@ fn check_owners(seen: &[Seen]) {
     let mut owner = HashMap::new();
     for packet in seen {
         let Some(flow) = packet.flow else { continue };
-        let first = *owner.entry((flow, packet.protocol)).or_insert(packet.worker);
+        let first = *owner.entry((flow, packet.protocol, packet.level)).or_insert(packet.worker);
         assert_eq!(first, packet.worker, "{packet:?}");
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A flow has one shape and arrives at one station, its fragments anywhere; stations take when they like.
     #[test]
@@ -174,6 +174,38 @@ proptest! {
         if take_every == 39 && flows.len() > 100 {
             prop_assert!(refused > 0);
         }
+    }
+}
+
+#[test]
+fn two_parcels_carry_two_frames_and_come_home() {
+    let bench = bench(false, "no");
+    let mut stations = stations(&bench, 2, 2);
+    // A flow of the other station's.
+    let flow = (0..)
+        .find(|flow| {
+            let frame = captured(marked(false, *flow, 0, Shape::Plain).remove(0), 0);
+            let away = matches!(stations[0].frame(&frame.frame(1), 0, &mut Nothing), Handled::Away(_));
+            settle(&mut stations);
+            away
+        })
+        .unwrap();
+    let before = sums(&stations);
+    for round in 1..=3u64 {
+        let handled: Vec<bool> = (0..10)
+            .map(|number| {
+                let frame = captured(marked(false, flow, number, Shape::Plain).remove(0), 0);
+                matches!(stations[0].frame(&frame.frame(1), 0, &mut Nothing), Handled::Away(_))
+            })
+            .collect();
+        assert_eq!(handled, [[true; 2].as_slice(), [false; 8].as_slice()].concat());
+        assert_eq!(settle(&mut stations), 2);
+        let now = sums(&stations);
+        assert_eq!(
+            (now.0 - before.0, now.1 - before.1, now.2 - before.2),
+            (10 * round, 2 * round, 8 * round)
+        );
+        assert_eq!(stations[0].counters().refused, 8 * round);
     }
 }
 

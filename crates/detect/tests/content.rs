@@ -138,7 +138,7 @@ fn an_expression_at_its_limit_is_no_match_either_way() {
     payload.push(b'b');
     for options in [r#"pcre:"/^(a+)+$/O";"#, r#"pcre:!"/^(a+)+$/O";"#] {
         let mut lab = Lab::with(&common::udp_rule(options), &settings);
-        assert_eq!(lab.from_client(&payload), NONE, "{options}");
+        assert_eq!(lab.send_to_server(&payload), NONE, "{options}");
     }
 }
 
@@ -234,12 +234,12 @@ fn captures_become_flow_variables() {
         r#"alert udp any any -> any any (pcre:"/name=(?P<flow_name>\w+)/"; sid:1;)
            "#,
     );
-    lab.from_client(b"name=abc;");
+    lab.send_to_server(b"name=abc;");
     let name = lab.shared.names.intern("name");
     assert_eq!(lab.flow.state.variable(name), Some(b"abc".as_slice()));
     let mut lab =
         Lab::new(r#"alert udp any any -> any any (pcre:"/(\w+)=(\w+)/, flow:key, flow:value"; sid:1;)"#);
-    lab.from_client(b"name=abc;");
+    lab.send_to_server(b"name=abc;");
     let [key, value] = ["key", "value"].map(|n| lab.shared.names.intern(n));
     assert_eq!(lab.flow.state.variable(key), Some(b"name".as_slice()));
     assert_eq!(lab.flow.state.variable(value), Some(b"abc".as_slice()));

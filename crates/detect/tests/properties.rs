@@ -104,7 +104,7 @@ proptest! {
     #[test]
     fn programs_mean_what_they_say(contents in prop::collection::vec(content(), 1..5), payload in letters(1..16)) {
         let mut lab = Lab::new(&common::udp_rule(&options(&contents)));
-        let got = !lab.from_client(&payload).is_empty();
+        let got = !lab.send_to_server(&payload).is_empty();
         prop_assert_eq!(got, holds(&contents, &payload, 0), "{}", options(&contents));
     }
 
@@ -135,7 +135,7 @@ proptest! {
         let text = common::udp_rule(&format!("content:!\"zz\"; {option}"));
         let loaded = common::load_text(&text, &bartizan_base::Settings::new(), &std::sync::Arc::default());
         if loaded.diagnostics.is_empty() && !payload.is_empty() {
-            Lab::new(&text).from_client(&payload);
+            Lab::new(&text).send_to_server(&payload);
         }
     }
 }

@@ -54,21 +54,21 @@ fn bits_of_the_flow() {
         ]
         .concat(),
     );
-    assert_eq!(lab.from_client(b"?"), [5, 7]);
-    assert_eq!(lab.from_client(b"set"), NONE);
-    assert_eq!(lab.from_client(b"?"), [4, 6, 7]);
-    lab.from_client(b"unset");
+    assert_eq!(lab.send_to_server(b"?"), [5, 7]);
+    assert_eq!(lab.send_to_server(b"set"), NONE);
+    assert_eq!(lab.send_to_server(b"?"), [4, 6, 7]);
+    lab.send_to_server(b"unset");
     // `set` matched as well, and its rule comes first among equals.
-    assert_eq!(lab.from_client(b"?"), [5, 7]);
-    lab.from_client(b"toggle");
-    assert_eq!(lab.from_client(b"?"), [4, 6, 7]);
-    lab.from_server(b"toggle");
-    assert_eq!(lab.from_client(b"?"), [5, 7]);
-    lab.from_client(b"set");
+    assert_eq!(lab.send_to_server(b"?"), [5, 7]);
+    lab.send_to_server(b"toggle");
+    assert_eq!(lab.send_to_server(b"?"), [4, 6, 7]);
+    lab.send_to_client(b"toggle");
+    assert_eq!(lab.send_to_server(b"?"), [5, 7]);
+    lab.send_to_server(b"set");
     lab.new_flow();
-    assert_eq!(lab.from_client(b"?"), [5, 7]);
+    assert_eq!(lab.send_to_server(b"?"), [5, 7]);
     lab.flowless = true;
-    assert_eq!(lab.from_client(b"?"), NONE, "no flow, no answer");
+    assert_eq!(lab.send_to_server(b"?"), NONE, "no flow, no answer");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_bit_set_by_a_packet_is_seen_by_readers_of_the_same_packet() {
     let mut lab = Lab::new(
         &[rule(1, r#"content:"x"; flowbits:isset,a;"#), rule(2, r#"content:"x"; flowbits:set,a;"#)].concat(),
     );
-    assert_eq!(lab.from_client(b"x"), [2, 1]);
+    assert_eq!(lab.send_to_server(b"x"), [2, 1]);
 }
 
 #[test]
@@ -95,17 +95,17 @@ fn numbers_of_the_flow() {
         ]
         .concat(),
     );
-    assert_eq!(lab.from_client(b"?"), [7]);
-    lab.from_client(b"-");
-    assert_eq!(lab.from_client(b"?"), [7], "nothing to take from");
-    lab.from_client(b"+");
-    assert_eq!(lab.from_client(b"?"), [6, 8]);
-    lab.from_client(b"+");
-    assert_eq!(lab.from_client(b"?"), [4, 6, 9]);
-    lab.from_client(b"-");
-    assert_eq!(lab.from_client(b"?"), [6, 8, 9]);
-    lab.from_client(b"=");
-    assert_eq!(lab.from_client(b"?"), [4, 5, 6, 9]);
+    assert_eq!(lab.send_to_server(b"?"), [7]);
+    lab.send_to_server(b"-");
+    assert_eq!(lab.send_to_server(b"?"), [7], "nothing to take from");
+    lab.send_to_server(b"+");
+    assert_eq!(lab.send_to_server(b"?"), [6, 8]);
+    lab.send_to_server(b"+");
+    assert_eq!(lab.send_to_server(b"?"), [4, 6, 9]);
+    lab.send_to_server(b"-");
+    assert_eq!(lab.send_to_server(b"?"), [6, 8, 9]);
+    lab.send_to_server(b"=");
+    assert_eq!(lab.send_to_server(b"?"), [4, 5, 6, 9]);
 }
 
 #[test]
@@ -127,27 +127,27 @@ fn bits_of_hosts_and_pairs() {
             .concat(),
         );
         lab.v6 = v6;
-        assert_eq!(lab.from_client(b"?"), NONE);
-        assert_eq!(lab.from_client(b"!"), [10]);
-        lab.from_client(b"src pair host");
+        assert_eq!(lab.send_to_server(b"?"), NONE);
+        assert_eq!(lab.send_to_server(b"!"), [10]);
+        lab.send_to_server(b"src pair host");
         // Those that read marks of hosts come before those that read marks of pairs.
-        assert_eq!(lab.from_client(b"?"), [3, 7, 5]);
-        assert_eq!(lab.from_server(b"?"), [4, 8, 5]);
+        assert_eq!(lab.send_to_server(b"?"), [3, 7, 5]);
+        assert_eq!(lab.send_to_client(b"?"), [4, 8, 5]);
         lab.new_flow();
         lab.hosts = (1, 9);
-        assert_eq!(lab.from_client(b"?"), [3, 7], "another peer");
+        assert_eq!(lab.send_to_server(b"?"), [3, 7], "another peer");
         lab.tenant = TenantId(3);
-        assert_eq!(lab.from_client(b"?"), NONE, "another tenant");
+        assert_eq!(lab.send_to_server(b"?"), NONE, "another tenant");
         lab.tenant = TenantId(0);
         lab.wait(10);
-        assert_eq!(lab.from_client(b"?"), [3, 7], "to the last");
+        assert_eq!(lab.send_to_server(b"?"), [3, 7], "to the last");
         lab.wait(1);
-        assert_eq!(lab.from_client(b"?"), [7], "over");
+        assert_eq!(lab.send_to_server(b"?"), [7], "over");
         lab.wait(290);
-        assert_eq!(lab.from_client(b"?"), NONE);
-        lab.from_client(b"src");
-        lab.from_client(b"off");
-        assert_eq!(lab.from_client(b"?"), NONE);
+        assert_eq!(lab.send_to_server(b"?"), NONE);
+        lab.send_to_server(b"src");
+        lab.send_to_server(b"off");
+        assert_eq!(lab.send_to_server(b"?"), NONE);
     }
 }
 
@@ -233,10 +233,10 @@ fn thresholds_tell_their_subjects_apart() {
     assert!(!go(&mut lab, (5, 6), ToClient));
     let mut lab = of("by_flow");
     assert!(go(&mut lab, (1, 2), ToServer));
-    assert!(lab.from_client(b"x").is_empty());
+    assert!(lab.send_to_server(b"x").is_empty());
     assert!(go(&mut lab, (1, 2), ToServer));
     lab.flowless = true;
-    assert!(lab.from_client(b"x").is_empty(), "no flow to count by");
+    assert!(lab.send_to_server(b"x").is_empty(), "no flow to count by");
 }
 
 fn with_file(rule: &str, file: &str) -> Lab {
@@ -301,21 +301,21 @@ fn counts_of_the_flow() {
         ]
         .concat(),
     );
-    assert_eq!(lab.from_client(b"x"), [4]);
-    assert_eq!(lab.from_client(b"x"), [1, 4, 6]);
+    assert_eq!(lab.send_to_server(b"x"), [4]);
+    assert_eq!(lab.send_to_server(b"x"), [1, 4, 6]);
     lab.wait(5);
-    assert_eq!(lab.from_server(b"x"), [1, 2, 4, 5, 6]);
+    assert_eq!(lab.send_to_client(b"x"), [1, 2, 4, 5, 6]);
     lab.wait(1);
-    assert_eq!(lab.from_server(b"x"), [1, 3, 4, 5, 6]);
+    assert_eq!(lab.send_to_client(b"x"), [1, 3, 4, 5, 6]);
 }
 
 #[test]
 fn tags_are_kept() {
     let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:session,10,packets;")].concat());
-    lab.from_client(b"a");
+    lab.send_to_server(b"a");
     assert_eq!(lab.flow.state.tag.map(|t| t.packets), Some(10));
     let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:host,10,seconds,src;")].concat());
-    lab.from_client(b"a");
+    lab.send_to_server(b"a");
     let mut tags = Vec::new();
     lab.shared.hosts.for_each(|_, host| tags.extend(host.tags_mut().iter().map(|t| t.rule.sid)));
     assert_eq!(tags, [1]);

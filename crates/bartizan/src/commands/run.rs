@@ -43,7 +43,7 @@ pub struct Args {
 /// The ports of the run.
 enum Ports {
     Inline(InlinePair),
-    Tap(PassivePort),
+    Tap(Box<PassivePort>),
 }
 
 /// Runs until a signal.
@@ -149,7 +149,7 @@ fn open_ports(args: &Args, warnings: &mut Vec<String>) -> Result<Ports, Failure>
         (None, Some(tap)) => {
             let port = PassivePort::open(tap, &PassiveOptions::default()).map_err(Failure::input)?;
             warnings.extend(port.warnings().iter().map(ToString::to_string));
-            Ok(Ports::Tap(port))
+            Ok(Ports::Tap(Box::new(port)))
         }
         (None, None) => Err(Failure::usage("give --inline A B or --tap INTERFACE")),
     }

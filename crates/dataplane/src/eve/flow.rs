@@ -103,6 +103,7 @@ impl EveRecorder {
         };
         let path: Vec<&'static str> =
             flow.path.functions().filter_map(|f| run.functions.get(usize::from(f.0)).copied()).collect();
+        let refusal = flow.ext.refused.or(flow.ext.last_refusal);
         if run.own_fields {
             common.own = bartizan_events::Own {
                 tenant: Some(flow.tenant()),
@@ -110,12 +111,9 @@ impl EveRecorder {
                 path: &path,
                 generation: Some(flow.generation),
                 level: Some(flow.level),
-                function: flow
-                    .ext
-                    .refused
-                    .and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
-                verdict: flow.ext.refused.map(|d| d.verdict),
-                reason: flow.ext.refused.and_then(|d| d.reason),
+                function: refusal.and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
+                verdict: refusal.map(|d| d.verdict),
+                reason: refusal.and_then(|d| d.reason),
                 ..Default::default()
             };
         }

@@ -278,6 +278,10 @@ impl LineSink for EveRecorder {
         }
     }
 
+    fn idle(&mut self) {
+        Recorder::idle(self);
+    }
+
     fn name(&self, output: u16) -> String {
         match self.outputs.get(usize::from(output)).map(|o| &o.options.destination) {
             Some(Destination::File(file)) => file.path.display().to_string(),

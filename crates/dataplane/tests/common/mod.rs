@@ -73,7 +73,7 @@ fn ip_header(v6: bool, (src, dst): (u8, u8), proto: u8, part: Part, body: &[u8])
         out.extend_from_slice(&[0x45, 0]);
         out.extend_from_slice(&(body.len() as u16 + 20).to_be_bytes());
         out.extend_from_slice(&(id as u16).to_be_bytes());
-        out.extend_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+        out.extend_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
         out.extend_from_slice(&[64, proto, 0, 0, 10, 0, 0, src, 10, 0, 0, dst]);
         let sum = bartizan_packet::InternetChecksum::new().with(&out).finish();
         out[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -146,6 +146,8 @@ pub struct Seen {
     /// Lower and higher (address, port), protocol: the flow whichever way round.
     pub flow: Option<[(IpAddr, u16); 2]>,
     pub protocol: u8,
+    /// Inside so many tunnels: another flow for each.
+    pub level: u8,
     /// Flow and number that the test put into the payload.
     pub mark: Option<(u32, u32)>,
 }
@@ -158,24 +160,14 @@ pub struct Watch {
     pub rule: Arc<RuleInfo>,
 }
 
-static SPEC: FunctionSpec = FunctionSpec {
-    name: "watch",
-    summary: "Writes down what it sees.",
-    model: Model::Payload,
-    runs_after: &[],
-    runs_before: &[],
-    buffers: &[],
-    header_half: None,
-    counters: &[],
-};
+static SPEC: FunctionSpec = spec("find", Model::Payload);
+pub static HEADER_SPEC: FunctionSpec = spec("watch", Model::StatefulHeaders);
 
-static HEADER_SPEC: FunctionSpec = FunctionSpec { name: "heads", model: Model::StatefulHeaders, ..copy() };
-
-const fn copy() -> FunctionSpec {
+const fn spec(name: &'static str, model: Model) -> FunctionSpec {
     FunctionSpec {
-        name: "",
+        name,
         summary: "Writes down what it sees.",
-        model: Model::Payload,
+        model,
         runs_after: &[],
         runs_before: &[],
         buffers: &[],
@@ -237,6 +229,7 @@ impl Function for Watch {
             generation: self.generation,
             flow: flow.filter(|_| context.flow.is_some()),
             protocol: decoded.proto().unwrap_or(0),
+            level: decoded.recursion,
             mark: if has_inner { None } else { read_mark(payload) },
         });
         if context.prevention && find(payload, b"drop") {
@@ -376,6 +369,12 @@ impl bartizan_dataplane::record::Recorder for Nothing {
 }
 
 impl bartizan_dataplane::workers::WorkerRecorder for Nothing {}
+
+/// A folder that stands beside the repository, or one up for a worktree.
+pub fn beside(name: &str) -> Option<std::path::PathBuf> {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    ["../../../shared", "../../../../shared"].iter().map(|p| here.join(p).join(name)).find(|p| p.is_dir())
+}
 
 /// What the scenario's packets are wrapped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ pub fn matches(options: &str, payload: &[u8]) -> bool {
     let of = |v6| {
         let mut lab = Lab::new(&udp_rule(options));
         lab.v6 = v6;
-        !lab.from_client(payload).is_empty()
+        !lab.send_to_server(payload).is_empty()
     };
     let four = of(false);
     assert_eq!(four, of(true), "IPv4 and IPv6 differ: {options}");
@@ -119,12 +119,12 @@ impl Lab {
     }
 
     /// Numbers of the rules that alert on a datagram of the client.
-    pub fn from_client(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn send_to_server(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToServer, payload)
     }
 
     /// Numbers of the rules that alert on a datagram of the server.
-    pub fn from_server(&mut self, payload: &[u8]) -> Vec<u32> {
+    pub fn send_to_client(&mut self, payload: &[u8]) -> Vec<u32> {
         self.send(Direction::ToClient, payload)
     }
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A round: frames that go to all workers together; and the reader's half of a worker, which fills rounds.
+//!
+//! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
+
+use crate::chain::Chains;
+use crate::handover::walk::{MAX_DEPTH, Owners, count_decision, decode_datagram};
+use crate::packet::defragment;
+use crate::settings::ChecksumMode;
+use crate::worker::{Frame, Worker};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Frames that go to all workers together.
+pub(super) struct Round {
+    pub(super) chains: Arc<Chains>,
+    pub(super) capture: Option<Arc<str>>,
+    pub(super) frames: Vec<Head>,
+    pub(super) parts: Vec<Part>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A frame of a round, or a tick of the clock alone.
+pub(super) struct Head {
+    pub(super) now: Timestamp,
+    pub(super) wire_len: u32,
+    pub(super) link_type: LinkType,
+    pub(super) link: LinkId,
+    pub(super) number: Option<u64>,
+    pub(super) begin: usize,
+    pub(super) end: usize,
+    /// The end of its parts.
+    pub(super) parts: usize,
+    /// Whether checksums count at this point of the capture.
+    pub(super) checksums: ChecksumMode,
+    pub(super) is_frame: bool,
+}
+
+/// A packet of a frame, in the order in which they are handled.
+pub(super) struct Part {
+    pub(super) owner: WorkerId,
+    pub(super) begin: usize,
+    pub(super) end: usize,
+    pub(super) made: bool,
+    pub(super) packet: Decoded,
+    /// Verdict, and reason + 1 in the higher byte; the owner's to write.
+    pub(super) decision: AtomicU16,
+}
+
+pub(super) const fn pack(decision: &Decision) -> u16 {
+    let reason = match decision.reason {
+        Some(reason) => reason as u16 + 1,
+        None => 0,
+    };
+    decision.verdict as u16 | reason << 8
+}
+
+fn unpack(code: u16) -> Decision {
+    let verdict = match code & 0xff {
+        1 => Verdict::Pass,
+        2 => Verdict::Drop,
+        3 => Verdict::Reject,
+        _ => Verdict::Continue,
+    };
+    let reason = usize::from(code >> 8).checked_sub(1).and_then(|index| Reason::ALL.get(index)).copied();
+    Decision { verdict, reason, function: FunctionId(0), ..Decision::CONTINUE }
+}
+
+impl Round {
+    pub(super) fn new(chains: Arc<Chains>) -> Self {
+        Round { chains, capture: None, frames: Vec::new(), parts: Vec::new(), bytes: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+        self.parts.clear();
+        self.bytes.clear();
+    }
+
+    /// Counts what became of its frames, once all workers are done.
+    pub(super) fn settle(&self, front: &mut Worker) {
+        let mut first = 0;
+        for head in &self.frames {
+            let parts = self.parts.get(first..head.parts).unwrap_or_default();
+            first = head.parts;
+            if head.is_frame {
+                let decision = parts
+                    .iter()
+                    .map(|part| unpack(part.decision.load(Ordering::Relaxed)))
+                    .fold(Decision::CONTINUE, Decision::strictest);
+                count_decision(front, &decision);
+            }
+        }
+    }
+}
+
+/// The reader's half of a worker: decoder, defragmenter, checksum sample.
+pub(super) struct Front {
+    pub(super) worker: Worker,
+    pub(super) owners: Owners,
+    pub(super) outputs: Vec<DecodeOutput>,
+    pub(super) datagrams: Vec<Vec<u8>>,
+}
+
+impl Front {
+    pub(super) fn split(&mut self, frame: &Frame<'_>, round: &mut Round) {
+        self.worker.counters.packets += 1;
+        self.worker.counters.bytes += frame.bytes.len() as u64;
+        self.worker.clock = self.worker.clock.max(frame.now);
+        let begin = round.bytes.len();
+        round.bytes.extend_from_slice(frame.bytes);
+        let mut output = self.outputs.pop().unwrap_or_default();
+        self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        self.packets(frame, frame.bytes, begin, &mut output, round, 0);
+        self.outputs.push(output);
+        let checksums =
+            if self.worker.checks_checksums() { ChecksumMode::Check } else { ChecksumMode::Ignore };
+        round.frames.push(Head {
+            now: frame.now,
+            wire_len: frame.wire_len,
+            link_type: frame.link_type,
+            link: frame.link,
+            number: frame.number,
+            begin,
+            end: begin.saturating_add(frame.bytes.len()),
+            parts: round.parts.len(),
+            checksums,
+            is_frame: true,
+        });
+    }
+
+    pub(super) fn tick(&mut self, now: Timestamp, round: &mut Round) {
+        self.worker.clock = self.worker.clock.max(now);
+        self.worker.defrag.expire_some(now, 64);
+        let at = round.bytes.len();
+        round.frames.push(Head {
+            now,
+            wire_len: 0,
+            link_type: LinkType::default(),
+            link: LinkId::default(),
+            number: None,
+            begin: at,
+            end: at,
+            parts: round.parts.len(),
+            checksums: self.worker.check,
+            is_frame: false,
+        });
+    }
+
+    /// As [`Worker`] goes through the packets of a frame: innermost first, a datagram before its last fragment.
+    fn packets(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        begin: usize,
+        output: &mut DecodeOutput,
+        round: &mut Round,
+        depth: u8,
+    ) {
+        for index in (0..output.packets().len()).rev() {
+            let Some(packet) = output.packets_mut().get_mut(index) else { continue };
+            if packet.is_fragment() && depth < MAX_DEPTH {
+                self.fragment(frame, bytes, packet, round, depth);
+            }
+            self.sample_checksum(bytes, packet);
+            round.parts.push(Part {
+                owner: self.owners.of_packet(&self.worker, frame, packet),
+                begin,
+                end: begin.saturating_add(bytes.len()),
+                made: depth > 0 || packet.recursion > 0,
+                packet: packet.clone(),
+                decision: AtomicU16::new(0),
+            });
+        }
+    }
+
+    fn fragment(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &mut Decoded,
+        round: &mut Round,
+        depth: u8,
+    ) {
+        let mut datagram = self.datagrams.pop().unwrap_or_default();
+        if defragment(&mut self.worker, frame, bytes, packet, &mut datagram) {
+            let mut output = self.outputs.pop().unwrap_or_default();
+            decode_datagram(&mut self.worker, packet, &datagram, &mut output);
+            let begin = round.bytes.len();
+            round.bytes.extend_from_slice(&datagram);
+            self.packets(frame, &datagram, begin, &mut output, round, depth + 1);
+            self.outputs.push(output);
+        }
+        self.datagrams.push(datagram);
+    }
+
+    /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
+    fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
+        if self.worker.check == ChecksumMode::Auto
+            && matches!(packet.transport, Transport::Tcp(_))
+            && packet.wants_flow()
+            && !packet.is_invalid()
+        {
+            let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
+            self.worker.checksum_result(right);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_survive_packing() {
+        assert_eq!(unpack(pack(&Decision::CONTINUE)), Decision::CONTINUE);
+        for verdict in [Verdict::Continue, Verdict::Pass, Verdict::Drop, Verdict::Reject] {
+            for reason in Reason::ALL {
+                let decision = Decision::refuse(verdict, *reason, FunctionId(0));
+                assert_eq!(unpack(pack(&decision)), decision);
+            }
+        }
+    }
+}
