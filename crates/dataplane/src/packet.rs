@@ -14,7 +14,7 @@ use bartizan_flow::tcp::{
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
 use bartizan_function::view::FlowView;
-use bartizan_function::{Model, Notes, PacketContext, RejectTo, StreamNews};
+use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketSource, PacketView, Transport};
 
@@ -811,10 +811,14 @@ impl Worker {
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
         parts.lend(&mut entry.ext);
-        if !findings.is_empty() {
+        if findings.iter().any(|f| f.action != FindingAction::Tagged) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
         for finding in findings {
+            if finding.action == FindingAction::Tagged {
+                recorder.tagged(occasion, Some(entry));
+                continue;
+            }
             self.counters.alerts += 1;
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));

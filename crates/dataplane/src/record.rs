@@ -97,6 +97,9 @@ pub trait Recorder {
         tx: Option<TxRecord<'_>>,
     );
 
+    /// A rule asked earlier for this packet to be recorded.
+    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>);
+
     /// Something odd.
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
 

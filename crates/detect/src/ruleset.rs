@@ -52,6 +52,8 @@ pub struct RuleSet {
     pub shared: Arc<Shared>,
     /// Alerts of rules on packets and streams show the transaction that they are probably about.
     pub guess_tx: bool,
+    /// Some rule tags packets: hosts are asked about every packet.
+    pub tags: bool,
     /// For one transaction so often.
     pub guess_limit: u8,
 }
@@ -143,6 +145,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     }
     let prefilters = prefilter::build(&signatures, &buffers, input.compiler)?;
     let rules = RuleSet {
+        tags: signatures.iter().any(|s| s.tags),
         generation: input.generation,
         signatures,
         buffers,
@@ -344,6 +347,7 @@ fn finish(
         thresholds: builder.thresholds,
         fast_pattern: None,
         bypass: builder.bypass,
+        tags: builder.seen.contains(&"tag"),
         file_hashes: builder.file_hashes,
         order: 0,
     };

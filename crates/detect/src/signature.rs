@@ -208,6 +208,8 @@ pub struct Signature {
     pub fast_pattern: Option<FastPattern>,
     /// The rule asks for the flow to be bypassed.
     pub bypass: bool,
+    /// Marks the flow's or host's next packets.
+    pub tags: bool,
     /// Asks for hashes of files: MD5, SHA-1, SHA-256.
     pub file_hashes: [bool; 3],
     /// Position in the order of evaluation.

@@ -32,6 +32,8 @@ pub enum FindingAction {
     Allowed,
     /// Refused: EVE's `blocked`.
     Blocked,
+    /// No match: an earlier one asked for this packet to be recorded (keyword `tag`).
+    Tagged,
 }
 
 /// Who is told of a refused connection.

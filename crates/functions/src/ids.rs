@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
 
-use bartizan_base::{Decision, FunctionId, Reason, Verdict};
+use bartizan_base::{Decision, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
 use bartizan_detect::txstate::FlowDetect;
+use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
     Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
     WorkerState,
@@ -42,6 +43,8 @@ pub struct Ids {
     rules: Arc<RuleSet>,
     infos: Vec<Arc<RuleInfo>>,
     alerts_max: usize,
+    /// Stands in findings for packets that are only recorded.
+    tag: Arc<RuleInfo>,
 }
 
 struct State {
@@ -57,7 +60,7 @@ impl Ids {
     #[must_use]
     pub fn new(id: FunctionId, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
         let infos = rules.signatures.iter().map(|s| Arc::new(info(s))).collect();
-        Ids { id, rules, infos, alerts_max }
+        Ids { id, rules, infos, alerts_max, tag: Arc::default() }
     }
 
     /// The rules.
@@ -65,6 +68,30 @@ impl Ids {
     pub const fn rules(&self) -> &Arc<RuleSet> {
         &self.rules
     }
+}
+
+/// Whether a packet is to be recorded by a flow's tag; ends the tag that is used up.
+fn take_tagged(tag: &mut Option<Tag>, len: u64, now: Timestamp) -> bool {
+    let more = tag.as_mut().is_some_and(|left| count_tagged(left, len, now));
+    if !more {
+        *tag = None;
+    }
+    more
+}
+
+/// Counts a packet for a tag; `false` when the tag is used up.
+fn count_tagged(left: &mut Tag, len: u64, now: Timestamp) -> bool {
+    if left.packets == 0 || left.bytes < len || now > left.until {
+        left.packets = 0;
+        return false;
+    }
+    if left.packets != u32::MAX {
+        left.packets -= 1;
+    }
+    if left.bytes != u64::MAX {
+        left.bytes -= len;
+    }
+    true
 }
 
 fn info(signature: &Signature) -> RuleInfo {
@@ -95,7 +122,10 @@ impl Function for Ids {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
-        let flow = match (&context.flow, context.slot.is_none()) {
+        let made =
+            context.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);
+        let packet_bytes = context.packet.filter(|_| !made).map(|p| u64::from(p.decoded().wire_len));
+        let mut flow = match (&context.flow, context.slot.is_none()) {
             (Some(_), true) => {
                 *context.slot = Some(Box::new(FlowDetect::default()));
                 context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>())
@@ -127,7 +157,25 @@ impl Function for Ids {
             again: context.again,
             app: context.app.as_deref_mut(),
         };
+        // The packet that starts a tag is an alert's own; those after it are recorded.
+        let mut recorded = false;
+        if self.rules.tags
+            && !work.again
+            && let Some(len) = packet_bytes
+        {
+            recorded = flow.as_deref_mut().is_some_and(|f| take_tagged(&mut f.state.tag, len, context.now));
+            recorded |= self.host_tagged(&work.scene, len);
+        }
         inspect(&self.rules, &mut state.worker, flow, work);
+        if recorded {
+            context.findings.push(Finding {
+                rule: Arc::clone(&self.tag),
+                action: FindingAction::Tagged,
+                tx: None,
+                guessed: false,
+                stream: false,
+            });
+        }
         let (prevention, again) = (context.prevention, context.again);
         self.conclude(state, prevention, again, context.reject, context.findings)
     }
@@ -142,6 +190,19 @@ impl Function for Ids {
 }
 
 impl Ids {
+    /// Whether a tag of one of the packet's hosts asks for it to be recorded.
+    fn host_tagged(&self, scene: &Scene<'_>, len: u64) -> bool {
+        let Some((source, destination)) = scene.addresses() else { return false };
+        let tagged = |host| {
+            let key = HostKey::host(scene.tenant(), host);
+            let ask = self.rules.shared.hosts.if_there(&key, scene.now, |host| {
+                host.tags_mut().iter_mut().fold(false, |any, tag| count_tagged(tag, len, scene.now) | any)
+            });
+            ask.unwrap_or(false)
+        };
+        tagged(source) | tagged(destination)
+    }
+
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,

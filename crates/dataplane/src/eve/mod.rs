@@ -326,6 +326,10 @@ impl Recorder for EveRecorder {
         self.write_alert(occasion, flow, finding, fate, tx);
     }
 
+    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        self.write_tagged(occasion, flow);
+    }
+
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
         self.write_anomaly(occasion, flow, anomaly);
     }

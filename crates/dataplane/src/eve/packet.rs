@@ -10,8 +10,8 @@ use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
 use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
-    FileState, NetworkHeader, PacketBytes, PacketSource, Payload, Reject, TargetSide, Transaction,
-    TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason,
+    FileState, NetworkHeader, PacketBytes, PacketRecord, PacketSource, Payload, Reject, TargetSide,
+    Transaction, TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason,
     rule_metadata_json,
 };
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
@@ -215,6 +215,16 @@ impl EveRecorder {
                     }
                 });
             },
+        );
+    }
+
+    pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        let this = Heads::of(self);
+        let common = this.head(occasion, flow, Orientation::Packet, None);
+        let record = PacketRecord { packet: packet_bytes(occasion.packet) };
+        self.each(
+            |types| types.alert.as_ref().is_some_and(|a| a.tagged_packets),
+            |writer, options, _| record.write(writer, &options.header, &common),
         );
     }
 

@@ -323,6 +323,13 @@ impl bartizan_dataplane::record::Recorder for Nothing {
     ) {
     }
 
+    fn tagged(
+        &mut self,
+        _: &bartizan_dataplane::record::Occasion<'_>,
+        _: Option<&bartizan_dataplane::record::Entry>,
+    ) {
+    }
+
     fn anomaly(
         &mut self,
         _: &bartizan_dataplane::record::Occasion<'_>,
