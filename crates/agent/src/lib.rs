@@ -9,6 +9,7 @@
 //! * [`build`]: a policy file to a generation, all or nothing.
 //!
 //! Not done yet: rule library, statistics upward, the southbound protocol.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod build;
 pub mod classes;

@@ -14,6 +14,7 @@ pub mod hosts;
 pub mod live;
 pub mod normaliser;
 mod packet;
+mod parts;
 mod pseudo;
 pub mod record;
 pub mod settings;

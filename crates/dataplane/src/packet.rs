@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
-use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
+use crate::parts::{FlowParts, view};
+use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
-use bartizan_applayer::flow::{AppLayer, AppSummary, Known};
+use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
-use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, SegmentOptions, Seq, StreamContext,
     StreamEvent, TcpFlags,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
-use bartizan_function::view::FlowView;
 use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketSource, PacketView, Transport};
@@ -908,79 +907,4 @@ impl Detection {
 /// Number of a flow in events: below 2^53, so that every JSON reader keeps it whole.
 fn event_id(number: u64, hash: u64) -> u64 {
     (hash & 0x1f) << 48 | number & 0xffff_ffff_ffff
-}
-
-/// What functions see of a flow.
-pub(crate) fn view<'a>(
-    entry: &Entry,
-    app: AppSummary,
-    session: &'a bartizan_flow::tcp::TcpSession,
-    established: bool,
-) -> FlowView<'a> {
-    let key = entry.key();
-    FlowView {
-        id: entry.ext.event_id,
-        tenant: entry.tenant(),
-        protocol: key.protocol(),
-        client: (key.source(), key.source_port()),
-        server: (key.destination(), key.destination_port()),
-        start: entry.start,
-        last_seen: entry.last_seen,
-        packets: entry.packets,
-        bytes: entry.bytes,
-        established,
-        tcp: (key.protocol() == 6).then_some(session),
-        app,
-    }
-}
-
-/// The parts of a flow's extension that are worked on while the entry itself stays readable.
-#[derive(Default)]
-pub(crate) struct FlowParts {
-    pub streams: Option<Box<StreamPair>>,
-    pub app: Option<Box<AppLayer>>,
-    pub session: bartizan_flow::tcp::TcpSession,
-    slots: Vec<bartizan_function::Slot>,
-}
-
-impl FlowParts {
-    pub(crate) fn take(ext: &mut crate::flow_ext::FlowExt) -> Self {
-        FlowParts {
-            streams: ext.streams.take(),
-            app: ext.app.take(),
-            session: core::mem::take(&mut ext.session),
-            slots: core::mem::take(&mut ext.slots),
-        }
-    }
-
-    pub(crate) fn put_back(self, ext: &mut crate::flow_ext::FlowExt) {
-        ext.streams = self.streams;
-        ext.app = self.app;
-        ext.session = self.session;
-        ext.slots = self.slots;
-    }
-
-    /// Puts back what recorders look at, for the time of recording.
-    pub(crate) fn lend(&mut self, ext: &mut crate::flow_ext::FlowExt) {
-        ext.app = self.app.take();
-        ext.streams = self.streams.take();
-        ext.session = core::mem::take(&mut self.session);
-        ext.slots = core::mem::take(&mut self.slots);
-    }
-
-    pub(crate) fn take_back(&mut self, ext: &mut crate::flow_ext::FlowExt) {
-        *self = FlowParts::take(ext);
-    }
-
-    /// A function's slot, made if it is not there, with the session beside it.
-    pub(crate) fn slot(
-        &mut self,
-        bit: FunctionId,
-    ) -> Option<(&mut bartizan_function::Slot, &bartizan_flow::tcp::TcpSession)> {
-        let index = usize::from(bit.0);
-        while self.slots.len() <= index {
-            self.slots.push(None);
-        }
-        self.slots.get_mut(index).map(|slot| (slot, &self.session))
-    }
 }

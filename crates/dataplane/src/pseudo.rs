@@ -4,7 +4,8 @@
 //! As in Suricata, the rest of a TCP stream is inspected by packets that the engine makes: a header of the flow's
 //! tuple without payload, in each direction.
 
-use crate::packet::{FlowParts, Looks};
+use crate::packet::Looks;
+use crate::parts::FlowParts;
 use crate::record::{Occasion, Recorder};
 use crate::streams;
 use crate::worker::Worker;

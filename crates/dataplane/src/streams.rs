@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Advancing the application layer with what a packet made readable.
 
-use crate::packet::FlowParts;
+use crate::parts::FlowParts;
 use crate::record::{Occasion, Recorder};
 use crate::worker::Worker;
 use bartizan_applayer::flow::{Advance, AppLayer, FlowInfo};

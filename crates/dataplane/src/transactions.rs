@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transactions: records, anomalies, files, and when they are freed.
 
-use crate::packet::FlowParts;
+use crate::parts::FlowParts;
 use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use bartizan_applayer::event;

@@ -66,7 +66,7 @@ const DROP_REASONS: &[(&str, &[bartizan_base::Reason])] = {
 };
 
 /// What is told of the packet around another one.
-fn around(packet: &Decoded, number: Option<u64>) -> Option<Around> {
+pub(crate) fn around(packet: &Decoded, number: Option<u64>) -> Option<Around> {
     let ports = match &packet.transport {
         Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
         Transport::Udp(udp) => Some((udp.sport, udp.dport)),

@@ -481,7 +481,7 @@ impl<R: WorkerRecorder> Post<R> {
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
         self.worker.check = head.checksums;
-        let decision = self.worker.packet(&frame, bytes, &part.packet, part.made, &mut self.recorder);
+        let decision = self.worker.packet(&frame, bytes, &part.packet, part.place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
     }
 }

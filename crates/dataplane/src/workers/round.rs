@@ -5,8 +5,11 @@
 
 use crate::chain::Chains;
 use crate::handover::walk::{MAX_DEPTH, Owners, count_decision, decode_datagram};
+use crate::packet::Place;
 use crate::packet::defragment;
+use crate::record::Around;
 use crate::settings::ChecksumMode;
+use crate::worker::around;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
@@ -43,7 +46,7 @@ pub(super) struct Part {
     pub(super) owner: WorkerId,
     pub(super) begin: usize,
     pub(super) end: usize,
-    pub(super) made: bool,
+    pub(super) place: Place,
     pub(super) packet: Decoded,
     /// Verdict, and reason + 1 in the higher byte; the owner's to write.
     pub(super) decision: AtomicU16,
@@ -113,7 +116,7 @@ impl Front {
         round.bytes.extend_from_slice(frame.bytes);
         let mut output = self.outputs.pop().unwrap_or_default();
         self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        self.packets(frame, frame.bytes, begin, &mut output, round, 0);
+        self.packets(frame, frame.bytes, begin, &mut output, round, (0, None));
         self.outputs.push(output);
         let checksums =
             if self.worker.checks_checksums() { ChecksumMode::Check } else { ChecksumMode::Ignore };
@@ -157,19 +160,26 @@ impl Front {
         begin: usize,
         output: &mut DecodeOutput,
         round: &mut Round,
-        depth: u8,
+        (depth, outermost): (u8, Option<Around>),
     ) {
+        let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             if packet.is_fragment() && depth < MAX_DEPTH {
-                self.fragment(frame, bytes, packet, round, depth);
+                let outermost = outermost.or_else(|| around(packet, frame.number));
+                self.fragment(frame, bytes, packet, round, (depth, outermost));
             }
             self.sample_checksum(bytes, packet);
             round.parts.push(Part {
                 owner: self.owners.of_packet(&self.worker, frame, packet),
                 begin,
                 end: begin.saturating_add(bytes.len()),
-                made: depth > 0 || packet.recursion > 0,
+                place: Place {
+                    made: depth > 0 || packet.recursion > 0,
+                    around: if index > 0 { first } else { outermost },
+                    // What several owners decide is put together when the frame leaves.
+                    inner_refused: false,
+                },
                 packet: packet.clone(),
                 decision: AtomicU16::new(0),
             });
@@ -182,7 +192,7 @@ impl Front {
         bytes: &[u8],
         packet: &mut Decoded,
         round: &mut Round,
-        depth: u8,
+        (depth, outermost): (u8, Option<Around>),
     ) {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
         if defragment(&mut self.worker, frame, bytes, packet, &mut datagram) {
@@ -190,7 +200,7 @@ impl Front {
             decode_datagram(&mut self.worker, packet, &datagram, &mut output);
             let begin = round.bytes.len();
             round.bytes.extend_from_slice(&datagram);
-            self.packets(frame, &datagram, begin, &mut output, round, depth + 1);
+            self.packets(frame, &datagram, begin, &mut output, round, (depth + 1, outermost));
             self.outputs.push(output);
         }
         self.datagrams.push(datagram);
