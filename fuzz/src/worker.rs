@@ -54,6 +54,8 @@ impl Recorder for Sink {
         self.alerts += 1;
     }
 
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+
     fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
 
     fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {

@@ -11,6 +11,7 @@ pub mod event_ring;
 pub mod flow_ext;
 pub mod handover;
 pub mod hosts;
+mod identity;
 pub mod live;
 pub mod normaliser;
 mod packet;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
+use crate::identity::{flow_key, icmp_of, scope_of, segment};
 use crate::parts::{FlowParts, view};
 use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
@@ -9,10 +10,9 @@ use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
-    Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, SegmentOptions, Seq, StreamContext,
-    StreamEvent, TcpFlags,
+    Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
 };
-use bartizan_flow::{EndReason, Find, FlowKey, FlowScope, FlowState, Insert};
+use bartizan_flow::{EndReason, Find, FlowKey, FlowState, Insert};
 use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews};
 use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketSource, PacketView, Transport};
@@ -77,84 +77,6 @@ pub(crate) fn defragment(
         }
     }
     outcome.result == DefragResult::Complete
-}
-
-/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
-fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> FlowScope {
-    FlowScope {
-        tenant: worker.tenant_of(frame, packet),
-        link: frame.link,
-        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
-        level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
-        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
-    }
-}
-
-/// The identity of a packet's flow.
-pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    let scope = scope_of(worker, frame, packet);
-    let (src, dst) = (packet.src()?, packet.dst()?);
-    let protocol = packet.proto()?;
-    Some(match &packet.transport {
-        Transport::Tcp(tcp) => FlowKey::ported(&scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
-        Transport::Udp(udp) => FlowKey::ported(&scope, protocol, (src, udp.sport), (dst, udp.dport)),
-        Transport::Sctp(sctp) => FlowKey::ported(&scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
-        Transport::Icmp(icmp) => match &icmp.quoted {
-            // Destination unreachable belongs to the flow that it is about.
-            Some(quoted) if icmp.kind == 3 => match quoted.ports {
-                Some((sport, dport)) => {
-                    FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
-                }
-                None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
-            },
-            _ => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
-        },
-        Transport::Icmpv6(icmp) => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
-        Transport::Esp(esp) => FlowKey::esp(&scope, src, dst, esp.spi),
-        _ => FlowKey::other(&scope, protocol, src, dst),
-    })
-}
-
-/// Type and code of an ICMP packet.
-fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
-    match &packet.transport {
-        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
-        _ => None,
-    }
-}
-
-/// The packet as the stream engine wants it.
-fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<Segment<'a>> {
-    let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
-    let mut checksum_ok = true;
-    if worker.checks_checksums() {
-        checksum_ok = view.l4_checksum_ok().unwrap_or(true);
-        worker.checksum_result(checksum_ok);
-        // The sample may just have shown that checksums are made elsewhere.
-        checksum_ok |= !worker.checks_checksums();
-    }
-    let header = view.l4_header().unwrap_or_default();
-    let start = usize::from(tcp.options.sack_offset);
-    let end = start.saturating_add(usize::from(tcp.options.sack_blocks) * 8);
-    Some(Segment {
-        seq: Seq(tcp.seq),
-        ack: Seq(tcp.ack),
-        flags: TcpFlags::from_bits_retain(tcp.flags.bits()),
-        window: tcp.window,
-        urgent: tcp.urgent,
-        options: SegmentOptions {
-            mss: tcp.options.mss,
-            wscale: tcp.options.wscale,
-            sack_ok: tcp.options.sack_ok,
-            ts: tcp.options.timestamps,
-            fast_open: tcp.options.fast_open.is_some(),
-            sack: header.get(start..end).unwrap_or_default(),
-            signed: tcp.options.md5 || tcp.options.ao,
-        },
-        payload: view.payload(),
-        payload_len_on_wire: view.decoded().payload_len,
-        checksum_ok,
-    })
 }
 
 impl Worker {

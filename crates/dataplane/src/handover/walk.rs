@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
+use crate::identity::flow_key;
 use crate::normaliser::Rewrite;
-use crate::packet::{defragment, flow_key};
+use crate::packet::defragment;
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, WorkerId};

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a packet belongs to, and how the stream engine sees it.
+
+use crate::worker::{Frame, Worker};
+use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
+use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_packet::{Decoded, PacketView, Transport};
+
+/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
+pub(crate) fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> FlowScope {
+    FlowScope {
+        tenant: worker.tenant_of(frame, packet),
+        link: frame.link,
+        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
+        level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
+        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
+    }
+}
+
+/// The identity of a packet's flow.
+pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+    let scope = scope_of(worker, frame, packet);
+    let (src, dst) = (packet.src()?, packet.dst()?);
+    let protocol = packet.proto()?;
+    Some(match &packet.transport {
+        Transport::Tcp(tcp) => FlowKey::ported(&scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
+        Transport::Udp(udp) => FlowKey::ported(&scope, protocol, (src, udp.sport), (dst, udp.dport)),
+        Transport::Sctp(sctp) => FlowKey::ported(&scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
+        Transport::Icmp(icmp) => match &icmp.quoted {
+            // Destination unreachable belongs to the flow that it is about.
+            Some(quoted) if icmp.kind == 3 => match quoted.ports {
+                Some((sport, dport)) => {
+                    FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
+                }
+                None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
+            },
+            _ => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
+        },
+        Transport::Icmpv6(icmp) => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
+        Transport::Esp(esp) => FlowKey::esp(&scope, src, dst, esp.spi),
+        _ => FlowKey::other(&scope, protocol, src, dst),
+    })
+}
+
+/// Type and code of an ICMP packet.
+pub(crate) fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
+    match &packet.transport {
+        Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => Some((icmp.kind, icmp.code)),
+        _ => None,
+    }
+}
+
+/// The packet as the stream engine wants it.
+pub(crate) fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<Segment<'a>> {
+    let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
+    let mut checksum_ok = true;
+    if worker.checks_checksums() {
+        checksum_ok = view.l4_checksum_ok().unwrap_or(true);
+        worker.checksum_result(checksum_ok);
+        // The sample may just have shown that checksums are made elsewhere.
+        checksum_ok |= !worker.checks_checksums();
+    }
+    let header = view.l4_header().unwrap_or_default();
+    let start = usize::from(tcp.options.sack_offset);
+    let end = start.saturating_add(usize::from(tcp.options.sack_blocks) * 8);
+    Some(Segment {
+        seq: Seq(tcp.seq),
+        ack: Seq(tcp.ack),
+        flags: TcpFlags::from_bits_retain(tcp.flags.bits()),
+        window: tcp.window,
+        urgent: tcp.urgent,
+        options: SegmentOptions {
+            mss: tcp.options.mss,
+            wscale: tcp.options.wscale,
+            sack_ok: tcp.options.sack_ok,
+            ts: tcp.options.timestamps,
+            fast_open: tcp.options.fast_open.is_some(),
+            sack: header.get(start..end).unwrap_or_default(),
+            signed: tcp.options.md5 || tcp.options.ao,
+        },
+        payload: view.payload(),
+        payload_len_on_wire: view.decoded().payload_len,
+        checksum_ok,
+    })
+}
