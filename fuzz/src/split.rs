@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the same.
+//!
+//! HTTP is held to that for conversations without events: what libhtp, and so this parser, makes of malformed ones depends on
+//! how the data comes (a response that does not begin like one is a body from there on, for instance).
 
 use crate::planted;
 use crate::protocol::{Driver, choices, pieces};
@@ -31,6 +34,9 @@ pub fn run(data: &[u8]) {
     whole.finish();
     cut.finish();
     let (whole, cut) = (whole.outcome(), cut.outcome());
-    assert_eq!(whole, cut, "{} cut at {cuts:?}", spec.name);
+    let malformed = whole.iter().chain(&cut).any(|line| line.starts_with('[') && line != "[]");
+    if spec.name != "http" || !malformed {
+        assert_eq!(whole, cut, "{} cut at {cuts:?}", spec.name);
+    }
     planted(spec.name == "http" && whole.iter().any(|line| line.contains("\"http_method\":\"PUT\"")));
 }
