@@ -103,8 +103,8 @@ impl JsonWriter {
         self.item_str(value);
     }
 
-    /// A string field of foreign bytes: as they are when valid UTF-8, else every byte that is not
-    /// printable ASCII as the text `\xHH`.
+    /// A string field of foreign bytes: as they are when valid UTF-8, else every byte from 0x80 on as the
+    /// text `\xHH`.
     pub fn text(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         self.item_text(value);
@@ -227,6 +227,10 @@ impl JsonWriter {
                     b'\r' => self.out.extend_from_slice(b"\\r"),
                     b'\t' => self.out.extend_from_slice(b"\\t"),
                     0x20..=0x7e => self.out.push(*byte),
+                    control @ (0..=0x1f | 0x7f) => {
+                        self.out.extend_from_slice(b"\\u00");
+                        push_hex(&mut self.out, *control);
+                    }
                     other => {
                         self.out.extend_from_slice(b"\\\\x");
                         push_hex(&mut self.out, *other);

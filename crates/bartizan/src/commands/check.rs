@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan check FILE...`: are these rules right?
+//! `bartizan check FILE...`: are these rules and policies right?
 
 use crate::error::{Exit, Failure};
 use crate::load;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rule files, plain, gzip or zstd.
+    /// Rule files and policy files (`.yaml`, `.yml`), plain, gzip or zstd.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// A suricata.yaml with the variables that the rules use.
@@ -30,18 +30,28 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
     let mut warnings = Vec::new();
     let base = load::Base::new(&settings, &mut warnings)?;
-    let files = load::rule_files(&args.files)?;
+    let (policies, rules): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|p| is_policy(p));
+    let per_policy = policies.iter().map(|p| policy_problems(p)).collect::<Result<Vec<_>, _>>()?;
+    let problems = per_policy.concat();
+    let files = load::rule_files(&rules)?;
     let loaded = base.rules(&files, &settings, Generation(1))?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let errors = loaded.diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+    let errors = loaded.diagnostics.iter().filter(|d| d.severity == Severity::Error).count() + problems.len();
     let report = &loaded.rules.report;
     if args.json {
-        let result = serde_json::json!({ "diagnostics": loaded.diagnostics, "rules": report });
+        let result =
+            serde_json::json!({ "diagnostics": loaded.diagnostics, "rules": report, "policies": problems });
         println!("{result}");
     } else {
         let color = std::io::stdout().is_terminal();
+        for problem in &problems {
+            println!("{problem}");
+        }
+        for (path, _) in policies.iter().zip(&per_policy).filter(|(_, problems)| problems.is_empty()) {
+            println!("{}: policy is valid", path.display());
+        }
         for diagnostic in &loaded.diagnostics {
             let file = files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref());
             match file {
@@ -49,10 +59,34 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
                 None => println!("{}: {}\n", diagnostic.file, diagnostic.message),
             }
         }
-        println!("{} loaded, {} refused, {} skipped", report.loaded, report.refused_total(), report.skipped);
+        if policies.is_empty() || !rules.is_empty() {
+            println!(
+                "{} loaded, {} refused, {} skipped",
+                report.loaded,
+                report.refused_total(),
+                report.skipped
+            );
+        }
         for (reason, count) in &report.refused {
             println!("  {count:>6} refused: {reason}");
         }
     }
     Ok(if errors > 0 { Exit::Input } else { Exit::Done })
+}
+
+/// Whether a file is a policy by its name.
+fn is_policy(path: &std::path::Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    name.ends_with(".yaml") || name.ends_with(".yml")
+}
+
+/// Everything that is wrong with a policy file, each with file, line and column.
+fn policy_problems(path: &std::path::Path) -> Result<Vec<String>, Failure> {
+    let text = crate::input::read_text(path, "policy file")?;
+    let name = path.display().to_string();
+    match bartizan_config::policy::parse(&name, &String::from_utf8_lossy(&text), &["pfw", "sfw", "ids"]) {
+        Ok(_) => Ok(Vec::new()),
+        Err(error) => Ok(error.to_string().lines().map(str::to_owned).collect()),
+    }
 }
