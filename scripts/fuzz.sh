@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the fuzz targets, on stable Rust. From the environment: TIME seconds for each target (600), or TOTAL seconds
-# for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz crate.
+# for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz crate;
+# COMPAT the folder of the compatibility suite, whose captures and rules are first inputs, too.
 #
 # Findings are in fuzz/artifacts/TARGET; run one again with target/x86_64-unknown-linux-gnu/fuzz/TARGET FILE.
 set -euo pipefail
@@ -10,6 +11,7 @@ cd "$(dirname "$0")/.."
 command -v c++ >/dev/null 2>&1 || { echo "missing (needed): g++ - libFuzzer is C++: apt-get install g++" >&2; exit 1; }
 host=x86_64-unknown-linux-gnu
 build=${CARGO_TARGET_DIR:-target}/$host/fuzz corpus=${CORPUS:-fuzz/corpus} artifacts=${ARTIFACTS:-fuzz/artifacts}
+shared=${COMPAT:-../shared/compat}
 mapfile -t targets < <(find fuzz/src/bin -name '*.rs' ! -name seed.rs -printf '%f\n' | sed 's/\.rs$//' | sort)
 if [ -n "${TARGET:-}" ]; then
     if [ ! -f "fuzz/src/bin/$TARGET.rs" ] || [ "$TARGET" = seed ]; then
@@ -39,8 +41,8 @@ if [ ! -f "$corpus/.seeded" ]; then
         python3 scripts/demo/capture.py "$corpus/demo.pcap"
         seeds+=("$corpus/demo.pcap")
     fi
-    if [ -d ../shared/compat/cases ]; then
-        mapfile -t found < <(find ../shared/compat/cases ../shared/compat/pcaps -size -64k \
+    if [ -d "$shared/cases" ]; then
+        mapfile -t found < <(find "$shared/cases" "$shared/pcaps" -size -64k \
             \( -name '*.pcap' -o -name '*.rules' -o -name '*.yaml' \) | sort)
         seeds+=("${found[@]}")
     fi

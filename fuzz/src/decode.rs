@@ -35,9 +35,6 @@ pub fn run(data: &[u8]) {
         let _ = (view.ip_checksum_ok(), view.l4_checksum_ok());
         assert!(view.tcp_options().count() <= 40);
         let _ = view.sack_blocks().count();
-        planted(
-            packet.recursion > 0 && packet.transport.tcp().is_some_and(|tcp| tcp.options.sack_blocks > 0),
-        );
-        planted(view.payload().starts_with(b"PLANT") && view.l4_header().is_some());
+        planted(packet.recursion > 0 && !view.payload().is_empty() && packet.transport.tcp().is_some());
     }
 }

@@ -198,6 +198,6 @@ pub fn run(data: &[u8]) {
     }
     driver.finish();
     let seen = driver.outcome();
-    planted(spec.name == "http" && seen.iter().any(|line| line.contains("\"status\":299")));
-    planted(spec.name == "dns" && seen.iter().any(|line| line.contains("\"AAAA\"")) && seen.len() > 20);
+    let has = |text: &str| seen.iter().any(|line| line.contains(text));
+    planted(spec.name == "http" && has("\"status\":2") && !has("\"status\":200"));
 }

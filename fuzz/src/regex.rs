@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     SCRATCH.with_borrow_mut(|scratch| {
         let found = regex.is_match(scratch, haystack);
         let _ = (regex.group_count(), regex.group_names(), regex.memory_usage());
-        planted(found == Ok(true) && haystack.len() > 8 && regex.group_count() > 1);
+        planted(found == Ok(true) && haystack.len() > 8 && regex.group_count() > 0);
     });
     let _ = COMPILER.regex_set(&[RegexPattern { id: 1, pattern, flags }]);
 }

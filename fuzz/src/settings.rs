@@ -25,5 +25,5 @@ pub fn run(data: &[u8]) {
     let engine = EngineSettings::from_settings(&settings, true, [1, 2]);
     let _ = Engine::new(&settings, FileSettings::default());
     let _ = settings.unread();
-    planted(engine.is_ok() && settings.number("defrag.timeout", 0u32).is_ok_and(|timeout| timeout == 7));
+    planted(engine.is_ok() && settings.number("defrag.timeout", 60u32).is_ok_and(|timeout| timeout < 60));
 }
