@@ -3,7 +3,8 @@
 
 use crate::planted;
 use bartizan_packet::{
-    DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView, PortList, TunnelPorts, VxlanReservedBits,
+    DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView, PortList, Transport, TunnelPorts,
+    VxlanReservedBits,
 };
 
 /// Every tunnel on every port, so that arbitrary bytes get as deep as they can.
@@ -35,6 +36,7 @@ pub fn run(data: &[u8]) {
         let _ = (view.ip_checksum_ok(), view.l4_checksum_ok());
         assert!(view.tcp_options().count() <= 40);
         let _ = view.sack_blocks().count();
-        planted(packet.recursion > 0 && !view.payload().is_empty() && packet.transport.tcp().is_some());
+        let v6 = packet.src().is_some_and(|address| address.is_ipv6());
+        planted(v6 && matches!(packet.transport, Transport::Udp(_)) && !view.payload().is_empty());
     }
 }

@@ -55,6 +55,9 @@ fn main() {
                     if let Some(at) = line.windows(7).position(|window| window == b"pcre:\"/") {
                         let expression =
                             line[at + 7..].split(|byte| *byte == b'"').next().unwrap_or_default();
+                        let end =
+                            expression.iter().rposition(|byte| *byte == b'/').unwrap_or(expression.len());
+                        let expression = &expression[..end];
                         corpus.add("regex", &[&[0][..], expression, &[0][..], line].concat());
                     }
                 }
