@@ -53,7 +53,7 @@ fi
 run_one() {
     local target=$1 log=$artifacts/$1.log
     mkdir -p "$artifacts/$target" "$corpus/$target"
-    if "$build/$target" -max_total_time="$time" -max_len=8192 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
+    if "$build/$target" -max_total_time="$time" -max_len=8192 -len_control=0 -timeout=10 -rss_limit_mb=2048 -verbosity=1 \
         -print_final_stats=1 -artifact_prefix="$artifacts/$target/" "$corpus/$target" >"$log" 2>&1; then
         echo "$target: nothing found in $(awk '/stat::number_of_executed_units/ { print $2 }' "$log") runs, $time s"
     else

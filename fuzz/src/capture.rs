@@ -12,7 +12,7 @@ pub fn run(data: &[u8]) {
         number += 1;
         assert_eq!(record.number, number);
         assert!(record.data.len() <= MAX_PACKET_LEN as usize);
-        planted(record.link_type == 113 && record.data.len() > 4);
+        planted(record.link_type != 1 && record.data.len() > 4);
         if number > 100_000 {
             break;
         }
