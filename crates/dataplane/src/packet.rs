@@ -505,14 +505,16 @@ impl Worker {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
         }
-        self.record(occasion, id, &mut parts, &fate, looks.inspect, &findings, recorder);
-        if let Some(pair) = parts.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
-        }
-        self.findings = findings;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
+        self.record(occasion, id, &fate, looks.inspect, &findings, recorder);
+        if let Some(entry) = self.flows.get_mut(id)
+            && let Some(pair) = entry.ext.streams.as_deref_mut()
+        {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        self.findings = findings;
         // A parser or the depth of the stream says that nobody needs the rest.
         if bypass && decision.verdict.forwards() {
             self.bypass(id);
@@ -668,12 +670,10 @@ impl Worker {
     }
 
     /// Writes down what the packet brought.
-    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
     fn record(
         &mut self,
         occasion: &Occasion<'_>,
         id: FlowId,
-        parts: &mut FlowParts,
         fate: &Fate,
         inspected: bool,
         findings: &[bartizan_function::Finding],
@@ -683,7 +683,6 @@ impl Worker {
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
-        parts.lend(&mut entry.ext);
         if findings.iter().any(|f| f.action != FindingAction::Tagged) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
@@ -707,7 +706,6 @@ impl Worker {
             }
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
-        parts.take_back(&mut entry.ext);
     }
 }
 
