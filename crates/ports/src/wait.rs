@@ -60,7 +60,22 @@ pub fn wait_any(
     spin: Duration,
     timeout: Duration,
 ) -> Result<Woke, PortError> {
-    if look(ports, spin) {
+    wait_any_or(ports, &|| false, waker, spin, timeout)
+}
+
+/// As [`wait_any`], and looks whether there is something `else_ready` to do as well, until it sleeps. Who makes it so while
+/// this sleeps has to use the waker.
+///
+/// # Errors
+/// See [`wait_any`].
+pub fn wait_any_or(
+    ports: &mut [&mut dyn Port],
+    else_ready: &dyn Fn() -> bool,
+    waker: Option<&Waker>,
+    spin: Duration,
+    timeout: Duration,
+) -> Result<Woke, PortError> {
+    if look(ports, else_ready, spin) {
         return Ok(Woke::Packets);
     }
     let mut timeout = timeout;
@@ -98,8 +113,8 @@ pub fn wait_any(
 }
 
 /// Looks at the ports until one is ready or `spin` is over.
-fn look(ports: &[&mut dyn Port], spin: Duration) -> bool {
-    let ready = || ports.iter().any(|port| port.ready());
+fn look(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    let ready = || ports.iter().any(|port| port.ready()) || else_ready();
     if ready() {
         return true;
     }
