@@ -44,4 +44,4 @@ pub use port::{LinkLayer, MAX_FRAME, Port, PortStats, SendFailures, SendRefusal}
 pub use processor::{processors, stay_on_processor};
 pub use socket::{Fanout, FanoutMode};
 pub use testport::{TestClock, TestPort};
-pub use wait::{Waker, Woke, wait_any, wait_any_or};
+pub use wait::{Waker, Woke, look_any, wait_any};

@@ -5,7 +5,7 @@ use crate::error::{OpenError, PortError};
 use crate::inline::{InlineOptions, InlinePort};
 use crate::offload::Warning;
 use crate::port::Port;
-use crate::wait::{Waker, Woke, wait_any, wait_any_or};
+use crate::wait::{Waker, Woke, look_any, wait_any};
 use bartizan_base::Spread;
 use std::time::Duration;
 
@@ -123,17 +123,9 @@ impl InlinePair {
         wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
     }
 
-    /// Sleeps until a side has packets, or somebody else has something to do: see [`wait_any_or`].
-    ///
-    /// # Errors
-    /// See [`wait_any_or`].
-    pub fn wait_or(
-        &mut self,
-        else_ready: &dyn Fn() -> bool,
-        waker: Option<&Waker>,
-        spin: Duration,
-        timeout: Duration,
-    ) -> Result<Woke, PortError> {
-        wait_any_or(&mut [&mut *self.a, &mut *self.b], else_ready, waker, spin, timeout)
+    /// Looks until a side has packets, there is something `else_ready` to do, or `spin` is over: see [`look_any`].
+    #[must_use]
+    pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        look_any(&[&mut *self.a, &mut *self.b], else_ready, spin)
     }
 }

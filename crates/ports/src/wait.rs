@@ -60,22 +60,7 @@ pub fn wait_any(
     spin: Duration,
     timeout: Duration,
 ) -> Result<Woke, PortError> {
-    wait_any_or(ports, &|| false, waker, spin, timeout)
-}
-
-/// As [`wait_any`], and looks whether there is something `else_ready` to do as well, until it sleeps. Who makes it so while
-/// this sleeps has to use the waker.
-///
-/// # Errors
-/// See [`wait_any`].
-pub fn wait_any_or(
-    ports: &mut [&mut dyn Port],
-    else_ready: &dyn Fn() -> bool,
-    waker: Option<&Waker>,
-    spin: Duration,
-    timeout: Duration,
-) -> Result<Woke, PortError> {
-    if look(ports, else_ready, spin) {
+    if look_any(ports, &|| false, spin) {
         return Ok(Woke::Packets);
     }
     let mut timeout = timeout;
@@ -112,8 +97,9 @@ pub fn wait_any_or(
     Ok(if packets { Woke::Packets } else { Woke::Timeout })
 }
 
-/// Looks at the ports until one is ready or `spin` is over.
-fn look(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+/// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least once.
+#[must_use]
+pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     let ready = || ports.iter().any(|port| port.ready()) || else_ready();
     if ready() {
         return true;
