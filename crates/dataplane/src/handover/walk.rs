@@ -2,17 +2,15 @@
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
 use crate::chain::Chains;
+use crate::fragment::{Fragmented, defragment, permit_datagram, refuse_datagram};
 use crate::normaliser::Rewrite;
-use crate::packet::{Place, defragment};
+use crate::packet::Place;
 use crate::record::{Around, Recorder};
-use crate::worker::{Frame, Worker, around};
+use crate::worker::{Frame, MAX_DEPTH, Worker, around};
 use bartizan_base::spread::Part;
-use bartizan_base::{Decision, Spread, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, Decoded, Icmp, Network, Transport};
+use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
+use bartizan_packet::{DecodeOutput, Decoded, Icmp, Network, PacketView, Transport};
 use std::sync::Arc;
-
-/// Datagrams inside datagrams that are put together at most: as in [`Worker`].
-pub(crate) const MAX_DEPTH: u8 = 4;
 
 /// Says who owns what. The same in every worker of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +68,10 @@ struct Layer {
     left: usize,
     /// The packet in hand is a fragment and has been put to its datagram.
     fragment_done: bool,
+    /// It must not go on.
+    refused: Option<Reason>,
+    /// Its datagram is refused until other workers have decided on it.
+    suspended: bool,
     /// What is told of the packets around: of the layer as a whole, and of a packet in another one of it.
     outermost: Option<Around>,
     first: Option<Around>,
@@ -79,7 +81,7 @@ impl Layer {
     /// Begins with the packets of `output`.
     fn begin(&mut self, outermost: Option<Around>, number: Option<u64>) {
         self.left = self.output.packets().len();
-        self.fragment_done = false;
+        (self.fragment_done, self.refused, self.suspended) = (false, None, false);
         self.outermost = outermost;
         self.first = outermost.or_else(|| around(self.output.packets().first()?, number));
     }
@@ -177,10 +179,18 @@ impl Walk {
                     return Stop::At(owner);
                 }
                 let mut inner = self.spare.pop().unwrap_or_default();
-                let whole = defragment(worker, frame, bytes, packet, &mut inner.datagram);
+                let fragmented = defragment(worker, frame, bytes, packet, &mut inner.datagram);
                 layer.fragment_done = true;
-                if whole {
+                if let Fragmented::Refused(reason) = fragmented {
+                    layer.refused = Some(reason);
+                }
+                if fragmented == Fragmented::Whole {
                     decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
+                    // While others decide, nothing of it that comes again may go past them.
+                    layer.suspended = inner.output.packets().iter().any(|p| owners.of_packet(p) != me);
+                    if layer.suspended {
+                        refuse_datagram(worker, frame, &PacketView::new(bytes, packet));
+                    }
                     inner.begin(layer.outermost.or_else(|| around(packet, frame.number)), frame.number);
                     self.layers.push(inner);
                 } else {
@@ -192,11 +202,18 @@ impl Walk {
             if owner != me {
                 return Stop::At(owner);
             }
+            if packet.is_fragment() && !layer.fragment_done && worker.settings.prevention {
+                layer.refused = Some(Reason::Defrag);
+            }
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,
                 around: if index > 0 { layer.first } else { layer.outermost },
                 inner_refused: !self.decision.verdict.forwards(),
+                refused: layer.refused.take(),
             };
+            if core::mem::take(&mut layer.suspended) && !place.inner_refused {
+                permit_datagram(worker, frame, &PacketView::new(bytes, packet));
+            }
             self.begun = true;
             let decision = worker.packet(frame, bytes, packet, place, recorder);
             self.decision = self.decision.strictest(decision);
