@@ -12,9 +12,7 @@ use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
-use bartizan_ports::{
-    Batch, Disposition, FrameInfo, InlinePair, PassivePort, Port, PortError, Side, wait_any,
-};
+use bartizan_ports::{Batch, Disposition, FrameInfo, InlinePair, Port, PortError, Side, wait_any};
 use std::time::Duration;
 
 pub use control::Control;
@@ -126,7 +124,7 @@ pub fn run_inline(
 /// The port fails for good.
 pub fn run_passive(
     worker: &mut Worker,
-    port: &mut PassivePort,
+    port: &mut dyn Port,
     link: LinkId,
     options: &LiveOptions,
     control: &Control,
