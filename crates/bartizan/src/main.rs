@@ -2,6 +2,7 @@
 //! The program.
 
 mod commands;
+mod crew;
 mod error;
 mod generation;
 mod input;

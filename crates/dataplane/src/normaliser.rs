@@ -21,6 +21,18 @@ pub struct NormaliserCounters {
 }
 
 impl NormaliserCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
+        let NormaliserCounters { rewritten, resets, unreachables, silent } = other;
+        NormaliserCounters {
+            rewritten: self.rewritten + rewritten,
+            resets: self.resets + resets,
+            unreachables: self.unreachables + unreachables,
+            silent: self.silent + silent,
+        }
+    }
+
     /// Each counter by name.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.rewritten", self.rewritten);

@@ -33,6 +33,7 @@ impl Worker {
             // What was found inside another packet is no packet of the capture.
             number: frame.number.filter(|_| !place.made),
             now: frame.now,
+            generation: self.chains.generation,
             direction: Direction::ToServer,
             around: place.around,
         };
@@ -56,6 +57,8 @@ impl Worker {
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        // Before the first event of the packet.
+        self.renew_class(id);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);

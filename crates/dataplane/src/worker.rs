@@ -9,7 +9,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -197,6 +197,7 @@ pub struct Worker {
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
+    pub(crate) past: crate::generations::Past,
 }
 
 impl Worker {
@@ -232,6 +233,7 @@ impl Worker {
             checked: (0, 0),
             outputs: Vec::new(),
             datagrams: Vec::new(),
+            past: crate::generations::Past::default(),
             settings,
         })
     }
@@ -248,22 +250,10 @@ impl Worker {
         self.clock
     }
 
-    /// The running generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.chains.generation
-    }
-
     /// The running chains.
     #[must_use]
     pub const fn chains(&self) -> &Arc<Chains> {
         &self.chains
-    }
-
-    /// Takes another generation. To be called between batches.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
-        self.states = chains.worker_states();
-        self.chains = chains;
     }
 
     /// The flows.
@@ -287,14 +277,11 @@ impl Worker {
                 each(name, count);
             }
         }
-        for function in &self.chains.functions {
-            let Some(state) = self.states.get(usize::from(function.id().0)) else { continue };
-            function.log(state, &mut |name, value| match name {
-                "alerts_discarded" => each("detect.alert_queue_overflow", value),
-                "alerts_suppressed" => each("detect.alerts_suppressed", value),
-                _ => {}
-            });
-        }
+        self.visit_functions(&mut |name, value| match name {
+            "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "alerts_suppressed" => each("detect.alerts_suppressed", value),
+            _ => {}
+        });
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
@@ -467,6 +454,11 @@ impl Worker {
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub(crate) const fn number_flows(&mut self, me: WorkerId) {
+        self.next_flow = ((me.0 as u64) << 40) + 1;
     }
 
     /// Whose traffic a packet is.

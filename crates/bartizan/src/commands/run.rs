@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run`: the stack on live traffic, inline between two interfaces or passive on one.
 
+use crate::crew::{self, Parts};
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Options};
+use crate::generation::{Builder, Built, Options};
 use crate::signals;
-use bartizan_base::{Generation, LinkId};
+use bartizan_base::{Generation, Spread};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
+use bartizan_dataplane::live::together::Ports;
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::worker::Worker;
-use bartizan_ports::{InlineOptions, InlinePair, PassiveOptions, PassivePort, Port, PortStats, Side};
+use bartizan_ports::{InlineOptions, InlinePair, PassiveOptions, PassivePort};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,18 +33,16 @@ pub struct Args {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[arg(long)]
     fix_offloads: bool,
-    /// How long to look for packets before sleeping, in microseconds; 0 where no core is free.
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
-    spin: u64,
+    /// Workers that share the traffic, each flow to one of them. Each stays on a processor of its own where one more is left
+    /// for all else.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
+    #[arg(long, value_name = "MICROSECONDS")]
+    spin: Option<u64>,
     /// Folder for eve.json and stats.json; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
     out: PathBuf,
-}
-
-/// The ports of the run.
-enum Ports {
-    Inline(InlinePair),
-    Tap(Box<PassivePort>),
 }
 
 /// Runs until a signal.
@@ -56,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         EngineSettings::from_settings(builder.settings(), prevention, crate::load::seed())
             .map_err(Failure::input)?;
     let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
-    let mut ports = open_ports(args, &mut warnings)?;
+    let ports = open_ports(args, &Spread::new(settings.seed, args.workers), &mut warnings)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
         let folder = args.out.display();
         Failure::stopped(format!(
@@ -69,46 +68,45 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         functions: built.function_names.clone(),
         interface: Some(ports_name(args)),
     };
-    let mut recorder =
-        EveRecorder::new(builder.settings(), &args.out, builder.shared(), prevention, run, &mut warnings)
-            .map_err(Failure::stopped)?;
+    let mut recorder = EveRecorder::new(
+        builder.settings(),
+        &args.out,
+        builder.shared(),
+        prevention,
+        run.clone(),
+        &mut warnings,
+    )
+    .map_err(Failure::stopped)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
     let app = Arc::new(crate::load::app_layer(builder.settings(), built.file_hashes)?);
-    let mut worker = Worker::new(settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-    let control = Arc::new(Control::new().map_err(Failure::stopped)?);
+    let control = Control::for_workers(args.workers).map_err(Failure::stopped)?;
     eprintln!("running on {} ({}); stop with SIGINT or SIGTERM", ports_name(args), builder.patterns());
-    let live = LiveOptions { spin: Duration::from_micros(args.spin), ..LiveOptions::default() };
-    let result = std::thread::scope(|scope| {
-        let working = scope.spawn(|| match &mut ports {
-            Ports::Inline(pair) => run_inline(&mut worker, pair, LinkId(0), &live, &control, &mut recorder),
-            Ports::Tap(port) => run_passive(&mut worker, port, LinkId(0), &live, &control, &mut recorder),
-        });
-        steer(&mut builder, &control, || working.is_finished());
-        working.join()
-    });
-    worker.shutdown(&mut recorder);
-    let outcome = match result {
-        Ok(Ok(counters)) => {
-            summary(&worker, &counters, &mut ports);
-            Ok(())
-        }
-        Ok(Err(error)) => Err(Failure::stopped(error)),
-        Err(_) => Err(Failure::stopped("the worker ended by a defect in the program; please report it")),
+    let spin = args.spin.map_or_else(|| crew::spin(args.workers), Duration::from_micros);
+    let live = LiveOptions { spin, ..LiveOptions::default() };
+    let Built { chains, report, .. } = built;
+    let parts = Parts { settings, engine: app, chains, ports, live, control: &control };
+    let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
+    let for_worker = |ring| {
+        EveRecorder::for_worker(&yaml, &shared, prevention, run.clone(), ring).map_err(Failure::stopped)
     };
-    let report = &built.report;
-    let counters =
-        recorder.stats(&worker, worker.clock(), (report.loaded, report.refused_total(), report.skipped));
+    let steer = |finished: &dyn Fn() -> bool| steer(&mut builder, &control, finished);
+    let ended = crew::run(parts, &mut recorder, for_worker, steer)?;
+    let rules = (report.loaded, report.refused_total(), report.skipped);
+    let counters = recorder.stats_of(&ended.stats, ended.clock, rules);
+    if ended.failure.is_none() {
+        ended.print();
+    }
     super::inspect::write_stats(&args.out, &counters)?;
     for problem in recorder.finish() {
         eprintln!("error: {problem}");
     }
-    outcome.map(|()| Exit::Done)
+    ended.failure.map_or(Ok(Exit::Done), Err)
 }
 
 /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole.
-fn steer(builder: &mut Builder, control: &Control, finished: impl Fn() -> bool) {
+fn steer(builder: &mut Builder, control: &Control, finished: &dyn Fn() -> bool) {
     let mut number = 1;
     while !finished() {
         if signals::stop_asked() {
@@ -125,6 +123,7 @@ fn steer(builder: &mut Builder, control: &Control, finished: impl Fn() -> bool) 
                 Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
             }
         }
+        control.free_left();
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -137,19 +136,23 @@ fn ports_name(args: &Args) -> String {
     }
 }
 
-fn open_ports(args: &Args, warnings: &mut Vec<String>) -> Result<Ports, Failure> {
+/// Ports for each worker.
+fn open_ports(args: &Args, spread: &Spread, warnings: &mut Vec<String>) -> Result<Vec<Ports>, Failure> {
     match (&args.inline, &args.tap) {
         (Some(pair), _) => {
             let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
             let options = InlineOptions { fix_offloads: args.fix_offloads, ..InlineOptions::default() };
-            let (pair, more) = InlinePair::open(a, b, &options, false).map_err(Failure::input)?;
+            let (pairs, more) =
+                InlinePair::open_group(a, b, &options, spread, false).map_err(Failure::input)?;
             warnings.extend(more.iter().map(ToString::to_string));
-            Ok(Ports::Inline(pair))
+            Ok(pairs.into_iter().map(Ports::Inline).collect())
         }
         (None, Some(tap)) => {
-            let port = PassivePort::open(tap, &PassiveOptions::default()).map_err(Failure::input)?;
-            warnings.extend(port.warnings().iter().map(ToString::to_string));
-            Ok(Ports::Tap(Box::new(port)))
+            let options = PassiveOptions::default();
+            let ports = PassivePort::open_group(tap, &options, spread).map_err(Failure::input)?;
+            let first = ports.first().into_iter().flat_map(PassivePort::warnings);
+            warnings.extend(first.map(ToString::to_string));
+            Ok(ports.into_iter().map(|port| Ports::Passive(Box::new(port))).collect())
         }
         (None, None) => Err(Failure::usage("give --inline A B or --tap INTERFACE")),
     }
@@ -168,43 +171,4 @@ fn lock(folder: &Path) -> Result<File, Failure> {
         ))
     })?;
     Ok(file)
-}
-
-fn summary(worker: &Worker, counters: &LiveCounters, ports: &mut Ports) {
-    let c = worker.counters();
-    let refused: u64 = c.refused.iter().sum();
-    println!("{} frames, {} forwarded, {refused} refused, {} alerts", c.packets, c.forwarded, c.alerts);
-    for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
-        if count > 0 {
-            println!("    {count} refused: {}", reason.name());
-        }
-    }
-    counters.normaliser.for_each(|name, value| {
-        if value > 0 {
-            println!("    {value} {name}");
-        }
-    });
-    match ports {
-        Ports::Inline(pair) => {
-            for side in Side::BOTH {
-                let port = pair.port(side);
-                let stats = port.stats();
-                port_summary(port.name(), &stats);
-            }
-        }
-        Ports::Tap(port) => {
-            let stats = port.stats();
-            port_summary(port.name(), &stats);
-        }
-    }
-}
-
-fn port_summary(name: &str, stats: &PortStats) {
-    println!(
-        "{name}: {} received, {} dropped in the ring, {} sent",
-        stats.received, stats.ring_dropped, stats.sent
-    );
-    for (refusal, frames) in stats.send_failures.iter().filter(|(_, frames)| *frames > 0) {
-        println!("    {frames} not sent: {}", refusal.name());
-    }
 }
