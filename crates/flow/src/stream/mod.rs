@@ -154,7 +154,14 @@ impl Stream {
     }
 
     /// Takes over what the session knows of this direction.
-    pub(crate) fn sync(&mut self, peer: &Peer, state: TcpState, config: &StreamConfig, chunk: u64) {
+    pub(crate) fn sync(&mut self, peer: &Peer, state: TcpState, config: &StreamConfig, chunk: u64, budget: &mut MemoryBudget) {
+        // Data in a SYN that is not the one that was answered is no part of the stream.
+        let other = self.is(StreamFlags::SEEN_DATA) && state <= TcpState::SynRecv && self.urgent_offset(peer.base) != Some(0);
+        if other {
+            self.blocks.clear(budget);
+            self.spans.clear(budget);
+            *self = Stream::default();
+        }
         if !self.is(StreamFlags::SEEN_DATA) {
             self.anchor = (peer.base, 0);
             self.flags |= StreamFlags::ANCHORED;
@@ -168,7 +175,8 @@ impl Stream {
             self.flags |= StreamFlags::ENDED;
         }
         self.window = peer.window;
-        if let Some(outer) = self.urgent_offset(peer.last_ack) {
+        // Before the SYN/ACK nothing is acknowledged.
+        if let Some(outer) = self.urgent_offset(peer.last_ack).filter(|_| state >= TcpState::SynRecv) {
             self.acked = self.acked.max(self.urgent.inner(outer));
             // The anchor follows, so that no distance ever reaches half the circle.
             if outer > self.anchor.1 {
