@@ -261,7 +261,8 @@ impl TcpSession {
             return out;
         }
 
-        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from());
+        let sender = &self.peers[arrival.direction];
+        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from(sender));
         let mut step = Step::new(self, segment, arrival, context, out, held);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
