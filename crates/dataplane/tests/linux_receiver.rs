@@ -3,7 +3,9 @@
 //! sender tries, and nothing is read before it was inspected.
 //!
 //! Frames made by hand pass the inline loop between two interfaces to sockets of the kernel. In the place of ids stands a
-//! function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one connection.
+//! function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one
+//! connection, `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000
+//! in the order of the seeds), `BARTIZAN_BASE=n` begins at another seed.
 
 mod inline_net;
 
@@ -22,7 +24,7 @@ use inline_net::{AtEnd, in_namespace, link, sysctl, wire};
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 #[path = "common/mod.rs"]
@@ -64,7 +66,7 @@ impl Function for Witness {
             let bytes = inspected.entry(peer).or_default();
             let start = news.offset as usize + news.seen;
             assert!(start >= bytes.len(), "{peer:?}: bytes from {start} on are inspected again");
-            if std::env::var_os("BARTIZAN_SEED").is_some() {
+            if traced(peer.1) {
                 println!("        inspected {start}: {}", String::from_utf8_lossy(&news.bytes[news.seen..]));
             }
             // A hole shows in the comparison.
@@ -86,10 +88,16 @@ fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
     Worker::new(engine_settings, engine, Arc::new(chains)).unwrap()
 }
 
+/// The connection with this client port is to be shown segment by segment: `BARTIZAN_TRACE=port`.
+fn traced(port: u16) -> bool {
+    static PORT: LazyLock<Option<u16>> =
+        LazyLock::new(|| std::env::var("BARTIZAN_TRACE").ok().and_then(|port| port.parse().ok()));
+    *PORT == Some(port)
+}
+
 /// Plays all connections, until they are over or the time is up.
 fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, ended: impl Fn() -> bool) {
     let by_peer: HashMap<Peer, usize> = connections.iter().enumerate().map(|(i, c)| (c.peer(), i)).collect();
-    let trace = connections.len() == 1;
     let mut batch = Batch::with_capacity(256);
     let begun = Instant::now();
     while begun.elapsed() < limit && !ended() && !connections.iter().all(Connection::is_over) {
@@ -99,7 +107,7 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
                 && let Some(at) = by_peer.get(&(wire::client_address(answer.v6, answer.client), answer.port))
             {
                 connections[*at].hear(&answer);
-                if trace {
+                if traced(connections[*at].port) {
                     let acked = connections[*at].offset_of(answer.ack);
                     println!("        < ack {acked} flags {:#04x} window {}", answer.flags, answer.window);
                 }
@@ -111,7 +119,7 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
         for connection in connections.iter_mut() {
             for segment in connection.speak(now) {
                 let frame = segment.frame();
-                if trace {
+                if traced(connection.port) {
                     let (at, text) = (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
                     println!(
                         "{now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
@@ -194,6 +202,7 @@ fn parting(read: &[u8], inspected: &[u8]) -> String {
 }
 
 fn connections(base: u64, count: u64) -> Vec<Connection> {
+    let base = std::env::var("BARTIZAN_BASE").map_or(base, |base| base.parse().unwrap());
     let one = std::env::var("BARTIZAN_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
     (base..base + count)
         .filter(|seed| one.is_none_or(|one| one == *seed))
@@ -223,8 +232,9 @@ fn compare(connections: &[Connection], inspected: &Inspected, outcome: &Outcome,
         let length = !whole || got.bytes.len() == connection.data.len();
         if !right || !length || outcome.early.contains(&peer) {
             failed.push(format!(
-                "seed {}: complete {}, {:?}, {:?}\n    {}",
+                "seed {}, port {}: complete {}, {:?}, {:?}\n    {}",
                 connection.seed,
+                connection.port,
                 connection.complete,
                 got.end,
                 connection.habits,
