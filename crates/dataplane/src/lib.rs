@@ -9,6 +9,7 @@ pub mod chain;
 pub mod eve;
 pub mod event_ring;
 pub mod flow_ext;
+mod fragment;
 pub mod handover;
 pub mod hosts;
 mod identity;
