@@ -37,6 +37,14 @@ pub struct Options {
     pub policy: Option<PathBuf>,
 }
 
+impl Options {
+    /// Nobody said what happens to urgent bytes.
+    pub fn leaves_urgent_bytes_to_us(&self) -> bool {
+        let named = |set: &String| set.starts_with("stream.reassembly.urgent.policy=");
+        self.suricata_config.is_none() && !self.overrides.iter().any(named)
+    }
+}
+
 /// A generation with what is told about it.
 pub struct Built {
     /// The chains.

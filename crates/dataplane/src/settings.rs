@@ -74,6 +74,15 @@ impl EngineSettings {
         };
         Ok((result, warnings))
     }
+
+    /// What live prevention does otherwise than Suricata's shipped settings: urgent bytes are inspected in their place, and
+    /// the normaliser takes the flag off, so that receivers read them there. Which bytes a receiver takes out of band
+    /// cannot be known from outside.
+    #[must_use]
+    pub fn with_urgent_bytes_in_place(mut self) -> Self {
+        self.stream.reassembly.urgent = UrgentPolicy::Inline;
+        self
+    }
 }
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {

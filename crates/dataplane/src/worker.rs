@@ -11,11 +11,11 @@ use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -354,6 +354,9 @@ impl Worker {
                 refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
+            if depth == 0 {
+                self.note_urgent(&PacketView::new(bytes, packet));
+            }
         }
         decision
     }
@@ -435,9 +438,32 @@ impl Worker {
             change.payload = packet.payload as usize;
             change.header = packet.l4 as usize;
             change.ends = packet.src().zip(packet.dst());
+            (change.differs, change.urgent) = (true, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
+        }
+    }
+
+    /// Prevention, urgent bytes inspected in their place: the receiver is to read them there, too.
+    fn note_urgent(&mut self, view: &PacketView<'_>) {
+        let Transport::Tcp(tcp) = &view.decoded().transport else { return };
+        let reads_in_place = self.settings.stream.reassembly.urgent == UrgentPolicy::Inline;
+        if !self.settings.prevention || !reads_in_place || !tcp.flags.contains(TcpFlags::URG) {
+            return;
+        }
+        // A segment that its receiver refuses is not made right.
+        if view.l4_checksum_ok() != Some(true) {
+            return;
+        }
+        if self.rewrite.is_none() {
+            self.note_rewrite(view, |_| true);
+            if let Some(change) = &mut self.rewrite {
+                change.differs = false;
+            }
+        }
+        if let Some(change) = &mut self.rewrite {
+            change.urgent = true;
         }
     }
 

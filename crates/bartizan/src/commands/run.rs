@@ -54,6 +54,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), prevention, crate::load::seed())
             .map_err(Failure::input)?;
+    let settings = if prevention && args.options.leaves_urgent_bytes_to_us() {
+        settings.with_urgent_bytes_in_place()
+    } else {
+        settings
+    };
     let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
     let ports = open_ports(args, &Spread::new(settings.seed, args.workers), &mut warnings)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
