@@ -188,6 +188,8 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
+    /// The recorder has not been told of the running generation yet.
+    announce: bool,
     pub(crate) rewrite: Option<Rewrite>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
@@ -223,6 +225,7 @@ impl Worker {
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
+            announce: true,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
@@ -261,6 +264,7 @@ impl Worker {
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
         self.states = chains.worker_states();
         self.chains = chains;
+        self.announce = true;
     }
 
     /// The flows.
@@ -313,7 +317,8 @@ impl Worker {
         }
     }
 
-    /// Handles a frame: the decision says whether it may leave.
+    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
+    /// recorded as what would be.
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
         self.counters.packets += 1;
         self.counters.bytes += frame.bytes.len() as u64;
@@ -333,7 +338,7 @@ impl Worker {
             }
             _ => self.counters.forwarded += 1,
         }
-        decision
+        if self.settings.prevention { decision } else { Decision::CONTINUE }
     }
 
     /// All packets of a frame or reassembled datagram, innermost first.
@@ -444,6 +449,9 @@ impl Worker {
 
     /// Ends flows whose time is over.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        if core::mem::take(&mut self.announce) {
+            recorder.enter_generation(&self.chains);
+        }
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);
