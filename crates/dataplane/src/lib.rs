@@ -10,6 +10,7 @@ pub mod eve;
 pub mod event_ring;
 pub mod explain;
 pub mod flow_ext;
+mod fragment;
 pub mod handover;
 pub mod hosts;
 mod identity;

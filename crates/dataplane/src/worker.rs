@@ -3,12 +3,13 @@
 
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
+use crate::fragment::{Fragmented, defragment};
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -41,9 +42,11 @@ const CHECKSUM_RATIO: u64 = 10;
 /// Flows that may end per packet by timeout, so that no packet waits for a long list.
 const EXPIRE_BUDGET: u32 = 256;
 
+/// Datagrams inside datagrams that are put together at most.
+pub(crate) const MAX_DEPTH: u8 = 4;
+
 /// Reasons by the names of EVE's `stats.ips.drop_reason`.
-const DROP_REASONS: &[(&str, &[bartizan_base::Reason])] = {
-    use bartizan_base::Reason;
+const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
         ("ips.drop_reason.decode_error", &[Reason::DecodeError]),
         ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
@@ -305,7 +308,6 @@ impl Worker {
 
     /// What prevention did, by its names in EVE's `stats.ips`.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
-        use bartizan_base::Reason;
         let refused = |reason: Reason| self.counters.refused.get(reason as usize).copied().unwrap_or(0);
         let blocked: u64 = self.counters.refused.iter().sum();
         each("ips.accepted", self.counters.forwarded);
@@ -354,22 +356,28 @@ impl Worker {
         let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            if packet.is_fragment() && depth < 4 {
+            let mut refused = None;
+            if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| around(packet, frame.number));
-                decision =
-                    decision.strictest(self.fragment(frame, bytes, packet, recorder, (depth, outermost)));
+                let (inner, fragment) = self.fragment(frame, bytes, packet, recorder, (depth, outermost));
+                decision = decision.strictest(inner);
+                refused = fragment;
+            } else if packet.is_fragment() && self.settings.prevention {
+                refused = Some(Reason::Defrag);
             }
             let place = Place {
                 made: depth > 0 || packet.recursion > 0,
                 around: if index > 0 { first } else { outermost },
                 inner_refused: !decision.verdict.forwards(),
+                refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
         }
         decision
     }
 
-    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once.
+    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once. Returns what was decided of that, and
+    /// why the fragment must not go on.
     fn fragment(
         &mut self,
         frame: &Frame<'_>,
@@ -377,11 +385,15 @@ impl Worker {
         packet: &mut Decoded,
         recorder: &mut dyn Recorder,
         (depth, outermost): (u8, Option<Around>),
-    ) -> Decision {
+    ) -> (Decision, Option<Reason>) {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
-        let complete = crate::packet::defragment(self, frame, bytes, packet, &mut datagram);
+        let fragmented = defragment(self, frame, bytes, packet, &mut datagram);
         let mut decision = Decision::CONTINUE;
-        if complete {
+        let mut refused = None;
+        if let Fragmented::Refused(reason) = fragmented {
+            refused = Some(reason);
+        }
+        if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             self.decoder.decode_reassembled(packet, &datagram, &mut output);
             // Bytes are counted from the link layer on, as for every packet.
@@ -392,7 +404,7 @@ impl Worker {
             self.outputs.push(output);
         }
         self.datagrams.push(datagram);
-        decision
+        (decision, refused)
     }
 
     /// Whether checksums are to be checked now.

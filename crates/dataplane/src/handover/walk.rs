@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
+use crate::fragment::{Fragmented, defragment};
 use crate::identity::flow_key;
 use crate::normaliser::Rewrite;
-use crate::packet::defragment;
+use crate::packet::Place;
 use crate::record::Recorder;
-use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, WorkerId};
+use crate::worker::{Frame, MAX_DEPTH, Worker};
+use bartizan_base::{Decision, Reason, WorkerId};
 use bartizan_flow::{FlowHash, FlowHasher};
 use bartizan_packet::{DecodeOutput, Decoded, Network};
 use core::net::IpAddr;
-
-/// Datagrams inside datagrams that are put together at most: as in [`Worker`].
-pub(crate) const MAX_DEPTH: u8 = 4;
 
 /// Says who owns what. The same in every worker of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +78,8 @@ struct Layer {
     left: usize,
     /// The packet in hand is a fragment and has been put to its datagram.
     fragment_done: bool,
+    /// It must not go on.
+    refused: Option<Reason>,
 }
 
 /// How far a frame has got.
@@ -111,7 +111,7 @@ impl Walk {
         self.rewrite = None;
         let mut layer = self.spare.pop().unwrap_or_default();
         layer.datagram.clear();
-        layer.fragment_done = false;
+        (layer.fragment_done, layer.refused) = (false, None);
         core::mem::swap(&mut layer.output, output);
         layer.left = layer.output.packets().len();
         self.layers.push(layer);
@@ -144,12 +144,15 @@ impl Walk {
                     return Stop::At(owner);
                 }
                 let mut inner = self.spare.pop().unwrap_or_default();
-                let whole = defragment(worker, frame, bytes, packet, &mut inner.datagram);
+                let fragmented = defragment(worker, frame, bytes, packet, &mut inner.datagram);
                 layer.fragment_done = true;
-                if whole {
+                if let Fragmented::Refused(reason) = fragmented {
+                    layer.refused = Some(reason);
+                }
+                if fragmented == Fragmented::Whole {
                     decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
                     inner.left = inner.output.packets().len();
-                    inner.fragment_done = false;
+                    (inner.fragment_done, inner.refused) = (false, None);
                     self.layers.push(inner);
                 } else {
                     self.spare.push(inner);
@@ -160,8 +163,16 @@ impl Walk {
             if owner != me {
                 return Stop::At(owner);
             }
-            let made = depth > 1 || packet.recursion > 0;
-            let decision = worker.packet(frame, bytes, packet, made, recorder);
+            if packet.is_fragment() && !layer.fragment_done && worker.settings.prevention {
+                layer.refused = Some(Reason::Defrag);
+            }
+            let place = Place {
+                made: depth > 1 || packet.recursion > 0,
+                around: None,
+                inner_refused: !self.decision.verdict.forwards(),
+                refused: layer.refused.take(),
+            };
+            let decision = worker.packet(frame, bytes, packet, place, recorder);
             self.decision = self.decision.strictest(decision);
             self.rewrite = worker.take_rewrite().or(self.rewrite.take());
             layer.left = index;
