@@ -5,7 +5,7 @@ use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, FlowClassifier};
+use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier};
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
@@ -41,6 +41,8 @@ pub struct PolicyClassifier {
     pub(crate) fallback: Class,
     /// Whose traffic a packet is.
     pub(crate) tenants: TenantSelector,
+    /// What the classes are called.
+    pub(crate) names: ClassNames,
 }
 
 /// A flow's header as its first packet has it.
@@ -83,6 +85,10 @@ impl FlowClassifier for PolicyClassifier {
             link,
             addresses: packet.src().zip(packet.dst()),
         })
+    }
+
+    fn names(&self) -> ClassNames {
+        std::sync::Arc::clone(&self.names)
     }
 }
 
