@@ -9,7 +9,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};

@@ -119,7 +119,7 @@ fn answer(answer: &FunctionAnswer) {
     }
     for (name, value) in &answer.details {
         // What stands above already.
-        if !matches!(name.as_str(), "matched" | "action") && !(name == "rules" && answer.rule.is_some()) {
+        if !matches!(name.as_str(), "matched" | "action") && (name != "rules" || answer.rule.is_none()) {
             println!("          {}: {}", name.replace('_', " "), plain(value));
         }
     }

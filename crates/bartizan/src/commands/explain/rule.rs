@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (gid, sid) = args.sid;
     let is_it = |rule: &&Rule| rule.id().sid == sid && gid.is_none_or(|gid| rule.id().gid == gid);
     let mut found: Vec<(&RuleFile, &Rule)> =
-        files.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r))).filter(|(_, r)| is_it(&r)).collect();
+        files.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r))).filter(|(_, r)| is_it(r)).collect();
     found.sort_by_key(|(_, rule)| rule.id().rev);
     let Some((file, rule)) = found.pop() else { return Err(missing(args, &files)) };
     for (_, other) in &found {
