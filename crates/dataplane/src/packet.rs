@@ -7,7 +7,7 @@ use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, Known};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
@@ -80,7 +80,7 @@ pub(crate) fn defragment(
 }
 
 impl Worker {
-    /// Handles one decoded packet.
+    /// Handles one decoded packet, and counts what became of it.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
@@ -89,7 +89,20 @@ impl Worker {
         place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let place = place.into();
+        self.fid = Fid(0);
+        let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        self.tally.count(self.fid, &decision, packet.captured_len());
+        decision
+    }
+
+    fn judge(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: Place,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
             packet: &view,
@@ -111,6 +124,7 @@ impl Worker {
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
@@ -435,8 +449,9 @@ impl Worker {
         let packet = occasion.packet.decoded();
         let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
         let headers = class.is_some() && !packet.is_fragment();
+        self.fid = class.map(|c| c.fid).unwrap_or_default();
         let mut notes = Notes {
-            fid: class.map(|c| c.fid).unwrap_or_default(),
+            fid: self.fid,
             related: self.related(frame, packet),
             ..Notes::default()
         };
@@ -503,6 +518,7 @@ impl Worker {
         let established = looks.established;
         self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
+use crate::board::{Presenter, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::normaliser::Rewrite;
@@ -8,7 +9,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, Fid, Generation, LinkId, TenantId, Timestamp, Verdict};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -189,6 +190,10 @@ pub struct Worker {
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
     pub(crate) rewrite: Option<Rewrite>,
+    /// Class of the packet in hand, for counters.
+    pub(crate) fid: Fid,
+    pub(crate) tally: Tally,
+    presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
@@ -217,6 +222,9 @@ impl Worker {
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
             stream_counters: StreamCounters::default(),
             engine,
+            fid: Fid(0),
+            tally: Tally::new(&chains),
+            presenter: None,
             chains,
             states,
             findings: Vec::new(),
@@ -259,8 +267,38 @@ impl Worker {
 
     /// Takes another generation. To be called between batches.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        self.tally.swap(&self.chains, &self.states, &chains);
         self.states = chains.worker_states();
         self.chains = chains;
+    }
+
+    /// From now on shows its counters to others when they ask.
+    pub fn set_presenter(&mut self, presenter: Presenter) {
+        self.presenter = Some(presenter);
+    }
+
+    /// Shows its counters if somebody waits for them.
+    #[inline]
+    fn present(&self) {
+        if let Some(Presenter(place)) = &self.presenter
+            && place.is_wanted()
+        {
+            place.show(|snapshot| {
+                snapshot.clock = self.clock;
+                snapshot.counters = self.counters;
+                snapshot.stats.clear();
+                self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+                let table = self.flows.memory();
+                let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
+                snapshot.memory.clear();
+                snapshot.memory.extend([
+                    ("flows", table.touched as u64, table.reserved as u64),
+                    ("reassembly", self.budget.used(), self.budget.limit()),
+                    ("defrag", defrag.0, defrag.1),
+                ]);
+                snapshot.fill(&self.chains, &self.states, &self.tally);
+            });
+        }
     }
 
     /// The flows.
@@ -442,8 +480,9 @@ impl Worker {
         }
     }
 
-    /// Ends flows whose time is over.
+    /// Ends flows whose time is over, and answers who asks for counters. Called before every frame and in idle turns.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.present();
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);
@@ -455,6 +494,7 @@ impl Worker {
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
+        self.present();
     }
 
     /// Whose traffic a packet is.
