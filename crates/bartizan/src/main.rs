@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
 
+mod cache;
 mod commands;
 mod error;
 mod generation;
 mod input;
 mod load;
+mod lock;
+mod metrics;
+mod outputs;
+mod plan;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 

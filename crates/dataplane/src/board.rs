@@ -11,7 +11,7 @@
 use crate::chain::{Chains, PolicyMap};
 use crate::worker::WorkerCounters;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
-use bartizan_function::WorkerState;
+use bartizan_function::{FindingAction, WorkerState};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,6 +52,8 @@ pub(crate) struct Tally {
     policies: Arc<PolicyMap>,
     /// Packets that go on, by the policy's number.
     passed: Vec<Amount>,
+    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    alerts: Vec<[u64; 2]>,
     /// As many as policies have decisions: bounded by what operators write.
     refused: BTreeMap<DecisionKey, Amount>,
     /// Counters of functions of earlier generations.
@@ -71,6 +73,7 @@ impl Tally {
         self.policies = chains.classifier.policies();
         let policies = self.policies.len().max(self.passed.len());
         self.passed.resize(policies, Amount::default());
+        self.alerts.resize(policies, [0; 2]);
     }
 
     /// Before another generation: what functions counted is kept.
@@ -81,6 +84,14 @@ impl Tally {
             *staged.entry((function, key)).or_default() += value;
         });
         self.enter(new);
+    }
+
+    /// Counts an alert.
+    pub(crate) fn alert(&mut self, fid: Fid, action: FindingAction) {
+        let policy = self.policies.number(fid) as usize;
+        if let Some([allowed, blocked]) = self.alerts.get_mut(policy) {
+            *(if action == FindingAction::Blocked { blocked } else { allowed }) += 1;
+        }
     }
 
     /// Counts a packet.
@@ -144,6 +155,8 @@ pub struct Snapshot {
     pub functions: Vec<(FunctionId, &'static str)>,
     /// Packets that went on, by the policy's number.
     pub passed: Vec<Amount>,
+    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    pub alerts: Vec<[u64; 2]>,
     /// Packets that did not.
     pub refused: Vec<(DecisionKey, Amount)>,
     /// What would not have, in staged policies.
@@ -162,6 +175,7 @@ impl Snapshot {
         self.functions.clear();
         self.functions.extend(chains.functions.iter().map(|f| (f.id(), f.spec().name)));
         self.passed.clone_from(&tally.passed);
+        self.alerts.clone_from(&tally.alerts);
         self.refused.clear();
         self.refused.extend(tally.refused.iter().map(|(key, amount)| (*key, *amount)));
         self.own.clear();

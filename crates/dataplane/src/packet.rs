@@ -493,6 +493,7 @@ impl Worker {
         }
         for finding in &findings {
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };
             recorder.alert(occasion, None, finding, &fate, None);
         }
@@ -757,6 +758,7 @@ impl Worker {
                 continue;
             }
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
             recorder.alert(occasion, Some(entry), finding, fate, tx);

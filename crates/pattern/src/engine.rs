@@ -263,6 +263,14 @@ impl fmt::Display for EngineInfo {
             separator = ", ";
         }
         write!(f, "; pcre2 {}", self.pcre2)?;
+        if let Some(cache) = self.cache.filter(|c| *c != CacheCounters::default()) {
+            write!(f, "; cache: {} found, {} compiled", cache.hits, cache.misses + cache.refused)?;
+            let rest =
+                [("damaged", cache.refused), ("removed for room", cache.pruned), ("not written", cache.failed)];
+            for (what, count) in rest.into_iter().filter(|(_, count)| *count > 0) {
+                write!(f, ", {count} {what}")?;
+            }
+        }
         if self.rescans > 0 {
             write!(f, "; {} scans repeated after an internal error of libhs", self.rescans)?;
         }
