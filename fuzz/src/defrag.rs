@@ -21,6 +21,7 @@ pub fn run(data: &[u8]) {
         max_datagram_fragments: 32,
         memory: MEMORY,
         timeout: PacketDuration::from_secs(60),
+        strict: data.first().is_some_and(|byte| byte & 0x80 != 0),
         hash_seed: 1,
     });
     let (mut now, mut out) = (0u64, Vec::new());
@@ -44,8 +45,14 @@ pub fn run(data: &[u8]) {
         let header: &[u8] = if v6 { &[0x60; 40] } else { &[0x45; 20] };
         let len = usize::from(take.byte()) * if flags & 2 == 0 { 1 } else { 8 };
         let payload = take.bytes(len);
-        let fragment =
-            Fragment { offset: place & !7, more: flags & 1 == 1, header, next_header: 17, payload };
+        let fragment = Fragment {
+            offset: place & !7,
+            more: flags & 1 == 1,
+            header,
+            hop_limit: flags >> 2 & 1,
+            next_header: 17,
+            payload,
+        };
         let outcome = defragmenter.insert(&key, &fragment, policy, Timestamp::from_parts(now, 0), &mut out);
         assert!(defragmenter.memory_used() <= MEMORY, "{} bytes", defragmenter.memory_used());
         assert!(defragmenter.waiting() <= 8 && defragmenter.fragments() <= 64);

@@ -65,6 +65,14 @@ impl Options {
         load::overrides(&mut settings, &self.overrides)?;
         Ok(settings)
     }
+
+    /// Nobody said what happens to urgent bytes.
+    pub fn leaves_urgent_bytes_to_us(&self) -> bool {
+        const KEY: &str = "stream.reassembly.urgent.policy";
+        let named = |set: &String| set.split('=').next().map(str::trim) == Some(KEY);
+        let below = self.below.iter().any(|(key, _)| key == KEY);
+        self.suricata_config.is_none() && !below && !self.overrides.iter().any(named)
+    }
 }
 
 /// A generation with what is told about it.

@@ -3,6 +3,7 @@
 
 mod cache;
 mod commands;
+mod crew;
 mod error;
 mod generation;
 mod input;

@@ -8,14 +8,13 @@ use crate::error::Failure;
 use crate::generation::Options;
 use crate::{input, outputs};
 use bartizan_config::host::{self, HostFile, LinkKind};
+use bartizan_ports::processors;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Folder for events unless something else is said.
 const OUT: &str = "bartizan-out";
-/// How long workers look for packets before they sleep, unless something else is said: microseconds.
-const SPIN: u64 = 50;
 
 /// The command line's part, as `run` has it.
 #[derive(clap::Args, Clone, Default)]
@@ -24,7 +23,7 @@ pub struct Given {
     #[arg(short = 'c', long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "tap", required_unless_present_any = ["tap", "config"])]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "tap")]
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     #[arg(long, value_name = "INTERFACE")]
@@ -37,15 +36,24 @@ pub struct Given {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[arg(long)]
     pub fix_offloads: bool,
-    /// How long to look for packets before sleeping, in microseconds; 0 where no core is free [default: 50].
+    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
+    /// processor of its own where one more is left for all else.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
     #[arg(long, value_name = "MICROSECONDS")]
     pub spin: Option<u64>,
     /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub metrics: Option<SocketAddr>,
+}
+
+/// An address with port, in words that say how to write one.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    host::listen_address(text)
 }
 
 /// What packets come in by.
@@ -78,12 +86,12 @@ impl Ports {
 pub struct Plan {
     /// Ports.
     pub ports: Ports,
-    /// Worker threads; `None`: as many as the program thinks right.
-    pub workers: Option<u16>,
+    /// Worker threads.
+    pub workers: u16,
     /// Refusals act.
     pub prevention: bool,
-    /// How long workers look for packets before they sleep.
-    pub spin: Duration,
+    /// How long workers look for packets before they sleep; `None`: as is right for their number.
+    pub spin: Option<Duration>,
     /// What generations are built from.
     pub options: Options,
     /// Folder for events and counters; `None`: no files.
@@ -112,12 +120,14 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let (ports, name) = ports(given, file.as_ref())?;
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
     options.links = vec![name];
-    let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from)).unwrap_or(SPIN);
+    let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
+    let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
+    let workers = given.workers.or_else(|| Some(file.as_ref()?.workers.unwrap_or_else(per_processor)));
     Ok(Plan {
         prevention: matches!(ports, Ports::Inline { .. }) && !detect,
         ports,
-        workers: file.as_ref().and_then(|f| f.workers),
-        spin: Duration::from_micros(spin),
+        workers: workers.unwrap_or(1),
+        spin: spin.map(Duration::from_micros),
         options,
         out,
         metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
@@ -234,8 +244,8 @@ cache: none
     fn every_key_of_the_file_has_an_effect() {
         let plan = with("all", FILE, &[]).unwrap();
         let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
-        assert_eq!((&plan.ports, plan.workers, plan.prevention), (&ports, Some(3), false));
-        assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Duration::from_micros(7), 9100));
+        assert_eq!((&plan.ports, plan.workers, plan.prevention), (&ports, 3, false));
+        assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(plan.out.unwrap().ends_with("events"));
         assert!(plan.options.policy.as_ref().unwrap().ends_with("policy.yaml"));
         assert!(plan.options.rules[0].is_absolute() && plan.options.rules[0].ends_with("a.rules"));
@@ -250,13 +260,13 @@ cache: none
     #[test]
     fn the_command_line_wins() {
         let arguments = [
-            "--tap", "eth9", "--out", "elsewhere", "--metrics", "127.0.0.1:1", "--spin", "1", "--rules", "b.rules",
+            "--tap", "eth9", "--out", "elsewhere", "--metrics", "127.0.0.1:1", "--spin", "1", "--workers", "2", "--rules", "b.rules",
             "--policy", "other.yaml", "--set", "defrag.memcap=4mb", "--cache", "there",
         ];
         let plan = with("line", FILE, &arguments).unwrap();
-        assert_eq!(plan.ports, Ports::Tap("eth9".into()));
+        assert_eq!((&plan.ports, plan.workers), (&Ports::Tap("eth9".into()), 2));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
-        assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Duration::from_micros(1)));
+        assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
         assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);
         assert_eq!(plan.options.policy.as_deref(), Some(Path::new("other.yaml")));
         assert_eq!(plan.options.cache.cache.as_deref(), Some(Path::new("there")));

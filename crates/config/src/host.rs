@@ -173,8 +173,26 @@ pub struct Rotate {
 pub struct Metrics {
     /// Address and port: `127.0.0.1:9100`, `[::1]:9100`.
     #[schemars(with = "String")]
+    #[serde(deserialize_with = "read_listen_address")]
     pub listen: SocketAddr,
 }
+
+fn read_listen_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    listen_address(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+/// Reads an address with a port.
+///
+/// # Errors
+/// What is wrong, and how it is written.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
+    })
+}
+
+/// Most workers of a run.
+pub const WORKERS: u16 = 256;
 
 /// The JSON schema of host files.
 #[must_use]
@@ -242,6 +260,9 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     if file.workers == Some(0) {
         let message = "at least one worker is needed; leave the key out for one per core";
         found.push(("workers", message.to_owned()));
+    }
+    if file.workers.is_some_and(|workers| workers > WORKERS) {
+        found.push(("workers", format!("more than {WORKERS} workers are not supported; give fewer")));
     }
     let entries = [("memory/flows", file.memory.flows, FLOWS), ("memory/hosts", file.memory.hosts, HOSTS)];
     for (path, value, range) in entries {
@@ -356,7 +377,8 @@ cache: none
             ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
             ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
             ("links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}", "2:40: a file of no bytes holds nothing"),
-            ("links: []\nmetrics: {listen: 9100}", "2:19: "),
+            ("links: []\nmetrics: {listen: 9100}", "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100"),
+            ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
             ("links: []\n\tworkers: 1", "2:"),

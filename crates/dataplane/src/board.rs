@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What workers show of their counters to other threads, and what they count for it.
 //!
-//! Who wants to know (the metrics endpoint) sets a flag per worker; a worker that sees its flag, at a packet or an idle
-//! turn, copies its counters into its place on the board. The price on the fast path is one relaxed load. A worker never
-//! waits: while its place is being read it tries again with the next packet. A worker that does not answer in time (it
+//! Who wants to know (the metrics endpoint) sets a flag per worker; a live worker that sees its flag, between two batches
+//! or in an idle turn, copies its counters into its place on the board. The price is one relaxed load per batch. A worker
+//! never waits: while its place is being read it tries again after the next batch. A worker that does not answer in time (it
 //! waits for packets longer than that, or hangs) is shown as it was, and as late.
 //!
 //! Not done: histograms, counters per flow class (they are per policy).
 
 use crate::chain::{Chains, PolicyMap};
+use crate::handover::HandOverCounters;
+use crate::live::LiveCounters;
 use crate::worker::WorkerCounters;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
 use bartizan_function::{FindingAction, WorkerState};
+use bartizan_ports::{Port, PortStats};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,8 +59,7 @@ pub(crate) struct Tally {
     alerts: Vec<[u64; 2]>,
     /// As many as policies have decisions: bounded by what operators write.
     refused: BTreeMap<DecisionKey, Amount>,
-    /// Counters of functions of earlier generations.
-    retired: BTreeMap<(&'static str, &'static str), u64>,
+    /// What states that are gone had counted of staged policies.
     staged: BTreeMap<(&'static str, DecisionKey), u64>,
 }
 
@@ -69,21 +71,28 @@ impl Tally {
     }
 
     /// Takes the policies of another generation; numbers stay.
-    fn enter(&mut self, chains: &Chains) {
+    pub(crate) fn enter(&mut self, chains: &Chains) {
         self.policies = chains.classifier.policies();
         let policies = self.policies.len().max(self.passed.len());
         self.passed.resize(policies, Amount::default());
         self.alerts.resize(policies, [0; 2]);
     }
 
-    /// Before another generation: what functions counted is kept.
-    pub(crate) fn swap(&mut self, old: &Chains, states: &[WorkerState], new: &Chains) {
-        let Tally { retired, staged, policies, .. } = self;
-        of_functions(old, states, |function, name, value| *retired.entry((function, name)).or_default() += value);
-        staged_of(old, states, policies, |function, key, value| {
+    /// States are left: what they counted of staged policies is kept.
+    pub(crate) fn leave(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
             *staged.entry((function, key)).or_default() += value;
         });
-        self.enter(new);
+    }
+
+    /// States that were left are taken up again: what they counted is in them.
+    pub(crate) fn discount(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
+            let kept = staged.entry((function, key)).or_default();
+            *kept = kept.saturating_sub(value);
+        });
     }
 
     /// Counts an alert.
@@ -110,15 +119,6 @@ impl Tally {
                 }
             }
         }
-    }
-}
-
-/// What functions count of their own.
-fn of_functions(chains: &Chains, states: &[WorkerState], mut each: impl FnMut(&'static str, &'static str, u64)) {
-    for function in &chains.functions {
-        let Some(state) = states.get(usize::from(function.id().0)) else { continue };
-        let of = function.spec().name;
-        function.log(state, &mut |name, value| each(of, name, value));
     }
 }
 
@@ -165,9 +165,24 @@ pub struct Snapshot {
     pub own: Vec<(&'static str, &'static str, u64)>,
     /// Memory that traffic can grow: part, in use, bound.
     pub memory: Vec<(&'static str, u64, u64)>,
+    /// Its ports, by their interfaces.
+    pub ports: Vec<(String, PortStats)>,
+    /// What a live worker counts besides.
+    pub live: LiveCounters,
+    /// Frames that went to other workers and came from them.
+    pub hand_over: HandOverCounters,
 }
 
 impl Snapshot {
+    /// Adds a port. Its name is allocated once.
+    pub(crate) fn port(&mut self, at: usize, port: &mut dyn Port) {
+        let stats = port.stats();
+        match self.ports.get_mut(at) {
+            Some((_, known)) => *known = stats,
+            None => self.ports.push((port.name().to_owned(), stats)),
+        }
+    }
+
     /// Copies what a worker counted; memory of an earlier copy is used again.
     pub(crate) fn fill(&mut self, chains: &Chains, states: &[WorkerState], tally: &Tally) {
         self.generation = chains.generation;
@@ -178,10 +193,6 @@ impl Snapshot {
         self.alerts.clone_from(&tally.alerts);
         self.refused.clear();
         self.refused.extend(tally.refused.iter().map(|(key, amount)| (*key, *amount)));
-        self.own.clear();
-        self.own.extend(tally.retired.iter().map(|((function, name), value)| (*function, *name, *value)));
-        let own = &mut self.own;
-        of_functions(chains, states, |function, name, value| own.push((function, name, value)));
         self.staged.clear();
         self.staged.extend(tally.staged.iter().map(|((function, key), value)| (*function, *key, *value)));
         let staged = &mut self.staged;

@@ -10,6 +10,8 @@ pub mod chain;
 pub mod eve;
 pub mod event_ring;
 pub mod flow_ext;
+mod fragment;
+mod generations;
 pub mod handover;
 pub mod hosts;
 mod identity;

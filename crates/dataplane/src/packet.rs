@@ -14,70 +14,7 @@ use bartizan_flow::tcp::{
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowState, Insert};
 use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews};
-use bartizan_packet::defrag::{DefragResult, Fragment, FragmentKey};
-use bartizan_packet::{DecodeEvent, Decoded, Network, PacketFlags, PacketSource, PacketView, Transport};
-
-/// Puts a fragment to its datagram. `true`: `datagram` holds the whole of it now.
-pub(crate) fn defragment(
-    worker: &mut Worker,
-    frame: &Frame<'_>,
-    bytes: &[u8],
-    packet: &mut Decoded,
-    datagram: &mut Vec<u8>,
-) -> bool {
-    let tenant = worker.tenant_of(frame, packet);
-    let view = PacketView::new(bytes, packet);
-    let Some(payload) = view.fragment_data() else { return false };
-    let (Some(src), Some(dst)) = (packet.src(), packet.dst()) else { return false };
-    let whole = view.frame();
-    let (fragment, id, protocol) = match &packet.network {
-        Network::Ipv4(ip) => {
-            let header = view.ip_header().unwrap_or_default();
-            let f = Fragment {
-                offset: ip.fragment.offset,
-                more: ip.fragment.more,
-                header,
-                next_header: 0,
-                payload,
-            };
-            (f, u32::from(ip.id), ip.proto)
-        }
-        Network::Ipv6(ip) => {
-            let Some(part) = ip.fragment else { return false };
-            let header = whole.get(packet.l3 as usize..part.header as usize).unwrap_or_default();
-            let f = Fragment {
-                offset: part.offset,
-                more: part.more,
-                header,
-                next_header: part.next_header,
-                payload,
-            };
-            (f, part.id, 0)
-        }
-        _ => return false,
-    };
-    let key = FragmentKey {
-        tenant,
-        link: Some(frame.link),
-        vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
-        tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
-        src,
-        dst,
-        id,
-        protocol,
-        recursion: packet.recursion,
-    };
-    datagram.clear();
-    let policy = worker.settings.hosts.fragments(dst);
-    let outcome = worker.defrag.insert(&key, &fragment, policy, frame.now, datagram);
-    for event in outcome.events.iter() {
-        if let Some(event) = DecodeEvent::from_rule_name(event.name()) {
-            packet.event(event);
-            worker.decoder.counters_mut().event(event);
-        }
-    }
-    outcome.result == DefragResult::Complete
-}
+use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, Transport};
 
 impl Worker {
     /// Handles one decoded packet, and counts what became of it.
@@ -109,6 +46,7 @@ impl Worker {
             // What was found inside another packet is no packet of the capture.
             number: frame.number.filter(|_| !place.made),
             now: frame.now,
+            generation: self.chains.generation,
             direction: Direction::ToServer,
             around: place.around,
         };
@@ -121,9 +59,19 @@ impl Worker {
             for event in packet.events.as_slice() {
                 recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
             }
+            if place.inner_refused && packet.is_fragment() {
+                crate::fragment::refuse_datagram(self, frame, &view);
+            }
+            if let Some(reason) = place.refused {
+                let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
+                recorder.refused(&occasion, None, &Fate { decision, reject: None }, &[]);
+                return decision;
+            }
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        // Before the first event of the packet.
+        self.renew_class(id);
         self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
@@ -562,22 +510,31 @@ impl Worker {
             }
         }
         let occasion = &occasion;
+        let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
+        // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
+        if rewrite && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+            notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
+        }
         let decision = notes.decision;
         let fate = Fate { decision, reject };
-        if let (Some(Outcome { advice: Advice::Rewrite, .. }), Transport::Tcp(tcp), Some(pair)) =
-            (tcp, &occasion.packet.decoded().transport, parts.streams.as_deref())
+        if rewrite
+            && decision.verdict.forwards()
+            && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
         }
-        self.record(occasion, id, &mut parts, &fate, looks.inspect, &findings, recorder);
-        if let Some(pair) = parts.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
-        }
-        self.findings = findings;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
+        self.record(occasion, id, &fate, looks.inspect, &findings, recorder);
+        if let Some(entry) = self.flows.get_mut(id)
+            && let Some(pair) = entry.ext.streams.as_deref_mut()
+        {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        self.findings = findings;
         // A parser or the depth of the stream says that nobody needs the rest.
         if bypass && decision.verdict.forwards() {
             self.bypass(id);
@@ -733,12 +690,10 @@ impl Worker {
     }
 
     /// Writes down what the packet brought.
-    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
     fn record(
         &mut self,
         occasion: &Occasion<'_>,
         id: FlowId,
-        parts: &mut FlowParts,
         fate: &Fate,
         inspected: bool,
         findings: &[bartizan_function::Finding],
@@ -748,7 +703,6 @@ impl Worker {
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
-        parts.lend(&mut entry.ext);
         if findings.iter().any(|f| f.action != FindingAction::Tagged) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
@@ -773,7 +727,6 @@ impl Worker {
             }
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
-        parts.take_back(&mut entry.ext);
     }
 }
 
@@ -786,6 +739,8 @@ pub(crate) struct Place {
     pub around: Option<Around>,
     /// A packet that it carries was refused.
     pub inner_refused: bool,
+    /// A fragment that must not go on.
+    pub refused: Option<Reason>,
 }
 
 impl From<bool> for Place {

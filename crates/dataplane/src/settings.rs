@@ -61,7 +61,7 @@ impl EngineSettings {
             unread.into_iter().map(|u| format!("{u}: not an address or network, left out")).collect();
         let result = EngineSettings {
             decoder: decoder(settings)?,
-            defrag: defrag(settings, seed)?,
+            defrag: defrag(settings, prevention, seed)?,
             stream: stream(settings, prevention)?,
             timeouts: timeouts(settings)?,
             flow_capacity: flow_capacity(settings)?,
@@ -73,6 +73,15 @@ impl EngineSettings {
             seed,
         };
         Ok((result, warnings))
+    }
+
+    /// What live prevention does otherwise than Suricata's shipped settings: urgent bytes are inspected in their place, and
+    /// the normaliser takes the flag off, so that receivers read them there. Which bytes a receiver takes out of band
+    /// cannot be known from outside.
+    #[must_use]
+    pub fn with_urgent_bytes_in_place(mut self) -> Self {
+        self.stream.reassembly.urgent = UrgentPolicy::Inline;
+        self
     }
 }
 
@@ -141,7 +150,7 @@ fn ports(settings: &Settings, key: &str) -> Option<Vec<u16>> {
     (!list.is_empty()).then_some(list)
 }
 
-fn defrag(settings: &Settings, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
+fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
     let default = DefragConfig::default();
     let memory = settings.size("defrag.memcap", default.memory as u64)?;
     Ok(DefragConfig {
@@ -150,6 +159,7 @@ fn defrag(settings: &Settings, seed: [u64; 2]) -> Result<DefragConfig, SettingEr
         memory: usize::try_from(memory).unwrap_or(usize::MAX),
         timeout: PacketDuration::from_secs(settings.number("defrag.timeout", 60)?),
         hash_seed: seed.iter().fold(0, |a, b| a ^ b),
+        strict: prevention,
         ..default
     })
 }

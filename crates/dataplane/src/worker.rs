@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
-use crate::board::{Presenter, Tally};
+use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
+use crate::fragment::{Fragmented, defragment};
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, Generation, LinkId, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, Fid, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -42,9 +43,11 @@ const CHECKSUM_RATIO: u64 = 10;
 /// Flows that may end per packet by timeout, so that no packet waits for a long list.
 const EXPIRE_BUDGET: u32 = 256;
 
+/// Datagrams inside datagrams that are put together at most.
+pub(crate) const MAX_DEPTH: u8 = 4;
+
 /// Reasons by the names of EVE's `stats.ips.drop_reason`.
-const DROP_REASONS: &[(&str, &[bartizan_base::Reason])] = {
-    use bartizan_base::Reason;
+const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
         ("ips.drop_reason.decode_error", &[Reason::DecodeError]),
         ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
@@ -199,6 +202,7 @@ pub struct Worker {
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
+    pub(crate) past: crate::generations::Past,
 }
 
 impl Worker {
@@ -237,6 +241,7 @@ impl Worker {
             checked: (0, 0),
             outputs: Vec::new(),
             datagrams: Vec::new(),
+            past: crate::generations::Past::default(),
             settings,
         })
     }
@@ -253,23 +258,10 @@ impl Worker {
         self.clock
     }
 
-    /// The running generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.chains.generation
-    }
-
     /// The running chains.
     #[must_use]
     pub const fn chains(&self) -> &Arc<Chains> {
         &self.chains
-    }
-
-    /// Takes another generation. To be called between batches.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
-        self.tally.swap(&self.chains, &self.states, &chains);
-        self.states = chains.worker_states();
-        self.chains = chains;
     }
 
     /// From now on shows its counters to others when they ask.
@@ -277,28 +269,33 @@ impl Worker {
         self.presenter = Some(presenter);
     }
 
-    /// Shows its counters if somebody waits for them.
+    /// Whether somebody waits for its counters. To be asked between batches.
     #[inline]
-    fn present(&self) {
-        if let Some(Presenter(place)) = &self.presenter
-            && place.is_wanted()
-        {
-            place.show(|snapshot| {
-                snapshot.clock = self.clock;
-                snapshot.counters = self.counters;
-                snapshot.stats.clear();
-                self.visit_stats(|name, value| snapshot.stats.push((name, value)));
-                let table = self.flows.memory();
-                let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
-                snapshot.memory.clear();
-                snapshot.memory.extend([
-                    ("flows", table.touched as u64, table.reserved as u64),
-                    ("reassembly", self.budget.used(), self.budget.limit()),
-                    ("defrag", defrag.0, defrag.1),
-                ]);
-                snapshot.fill(&self.chains, &self.states, &self.tally);
-            });
-        }
+    pub(crate) fn is_asked(&self) -> bool {
+        self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
+    }
+
+    /// Shows its counters; `more` adds what is not the worker's own.
+    pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
+        let Some(Presenter(place)) = &self.presenter else { return };
+        place.show(|snapshot| {
+            snapshot.clock = self.clock;
+            snapshot.counters = self.counters;
+            snapshot.stats.clear();
+            self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+            snapshot.own.clear();
+            self.visit_functions_by_name(&mut |function, name, value| snapshot.own.push((function, name, value)));
+            let table = self.flows.memory();
+            let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
+            snapshot.memory.clear();
+            snapshot.memory.extend([
+                ("flows", table.touched as u64, table.reserved as u64),
+                ("reassembly", self.budget.used(), self.budget.limit()),
+                ("defrag", defrag.0, defrag.1),
+            ]);
+            snapshot.fill(&self.chains, &self.states, &self.tally);
+            more(snapshot);
+        });
     }
 
     /// The flows.
@@ -322,14 +319,11 @@ impl Worker {
                 each(name, count);
             }
         }
-        for function in &self.chains.functions {
-            let Some(state) = self.states.get(usize::from(function.id().0)) else { continue };
-            function.log(state, &mut |name, value| match name {
-                "alerts_discarded" => each("detect.alert_queue_overflow", value),
-                "alerts_suppressed" => each("detect.alerts_suppressed", value),
-                _ => {}
-            });
-        }
+        self.visit_functions(&mut |name, value| match name {
+            "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "alerts_suppressed" => each("detect.alerts_suppressed", value),
+            _ => {}
+        });
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
@@ -339,7 +333,6 @@ impl Worker {
 
     /// What prevention did, by its names in EVE's `stats.ips`.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
-        use bartizan_base::Reason;
         let refused = |reason: Reason| self.counters.refused.get(reason as usize).copied().unwrap_or(0);
         let blocked: u64 = self.counters.refused.iter().sum();
         each("ips.accepted", self.counters.forwarded);
@@ -387,22 +380,31 @@ impl Worker {
         let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            if packet.is_fragment() && depth < 4 {
+            let mut refused = None;
+            if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| around(packet, frame.number));
-                decision =
-                    decision.strictest(self.fragment(frame, bytes, packet, recorder, (depth, outermost)));
+                let (inner, fragment) = self.fragment(frame, bytes, packet, recorder, (depth, outermost));
+                decision = decision.strictest(inner);
+                refused = fragment;
+            } else if packet.is_fragment() && self.settings.prevention {
+                refused = Some(Reason::Defrag);
             }
             let place = Place {
                 made: depth > 0 || packet.recursion > 0,
                 around: if index > 0 { first } else { outermost },
                 inner_refused: !decision.verdict.forwards(),
+                refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
+            if depth == 0 {
+                self.note_urgent(&PacketView::new(bytes, packet));
+            }
         }
         decision
     }
 
-    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once.
+    /// Puts a fragment to its datagram; a datagram that becomes whole is handled at once. Returns what was decided of that, and
+    /// why the fragment must not go on.
     fn fragment(
         &mut self,
         frame: &Frame<'_>,
@@ -410,11 +412,15 @@ impl Worker {
         packet: &mut Decoded,
         recorder: &mut dyn Recorder,
         (depth, outermost): (u8, Option<Around>),
-    ) -> Decision {
+    ) -> (Decision, Option<Reason>) {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
-        let complete = crate::packet::defragment(self, frame, bytes, packet, &mut datagram);
+        let fragmented = defragment(self, frame, bytes, packet, &mut datagram);
         let mut decision = Decision::CONTINUE;
-        if complete {
+        let mut refused = None;
+        if let Fragmented::Refused(reason) = fragmented {
+            refused = Some(reason);
+        }
+        if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             self.decoder.decode_reassembled(packet, &datagram, &mut output);
             // Bytes are counted from the link layer on, as for every packet.
@@ -425,7 +431,7 @@ impl Worker {
             self.outputs.push(output);
         }
         self.datagrams.push(datagram);
-        decision
+        (decision, refused)
     }
 
     /// Whether checksums are to be checked now.
@@ -474,15 +480,37 @@ impl Worker {
             change.payload = packet.payload as usize;
             change.header = packet.l4 as usize;
             change.ends = packet.src().zip(packet.dst());
+            (change.differs, change.urgent) = (true, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
         }
     }
 
-    /// Ends flows whose time is over, and answers who asks for counters. Called before every frame and in idle turns.
+    /// Prevention, urgent bytes inspected in their place: the receiver is to read them there, too.
+    fn note_urgent(&mut self, view: &PacketView<'_>) {
+        let Transport::Tcp(tcp) = &view.decoded().transport else { return };
+        let reads_in_place = self.settings.stream.reassembly.urgent == UrgentPolicy::Inline;
+        if !self.settings.prevention || !reads_in_place || !tcp.flags.contains(TcpFlags::URG) {
+            return;
+        }
+        // A segment that its receiver refuses is not made right.
+        if view.l4_checksum_ok() != Some(true) {
+            return;
+        }
+        if self.rewrite.is_none() {
+            self.note_rewrite(view, |_| true);
+            if let Some(change) = &mut self.rewrite {
+                change.differs = false;
+            }
+        }
+        if let Some(change) = &mut self.rewrite {
+            change.urgent = true;
+        }
+    }
+
+    /// Ends flows whose time is over.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
-        self.present();
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);
@@ -494,7 +522,11 @@ impl Worker {
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
-        self.present();
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub(crate) const fn number_flows(&mut self, me: WorkerId) {
+        self.next_flow = ((me.0 as u64) << 40) + 1;
     }
 
     /// Whose traffic a packet is.

@@ -135,6 +135,7 @@ impl Worker<'_> {
         self.decisions(page);
         self.functions(page);
         self.stats(page);
+        self.ports(page);
         let (snapshot, worker) = (self.snapshot, self.name);
         page.add(&m::GENERATION, &[worker], snapshot.generation.0);
         for (part, used, _) in &snapshot.memory {
@@ -195,6 +196,24 @@ impl Worker<'_> {
                 None => page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name], *value),
             }
         }
+    }
+
+    /// Ports, the normaliser and the ways to other workers.
+    fn ports(&self, page: &mut Exposition) {
+        for (port, stats) in &self.snapshot.ports {
+            page.add(&m::PORT_PACKETS, &[port, "in"], stats.received);
+            page.add(&m::PORT_PACKETS, &[port, "out"], stats.sent);
+            page.add(&m::PORT_DROPPED, &[port, "receive_ring"], stats.ring_dropped);
+            for (refusal, frames) in stats.send_failures.iter() {
+                page.add(&m::PORT_DROPPED, &[port, refusal.name()], frames);
+            }
+        }
+        let (live, worker) = (&self.snapshot.live, self.name);
+        live.normaliser.for_each(|name, value| {
+            page.add(&m::NORMALISED, &[name.trim_start_matches("normaliser."), worker], value);
+        });
+        page.add(&m::HANDED_OVER, &[worker], self.snapshot.hand_over.handed_over);
+        page.add(&m::RING_FULL, &["hand_over", worker], self.snapshot.hand_over.refused);
     }
 
     /// What stands in EVE's statistics under other names, and these themselves.

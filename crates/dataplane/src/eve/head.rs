@@ -120,7 +120,6 @@ pub(super) fn source(packet: &PacketView<'_>) -> Option<PacketSource> {
 pub(super) fn head<'a>(
     run: &'a RunInfo,
     capture: Option<&'a str>,
-    generation: Generation,
     occasion: &Occasion<'a>,
     flow: Option<&'a Entry>,
     orientation: Orientation,
@@ -152,7 +151,7 @@ pub(super) fn head<'a>(
             .or_else(|| packet_tuple(packet).map(|t| (t, icmp(packet)))),
         tx_id: None,
         pcap_filename: capture,
-        own: own(run, generation, flow, decision),
+        own: own(run, occasion.generation, flow, decision),
         ..Common::default()
     }
 }
@@ -174,7 +173,7 @@ fn own<'a>(
         verdict: decision.map(|d| d.verdict),
         reason: decision.and_then(|d| d.reason),
         rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
-        generation: Some(flow.map_or(generation, |f| f.generation)),
+        generation: Some(generation),
         level: flow.map(|f| f.level),
         ..Own::default()
     }

@@ -10,7 +10,7 @@ use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
@@ -63,7 +63,6 @@ pub struct EveRecorder {
     prevention: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
-    generation: Generation,
     app_counters: AppCounters,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
@@ -142,7 +141,6 @@ impl EveRecorder {
             prevention,
             alerts: BTreeMap::new(),
             files: 0,
-            generation: Generation(1),
             app_counters: AppCounters::default(),
             ring: None,
         })
@@ -363,6 +361,12 @@ impl Recorder for EveRecorder {
     fn idle(&mut self) {
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
+        }
+    }
+
+    fn ending(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.wait_when_full();
         }
     }
 

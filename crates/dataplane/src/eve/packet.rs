@@ -6,7 +6,7 @@ use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Reason, Verdict};
 use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
@@ -408,16 +408,11 @@ impl EveRecorder {
 struct Heads {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
-    generation: Generation,
 }
 
 impl Heads {
     fn of(recorder: &EveRecorder) -> Self {
-        Heads {
-            run: Arc::clone(&recorder.run),
-            capture: recorder.capture.clone(),
-            generation: recorder.generation,
-        }
+        Heads { run: Arc::clone(&recorder.run), capture: recorder.capture.clone() }
     }
 
     fn head<'a>(
@@ -428,6 +423,6 @@ impl Heads {
         decision: Option<&Decision>,
     ) -> bartizan_events::Common<'a> {
         let capture = self.capture.as_deref();
-        super::head::head(&self.run, capture, self.generation, occasion, flow, orientation, decision)
+        super::head::head(&self.run, capture, occasion, flow, orientation, decision)
     }
 }

@@ -4,13 +4,13 @@
 //! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
 
 use crate::chain::Chains;
-use crate::handover::walk::{MAX_DEPTH, Owners, count_decision, decode_datagram};
+use crate::fragment::{Fragmented, defragment};
+use crate::handover::walk::{Owners, count_decision, decode_datagram};
 use crate::packet::Place;
-use crate::packet::defragment;
 use crate::record::Around;
 use crate::settings::ChecksumMode;
 use crate::worker::around;
-use crate::worker::{Frame, Worker};
+use crate::worker::{Frame, MAX_DEPTH, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoded, LinkType, PacketView, Transport};
 use std::sync::Arc;
@@ -165,13 +165,16 @@ impl Front {
         let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
+            let mut refused = None;
             if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| around(packet, frame.number));
-                self.fragment(frame, bytes, packet, round, (depth, outermost));
+                refused = self.fragment(frame, bytes, packet, round, (depth, outermost));
+            } else if packet.is_fragment() && self.worker.settings.prevention {
+                refused = Some(Reason::Defrag);
             }
             self.sample_checksum(bytes, packet);
             round.parts.push(Part {
-                owner: self.owners.of_packet(&self.worker, frame, packet),
+                owner: self.owners.of_packet(packet),
                 begin,
                 end: begin.saturating_add(bytes.len()),
                 place: Place {
@@ -179,6 +182,7 @@ impl Front {
                     around: if index > 0 { first } else { outermost },
                     // What several owners decide is put together when the frame leaves.
                     inner_refused: false,
+                    refused,
                 },
                 packet: packet.clone(),
                 decision: AtomicU16::new(0),
@@ -193,9 +197,10 @@ impl Front {
         packet: &mut Decoded,
         round: &mut Round,
         (depth, outermost): (u8, Option<Around>),
-    ) {
+    ) -> Option<Reason> {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
-        if defragment(&mut self.worker, frame, bytes, packet, &mut datagram) {
+        let fragmented = defragment(&mut self.worker, frame, bytes, packet, &mut datagram);
+        if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             decode_datagram(&mut self.worker, packet, &datagram, &mut output);
             let begin = round.bytes.len();
@@ -204,6 +209,10 @@ impl Front {
             self.outputs.push(output);
         }
         self.datagrams.push(datagram);
+        match fragmented {
+            Fragmented::Refused(reason) => Some(reason),
+            Fragmented::Waits | Fragmented::Whole => None,
+        }
     }
 
     /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.

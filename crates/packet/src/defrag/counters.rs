@@ -107,10 +107,16 @@ drops! {
     Empty => "defrag.dropped.empty", Defrag;
     /// The datagram would be longer than IP allows (ping of death).
     TooLarge => "defrag.dropped.too_large", Defrag;
-    /// Other fragments hold all of it already, and the policy keeps those.
+    /// Other fragments hold all of it already, and the policy keeps those. Strict: they hold some of it.
     Overlapped => "defrag.dropped.overlapped", Defrag;
     /// Its datagram has as many fragments as one may have.
     DatagramFragments => "defrag.dropped.datagram_fragments", DefragMemory;
+    /// Strict: another hop limit than the datagram's first fragment.
+    HopLimit => "defrag.dropped.hop_limit", Defrag;
+    /// Strict: its length is no multiple of eight though more follow, or does not go with the datagram's end.
+    Length => "defrag.dropped.length", Defrag;
+    /// Strict: its datagram was refused.
+    Refused => "defrag.dropped.refused", Defrag;
     /// No room, even after giving up all older datagrams.
     Memory => "defrag.dropped.memory", DefragMemory;
 }

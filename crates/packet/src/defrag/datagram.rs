@@ -7,7 +7,7 @@
 
 use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, Step};
 use super::store::{NIL, Node, Store};
-use super::{FragmentKey, MAX_DATAGRAM};
+use super::{DropReason, Fragment, FragmentKey, MAX_DATAGRAM};
 use bartizan_base::Timestamp;
 
 /// A datagram's fragments and its place in the order of use.
@@ -24,6 +24,10 @@ pub(super) struct Datagram {
     bytes: u32,
     last_seen: bool,
     overlapped: bool,
+    /// Of the first fragment: see [`Self::admit`].
+    hop_limit: Option<u8>,
+    /// Nothing more of it is let through.
+    pub(super) refused: bool,
     pub(super) older: u32,
     pub(super) newer: u32,
 }
@@ -57,9 +61,43 @@ impl Datagram {
             bytes: 0,
             last_seen: false,
             overlapped: false,
+            hop_limit: None,
+            refused: false,
             older: NIL,
             newer: NIL,
         }
+    }
+
+    /// Whether receivers agree on what the fragment, that ends at `end`, is: the strict rules but that on overlaps.
+    pub(super) fn admit(&mut self, fragment: &Fragment<'_>, end: u32) -> Result<(), DropReason> {
+        if self.refused {
+            return Err(DropReason::Refused);
+        }
+        // One that runs out of hops on its way would leave room at the receiver for another in its place.
+        if *self.hop_limit.get_or_insert(fragment.hop_limit) != fragment.hop_limit {
+            return Err(DropReason::HopLimit);
+        }
+        let uneven = fragment.more && !end.is_multiple_of(8);
+        let behind_the_end = self.last_seen && end > self.reach || !fragment.more && end < self.reach;
+        if uneven || behind_the_end { Err(DropReason::Length) } else { Ok(()) }
+    }
+
+    /// Whether a fragment has bytes in common with one that is held.
+    pub(super) fn overlaps(&self, store: &Store, start: u32, end: u32) -> bool {
+        if start >= self.reach {
+            return false;
+        }
+        let mut at = self.head;
+        while let Some(node) = store.node(at) {
+            if node.offset >= end {
+                return false;
+            }
+            if start < node.end() {
+                return true;
+            }
+            at = node.next;
+        }
+        false
     }
 
     /// Lets the policy decide between the new fragment and those held, and trims the latter.

@@ -7,6 +7,11 @@
 //! hashed with a secret seed, and ends with its completion: what comes later under the same id is
 //! another datagram.
 //!
+//! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is. There
+//! [`DefragConfig::strict`] refuses every fragment that hosts treat differently: see [`DropReason`]. A datagram that
+//! was refused stays refused until its time is over ([`Defragmenter::refuse`]), and none is forgotten for another
+//! before that: the fragments that went out still wait at the receiver for the missing one.
+//!
 //! Not done: ICMP "time exceeded" of reassembly, forwarding of the original fragments (the caller's),
 //! the event `ipv6.frag_invalid_length` (the decoder's), cutting fragments to multiples of eight bytes
 //! (as Suricata does not either), and the unconditional refusal of overlapping IPv6 fragments by
@@ -47,6 +52,8 @@ pub struct DefragConfig {
     pub memory: usize,
     /// How long after its last fragment a datagram is kept (`defrag.timeout`).
     pub timeout: PacketDuration,
+    /// Fragments that receivers treat differently are refused, and no datagram is given up before its time.
+    pub strict: bool,
     /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
     pub hash_seed: u64,
 }
@@ -60,6 +67,7 @@ impl Default for DefragConfig {
             max_datagram_fragments: 2_048,
             memory: 32 << 20,
             timeout: PacketDuration::from_secs(60),
+            strict: false,
             hash_seed: 0,
         }
     }
@@ -104,6 +112,8 @@ pub struct Fragment<'a> {
     /// The IP header: of IPv4 with its options; of IPv6 with the extension headers before the fragment
     /// header, and without that.
     pub header: &'a [u8],
+    /// Time to live, or hop limit, that it came with.
+    pub hop_limit: u8,
     /// IPv6: the next header that the fragment header names. Not used for IPv4.
     pub next_header: u8,
     /// The data behind the header, or behind the fragment header; link-layer padding taken off.
@@ -231,15 +241,21 @@ impl Defragmenter {
         if !key.is_ipv4() {
             key.protocol = 0;
         }
-        let hash = self.hasher.hash_one(key);
-        let Some(index) = self.find_or_make(&key, hash, host, now) else {
+        let Some(index) = self.find_or_make(&key, host, now) else {
             return DefragResult::Dropped(DropReason::Memory);
         };
-        let timeout = host.timeout.unwrap_or(self.config.timeout);
-        self.touch(index, now + timeout);
-        let kept = self.keep(index, fragment, end, now, events);
+        let admitted = match self.datagrams.get_mut(index as usize) {
+            Some(datagram) if self.config.strict => datagram.admit(fragment, end),
+            _ => Ok(()),
+        };
+        let kept = admitted.and_then(|()| {
+            let timeout = host.timeout.unwrap_or(self.config.timeout);
+            self.touch(index, now + timeout);
+            self.keep(index, fragment, end, now, events)
+        });
         if let Err(reason) = kept {
-            if self.datagrams.get(index as usize).is_some_and(|datagram| datagram.fragments == 0) {
+            let datagram = self.datagrams.get(index as usize);
+            if datagram.is_some_and(|datagram| datagram.fragments == 0 && !datagram.refused) {
                 self.release(index);
             }
             return DefragResult::Dropped(reason);
@@ -251,11 +267,44 @@ impl Defragmenter {
         }
         self.release(index);
         if assembly == Assembly::TooLarge {
+            self.refuse(&key, host, now);
             return DefragResult::Dropped(DropReason::TooLarge);
         }
         let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
         counters.reassembled = counters.reassembled.saturating_add(1);
         DefragResult::Complete
+    }
+
+    /// Refuses what else comes of a datagram, until its time is over. To be called when a verdict stops the fragment
+    /// that completed it. Does nothing unless [`DefragConfig::strict`].
+    pub fn refuse(&mut self, key: &FragmentKey, host: impl Into<HostSettings>, now: Timestamp) {
+        let host = host.into();
+        let mut key = *key;
+        if !key.is_ipv4() {
+            key.protocol = 0;
+        }
+        if !self.config.strict {
+            return;
+        }
+        let Some(index) = self.find_or_make(&key, host, now) else { return };
+        if let Some(datagram) = self.datagrams.get_mut(index as usize) {
+            datagram.clear(&mut self.store);
+            datagram.refused = true;
+        }
+        self.touch(index, now + host.timeout.unwrap_or(self.config.timeout));
+    }
+
+    /// Takes [`Defragmenter::refuse`] back: the datagram was refused only until somebody else had decided, and may go.
+    pub fn permit(&mut self, key: &FragmentKey) {
+        let mut key = *key;
+        if !key.is_ipv4() {
+            key.protocol = 0;
+        }
+        let datagrams = &self.datagrams;
+        let refused = |index: &u32| datagrams.get(*index as usize).is_some_and(|d| d.key == key && d.refused);
+        if let Some(index) = self.table.find(self.hasher.hash_one(key), refused).copied() {
+            self.release(index);
+        }
     }
 
     /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no room.
@@ -271,6 +320,13 @@ impl Defragmenter {
         if held >= self.config.max_datagram_fragments {
             self.counters.max_frags_reached = self.counters.max_frags_reached.saturating_add(1);
             return Err(DropReason::DatagramFragments);
+        }
+        if self.config.strict
+            && let Some(datagram) = self.datagrams.get(index as usize)
+            && datagram.overlaps(&self.store, u32::from(fragment.offset), end)
+        {
+            events.add(pick(&datagram.key, DefragEvent::Ipv4FragOverlap, DefragEvent::Ipv6FragOverlap));
+            return Err(DropReason::Overlapped);
         }
         let header = if fragment.offset == 0 { fragment.header } else { &[] };
         let node = self.store_fragment(index, header, fragment.payload, now)?;
@@ -314,13 +370,8 @@ impl Defragmenter {
         }
     }
 
-    fn find_or_make(
-        &mut self,
-        key: &FragmentKey,
-        hash: u64,
-        host: HostSettings,
-        now: Timestamp,
-    ) -> Option<u32> {
+    fn find_or_make(&mut self, key: &FragmentKey, host: HostSettings, now: Timestamp) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
         let datagrams = &self.datagrams;
         let found = self
             .table
@@ -373,9 +424,12 @@ impl Defragmenter {
         Some(used as u32)
     }
 
-    /// Gives up the datagram that has waited longest. False when there is none.
+    /// Gives up the datagram that has waited longest. False when there is none that may be given up.
     fn give_up_oldest(&mut self, now: Timestamp) -> bool {
         let Some(datagram) = self.datagrams.get(self.oldest as usize) else { return false };
+        if self.config.strict && datagram.expires >= now {
+            return false;
+        }
         let counter = if datagram.expires < now {
             &mut self.counters.tracker_soft_reuse
         } else {

@@ -67,7 +67,7 @@ fn send(
     let v6 = !key.is_ipv4();
     let header = header(v6, offset, more, payload.len());
     let mut out = Vec::new();
-    let fragment = Fragment { offset, more, header: &header, next_header: 58, payload };
+    let fragment = Fragment { offset, more, header: &header, hop_limit: 64, next_header: 58, payload };
     let outcome = d.insert(key, &fragment, policy, at, &mut out);
     let whole = (outcome.result == DefragResult::Complete).then(|| {
         let head = header.len();
@@ -239,7 +239,8 @@ fn a_header_that_is_none_is_refused() {
         (false, &[]),
         (false, &[0x45; 19]),
     ] {
-        let fragment = Fragment { offset: 0, more: true, header, next_header: 6, payload: &[0; 8] };
+        let fragment =
+            Fragment { offset: 0, more: true, header, hop_limit: 64, next_header: 6, payload: &[0; 8] };
         let outcome = d.insert(&key(v6_key, 1), &fragment, OverlapPolicy::First, T0, &mut out);
         assert_eq!(outcome.result, DefragResult::Dropped(DropReason::BadHeader));
     }
@@ -320,6 +321,7 @@ fn datagrams_time_out_on_the_packet_clock() {
         offset: 0,
         more: true,
         header: &header(false, 0, true, 8),
+        hop_limit: 64,
         next_header: 0,
         payload: &[1; 8],
     };
@@ -524,8 +526,74 @@ proptest! {
         let mut out = Vec::new();
         let payload = vec![0; len];
         for (offset, more) in [(offset, more), (0, true), (8, false)] {
-            let fragment = Fragment { offset, more, header: &header, next_header: 17, payload: &payload };
+            let fragment = Fragment { offset, more, header: &header, hop_limit: 64, next_header: 17, payload: &payload };
             d.insert(&key(v6, 1), &fragment, OverlapPolicy::Bsd, T0, &mut out);
         }
     }
+}
+
+fn strict() -> Defragmenter {
+    Defragmenter::new(DefragConfig { max_trackers: 4, strict: true, ..DefragConfig::default() })
+}
+
+/// Sends in strict mode with a hop limit; what it was dropped for, if it was.
+fn send_strict(
+    d: &mut Defragmenter,
+    key: &FragmentKey,
+    at: Timestamp,
+    (offset, more, len): (u16, bool, usize),
+    hop_limit: u8,
+) -> Result<DefragResult, DropReason> {
+    let (payload, mut out) = (vec![b'x'; len], Vec::new());
+    let header = header(!key.is_ipv4(), offset, more, len);
+    let fragment = Fragment { offset, more, header: &header, hop_limit, next_header: 58, payload: &payload };
+    match d.insert(key, &fragment, OverlapPolicy::Linux, at, &mut out).result {
+        DefragResult::Dropped(reason) => Err(reason),
+        result => Ok(result),
+    }
+}
+
+#[test]
+fn strict_refuses_what_receivers_treat_differently() {
+    for v6 in [false, true] {
+        let k = key(v6, 5);
+        for (bad, hop, reason) in [
+            ((0, true, 8), 64, DropReason::Overlapped),
+            ((8, true, 16), 64, DropReason::Overlapped),
+            ((0, true, 64), 64, DropReason::Length),
+            ((8, true, 8), 63, DropReason::HopLimit),
+            ((8, true, 7), 64, DropReason::Length),
+            ((8, false, 8), 64, DropReason::Length),
+            ((32, true, 8), 64, DropReason::Length),
+        ] {
+            let mut d = strict();
+            assert_eq!(send_strict(&mut d, &k, T0, (0, true, 8), 64), Ok(DefragResult::Held));
+            assert_eq!(send_strict(&mut d, &k, T0, (16, false, 8), 64), Ok(DefragResult::Held));
+            assert_eq!(send_strict(&mut d, &k, T0, bad, hop), Err(reason), "{bad:?}");
+            // Nothing of it was kept: the datagram is completed by the fragment that fits.
+            assert_eq!(send_strict(&mut d, &k, T0, (8, true, 8), 64), Ok(DefragResult::Complete), "{bad:?}");
+            assert_eq!((d.waiting(), d.fragments()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn strict_forgets_no_datagram_for_another_and_none_that_was_refused() {
+    let mut d = strict();
+    for id in 0..4 {
+        assert_eq!(send_strict(&mut d, &key(false, id), T0, (0, true, 8), 64), Ok(DefragResult::Held));
+    }
+    assert_eq!(send_strict(&mut d, &key(false, 9), T0, (0, true, 8), 64), Err(DropReason::Memory));
+    assert_eq!(send_strict(&mut d, &key(false, 0), T0, (8, false, 8), 64), Ok(DefragResult::Complete));
+    d.refuse(&key(false, 0), OverlapPolicy::Linux, T0);
+    assert_eq!(
+        send_strict(&mut d, &key(false, 0), T0 + PacketDuration::from_secs(59), (8, false, 8), 64),
+        Err(DropReason::Refused)
+    );
+    // What is refused does not prolong it; afterwards the id stands for another datagram.
+    assert_eq!(
+        send_strict(&mut d, &key(false, 0), T0 + PacketDuration::from_secs(61), (8, false, 8), 64),
+        Ok(DefragResult::Held)
+    );
+    assert_eq!(d.counters().dropped(DropReason::Refused), 1);
 }
