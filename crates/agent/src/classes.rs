@@ -5,7 +5,7 @@ use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, FlowClassifier, PolicyMap};
+use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, PolicyMap};
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
@@ -44,6 +44,8 @@ pub struct PolicyClassifier {
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
     pub(crate) policies: Arc<PolicyMap>,
+    /// What the classes are called.
+    pub(crate) names: ClassNames,
 }
 
 /// A flow's header as its first packet has it.
@@ -90,6 +92,10 @@ impl FlowClassifier for PolicyClassifier {
             link,
             addresses: packet.src().zip(packet.dst()),
         })
+    }
+
+    fn names(&self) -> ClassNames {
+        std::sync::Arc::clone(&self.names)
     }
 }
 

@@ -147,6 +147,10 @@ impl Function for Staged {
         self.run(context, |function, context| function.payload(context))
     }
 
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        self.inner.explain(context)
+    }
+
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         if let Some(worker) = worker.downcast_ref::<Worker>() {
             self.inner.log(&worker.inner, each);

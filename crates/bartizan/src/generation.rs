@@ -5,9 +5,9 @@ use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
 use crate::{input, load};
-use bartizan_agent::Agent;
+use bartizan_agent::{Agent, ClassInfo, TenantSelector};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
-use bartizan_config::policy;
+use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::chain::Chains;
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::shared::Shared;
@@ -85,6 +85,22 @@ pub struct Built {
     pub function_names: Vec<&'static str>,
     /// Hashes of files that rules ask for.
     pub file_hashes: [bool; 3],
+    /// The policy that the chains come from.
+    pub policy: Option<BuiltPolicy>,
+}
+
+/// A policy as it runs.
+pub struct BuiltPolicy {
+    /// The file.
+    pub file: PolicyFile,
+    /// Its classes, by fid.
+    pub classes: Vec<ClassInfo>,
+    /// Whose traffic a packet is.
+    pub tenants: TenantSelector,
+    /// Numbers of the tenants, by name.
+    pub tenant_ids: Vec<(String, bartizan_base::TenantId)>,
+    /// Numbers of the links, by name.
+    pub links: Vec<(String, LinkId)>,
 }
 
 /// Builds generations.
@@ -95,13 +111,29 @@ pub struct Builder {
     warnings: Vec<String>,
     agent: Option<Agent>,
     hosts: Hosts,
+    /// The links by name; `None`: whatever links the policy names.
+    links: Option<Vec<(String, LinkId)>>,
 }
 
 impl Builder {
     /// Reads the settings.
     pub fn new(options: &Options) -> Result<Self, Failure> {
+        let links = options.links.iter().zip(0..).map(|(name, n)| (name.clone(), LinkId(n))).collect();
+        Self::with(options, true, Some(links))
+    }
+
+    /// Reads the settings for captures: without a policy everything is as with Suricata.
+    pub fn for_captures(options: &Options) -> Result<Self, Failure> {
+        Self::with(options, options.policy.is_some(), None)
+    }
+
+    fn with(
+        options: &Options,
+        drops: bool,
+        links: Option<Vec<(String, LinkId)>>,
+    ) -> Result<Self, Failure> {
         let mut settings = options.settings()?;
-        if options.suricata_config.is_none() {
+        if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
             settings.set("outputs.1.eve-log.types.34", "drop");
             settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
@@ -112,7 +144,7 @@ impl Builder {
         let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
         let hosts = Arc::new(HostTable::new(&load::hosts(entries)));
-        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts })
+        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts, links })
     }
 
     /// The settings.
@@ -155,9 +187,17 @@ impl Builder {
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
         let file_hashes = bartizan_detect::ruleset::file_hashes(&loaded.rules);
-        let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+        let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(Chains::one(number, vec![Arc::new(ids)]));
-        Ok(Built { chains, report, function_names: vec!["ids"], file_hashes })
+        Ok(Built { chains, report, function_names: vec!["ids"], file_hashes, policy: None })
+    }
+
+    /// Alerts of one packet that are reported.
+    fn alerts_max(&self) -> Result<usize, Failure> {
+        match self.settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+            0 => Ok(ALERTS_PER_PACKET),
+            number => Ok(number),
+        }
     }
 
     /// What a policy file says.
@@ -171,7 +211,8 @@ impl Builder {
         });
         // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
         let mut kinds = registry::kinds(&Services { hosts: Arc::clone(&self.hosts) });
-        kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, ALERTS_PER_PACKET)));
+        let alerts_max = self.alerts_max()?;
+        kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
         let agent = match &mut self.agent {
             Some(agent) => {
                 agent.set_kinds(kinds);
@@ -182,10 +223,18 @@ impl Builder {
         let text = input::read_utf8(path, "policy file")?;
         let file = policy::parse(&path.display().to_string(), &text, &agent.function_names())
             .map_err(Failure::input)?;
-        let links = &self.options.links;
-        let links: Vec<_> = links.iter().zip(0..).map(|(name, n)| (name.as_str(), LinkId(n))).collect();
-        let mut prepared = agent.prepare(&file, &links).map_err(Failure::input)?;
+        let links = self.links.clone().unwrap_or_else(|| links_of(&file));
+        let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        let mut prepared = agent.prepare(&file, &by_name).map_err(Failure::input)?;
         prepared.chains.generation = number;
+        let detection = agent.function_id("ids");
+        let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
+        if !detects && !self.options.rules.is_empty() {
+            eprintln!(
+                "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
+                path.display()
+            );
+        }
         let mut names = vec!["?"; 32];
         for name in agent.function_names().into_iter().chain(["gate"]) {
             if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
@@ -193,8 +242,30 @@ impl Builder {
             }
         }
         let (report, file_hashes) = compiler.totals();
-        Ok(Built { chains: Arc::new(prepared.chains), report, function_names: names, file_hashes })
+        let policy = BuiltPolicy {
+            tenant_ids: agent.tenants(),
+            file,
+            classes: prepared.classes,
+            tenants: prepared.tenants,
+            links,
+        };
+        let chains = Arc::new(prepared.chains);
+        Ok(Built { chains, report, function_names: names, file_hashes, policy: Some(policy) })
     }
+}
+
+/// Numbers for the links that a policy names, in the order of their first place in the file.
+fn links_of(file: &PolicyFile) -> Vec<(String, LinkId)> {
+    let of_tenants = file.tenants.iter().flat_map(|t| t.select.link.iter());
+    let of_policies = file.policies.iter().flat_map(|p| p.link.iter());
+    let mut names: Vec<(String, LinkId)> = Vec::new();
+    for name in of_tenants.chain(of_policies).flat_map(|list| list.iter()) {
+        if !names.iter().any(|(known, _)| known == name) {
+            let id = LinkId(u16::try_from(names.len()).unwrap_or(u16::MAX));
+            names.push((name.clone(), id));
+        }
+    }
+    names
 }
 
 /// Compiles the rule files that policies name: each set of files once per generation.

@@ -15,6 +15,18 @@ pub struct Chains {
     pub classifier: Box<dyn FlowClassifier>,
 }
 
+/// What a fid stands for, as events and summaries name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassName {
+    /// The policy; `default` for traffic that no policy names.
+    pub policy: Arc<str>,
+    /// Its verdicts are only reported.
+    pub staged: bool,
+}
+
+/// The names of a generation's classes, by fid.
+pub type ClassNames = Arc<[Option<ClassName>]>;
+
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
     /// The class and the chain of a flow whose first packet is looked at.
@@ -24,6 +36,11 @@ pub trait FlowClassifier: Send + Sync {
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         let _ = (packet, link);
         TenantId(0)
+    }
+
+    /// Names of the classes; without policies there are none.
+    fn names(&self) -> ClassNames {
+        Arc::new([])
     }
 
     /// Which policy a class belongs to. Without policies all are of one.

@@ -9,6 +9,7 @@ pub mod board;
 pub mod chain;
 pub mod eve;
 pub mod event_ring;
+pub mod explain;
 pub mod flow_ext;
 mod fragment;
 mod generations;

@@ -28,9 +28,10 @@ impl NormaliserCounters {
     /// The counters of two workers together.
     #[must_use]
     pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
-        let NormaliserCounters { rewritten, resets, unreachables, silent } = other;
+        let NormaliserCounters { rewritten, urgent_cleared, resets, unreachables, silent } = other;
         NormaliserCounters {
             rewritten: self.rewritten + rewritten,
+            urgent_cleared: self.urgent_cleared + urgent_cleared,
             resets: self.resets + resets,
             unreachables: self.unreachables + unreachables,
             silent: self.silent + silent,

@@ -40,6 +40,7 @@ impl Worker {
         place: Place,
         recorder: &mut dyn Recorder,
     ) -> Decision {
+        self.announce(recorder);
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
             packet: &view,
@@ -498,7 +499,8 @@ impl Worker {
         let mut occasion = *occasion;
         let mut reject = None;
         let mut bypass = false;
-        if wants_payload && notes.decision.verdict.forwards() {
+        // In detection the packet goes on whatever header functions say, so it is inspected all the same.
+        if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
             bypass = streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder)
                 || tcp.is_some_and(|o| o.bypass);

@@ -121,6 +121,11 @@ pub trait Recorder {
         index: usize,
     );
 
+    /// From here on packets see this generation.
+    fn enter_generation(&mut self, chains: &crate::chain::Chains) {
+        let _ = chains;
+    }
+
     /// Nothing to do just now: what is buffered may be written out.
     fn idle(&mut self) {}
 

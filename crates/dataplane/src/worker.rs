@@ -10,7 +10,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -192,6 +192,8 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
+    /// The generation of which the recorder was told last.
+    announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
     /// Class of the packet in hand, for counters.
     pub(crate) fid: Fid,
@@ -235,6 +237,7 @@ impl Worker {
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
+            announced: None,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
@@ -344,7 +347,8 @@ impl Worker {
         }
     }
 
-    /// Handles a frame: the decision says whether it may leave.
+    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
+    /// recorded as what would be.
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
         self.counters.packets += 1;
         self.counters.bytes += frame.bytes.len() as u64;
@@ -364,7 +368,7 @@ impl Worker {
             }
             _ => self.counters.forwarded += 1,
         }
-        decision
+        if self.settings.prevention { decision } else { Decision::CONTINUE }
     }
 
     /// All packets of a frame or reassembled datagram, innermost first.
@@ -509,8 +513,17 @@ impl Worker {
         }
     }
 
+    /// Tells the recorder of the generation in which the next events are, if it is another one.
+    pub(crate) fn announce(&mut self, recorder: &mut dyn Recorder) {
+        if self.announced != Some(self.chains.generation) {
+            self.announced = Some(self.chains.generation);
+            recorder.enter_generation(&self.chains);
+        }
+    }
+
     /// Ends flows whose time is over.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.announce(recorder);
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);

@@ -59,6 +59,34 @@ pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
         && ends_hold(signature, scene)
 }
 
+/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is found
+/// out later (application protocol, handshake).
+#[must_use]
+pub fn can_hold(
+    signature: &Signature,
+    flow: &bartizan_function::view::FlowView<'_>,
+    direction: Direction,
+) -> bool {
+    let protocol = &signature.protocol;
+    let is_v4 = flow.client.0.is_ipv4();
+    let ether = protocol.ether_type.is_none_or(|e| e == 0 || e == if is_v4 { 0x0800 } else { 0x86dd });
+    let family = match protocol.family {
+        Family::Any => true,
+        Family::V4 => is_v4,
+        Family::V6 => !is_v4,
+    };
+    let turned = match direction {
+        Direction::ToServer => FlowNeeds::TO_CLIENT,
+        Direction::ToClient => FlowNeeds::TO_SERVER,
+    };
+    let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
+    ether
+        && family
+        && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
+        && !signature.flow.contains(turned)
+        && (one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned()))
+}
+
 fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     if let Some(packet) = scene.packet {
         let decoded = packet.decoded();

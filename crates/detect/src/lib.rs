@@ -8,6 +8,7 @@ pub mod builder;
 pub mod condition;
 pub mod content;
 pub mod dataset;
+pub mod explain;
 pub mod header;
 pub mod inspect;
 pub mod keyword;

@@ -134,6 +134,12 @@ pub trait Function: Send + Sync {
         Decision::CONTINUE
     }
 
+    /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let _ = context;
+        serde_json::Map::new()
+    }
+
     /// Callback **log**: hands over the counters of a worker, (name, value).
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         let _ = (worker, each);

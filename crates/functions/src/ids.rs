@@ -180,6 +180,16 @@ impl Function for Ids {
         self.conclude(state, prevention, again, context.reject, context.findings)
     }
 
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let mut said = serde_json::Map::new();
+        said.insert("rules".to_owned(), self.rules.signatures.len().into());
+        if let Some(flow) = &context.flow {
+            let groups = bartizan_detect::explain::groups_of(&self.rules, flow);
+            said.insert("rules_for_this_flow".to_owned(), groups);
+        }
+        said
+    }
+
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         if let Some(state) = worker.downcast_ref::<State>() {
             each("alerts", state.alerts);

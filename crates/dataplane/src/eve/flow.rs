@@ -2,7 +2,7 @@
 //! Records of flows.
 
 use super::EveRecorder;
-use super::head::{VariableNames, app_protocols, flow_tuple};
+use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
 use crate::record::Entry;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_detect::txstate::FlowDetect;
@@ -101,22 +101,9 @@ impl EveRecorder {
             pcap_filename: capture.as_deref(),
             ..Common::default()
         };
-        let path: Vec<&'static str> =
-            flow.path.functions().filter_map(|f| run.functions.get(usize::from(f.0)).copied()).collect();
         let refusal = flow.ext.refused.or(flow.ext.last_refusal);
-        if run.own_fields {
-            common.own = bartizan_events::Own {
-                tenant: Some(flow.tenant()),
-                fid: Some(flow.fid),
-                path: &path,
-                generation: Some(flow.generation),
-                level: Some(flow.level),
-                function: refusal.and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
-                verdict: refusal.map(|d| d.verdict),
-                reason: refusal.and_then(|d| d.reason),
-                ..Default::default()
-            };
-        }
+        let class = FlowClass::of(self, Some(flow));
+        common.own = class.own(&run, flow.generation, Some(flow), refusal.as_ref());
         let app = app_protocols(flow.ext.app.as_deref());
         let record = FlowRecord {
             response_icmp: flow.ext.icmp_response,

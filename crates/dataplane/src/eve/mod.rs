@@ -5,12 +5,15 @@ mod flow;
 mod head;
 mod packet;
 
+use crate::chain::{Chains, ClassName, ClassNames};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{
+    Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
+};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
@@ -18,7 +21,7 @@ use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +56,23 @@ pub struct RunInfo {
     pub interface: Option<String>,
 }
 
+impl RunInfo {
+    /// Name of a function in events.
+    #[must_use]
+    pub fn function(&self, id: FunctionId) -> Option<&'static str> {
+        match id {
+            FunctionId::ENGINE => Some("engine"),
+            id => self.functions.get(usize::from(id.0)).copied(),
+        }
+    }
+}
+
+/// Generations whose class names are kept: flows of older ones are recorded without the name of their policy.
+const NAMES_KEPT: usize = 4;
+
+/// What refused packets are counted by: the policy of their flow, the function's name, the reason.
+pub type RefusalKey = (Option<Arc<str>>, &'static str, Reason);
+
 /// See the module.
 pub struct EveRecorder {
     outputs: Vec<Output>,
@@ -63,6 +83,10 @@ pub struct EveRecorder {
     prevention: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
+    /// Names of the classes of the latest generations.
+    names: VecDeque<(Generation, ClassNames)>,
+    /// Packets that were refused, or would have been.
+    refusals: BTreeMap<RefusalKey, u64>,
     app_counters: AppCounters,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
@@ -141,6 +165,8 @@ impl EveRecorder {
             prevention,
             alerts: BTreeMap::new(),
             files: 0,
+            names: VecDeque::new(),
+            refusals: BTreeMap::new(),
             app_counters: AppCounters::default(),
             ring: None,
         })
@@ -155,6 +181,9 @@ impl EveRecorder {
     pub fn absorb(&mut self, worker: &EveRecorder) {
         for (sid, count) in &worker.alerts {
             *self.alerts.entry(*sid).or_default() += count;
+        }
+        for (key, count) in &worker.refusals {
+            *self.refusals.entry(key.clone()).or_default() += count;
         }
         self.files = self.files.wrapping_add(worker.files);
         self.app_counters.add(&worker.app_counters);
@@ -175,6 +204,25 @@ impl EveRecorder {
     #[must_use]
     pub fn watches(&self) -> Vec<Arc<SinkWatch>> {
         self.outputs.iter().filter_map(|o| o.sink.as_ref()).map(Sink::watch).collect()
+    }
+
+    /// Packets that were refused (in detection: would have been), by policy, function and reason.
+    #[must_use]
+    pub const fn refusals(&self) -> &BTreeMap<RefusalKey, u64> {
+        &self.refusals
+    }
+
+    /// What a flow's class is called.
+    fn class_name(&self, flow: &Entry) -> Option<ClassName> {
+        let (_, names) = self.names.iter().find(|(generation, _)| *generation == flow.generation)?;
+        names.get(flow.fid.0 as usize).cloned().flatten()
+    }
+
+    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &Fate) {
+        let Some(reason) = fate.decision.reason else { return };
+        let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
+        let function = self.run.function(fate.decision.function).unwrap_or("?");
+        *self.refusals.entry((policy, function, reason)).or_default() += 1;
     }
 
     /// Whether some output wants an event type.
@@ -339,6 +387,7 @@ impl Recorder for EveRecorder {
     }
 
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
+        self.count_refusal(flow, fate);
         self.write_drop(occasion, flow, fate, findings);
     }
 
@@ -356,6 +405,14 @@ impl Recorder for EveRecorder {
         index: usize,
     ) {
         self.write_file(occasion, flow, tx, direction, index);
+    }
+
+    fn enter_generation(&mut self, chains: &Chains) {
+        if self.names.iter().any(|(generation, _)| *generation == chains.generation) {
+            return;
+        }
+        self.names.truncate(NAMES_KEPT - 1);
+        self.names.push_front((chains.generation, chains.classifier.names()));
     }
 
     fn idle(&mut self) {

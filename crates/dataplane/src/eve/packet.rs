@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Records of packets and transactions: alerts, anomalies, drops, protocol records, files.
 
-use super::head::{Orientation, VariableNames, app_protocols, flow_tuple};
+use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple};
 use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
@@ -161,8 +161,10 @@ impl EveRecorder {
         let texts = RuleTexts::of(&finding.rule);
         let names = VariableNames::of(self, flow);
         let lists = names.lists();
-        let this = Heads::of(self);
-        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        let this = Heads::of(self, flow);
+        // What refused the packet, where something did: it need not be this rule.
+        let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
+        let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
         let files: Vec<FileInfo<'_>> = tx
             .map(|t| {
@@ -219,7 +221,7 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, None);
         let record = PacketRecord { packet: packet_bytes(occasion.packet) };
         self.each(
@@ -237,7 +239,7 @@ impl EveRecorder {
         if !self.wants(|types| types.anomaly.is_some()) {
             return;
         }
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         let shouted;
         let kind = match anomaly {
@@ -281,7 +283,7 @@ impl EveRecorder {
         }
         let blocking = findings.iter().find(|f| f.action == FindingAction::Blocked);
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
         let packet = occasion.packet.decoded();
         let record = DropRecord {
@@ -338,7 +340,7 @@ impl EveRecorder {
         }
         let names = VariableNames::of(self, Some(flow));
         let lists = names.lists();
-        let this = Heads::of(self);
+        let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
         // Newer DNS records show the sides as in the message: an answer comes from the server.
         let mut as_message = this.head(occasion, Some(flow), Orientation::Packet, None);
@@ -380,7 +382,7 @@ impl EveRecorder {
         let Some(file) = tx.tx.files(direction).get(index) else { return };
         let names = VariableNames::of(self, Some(flow));
         let lists = names.lists();
-        let this = Heads::of(self);
+        let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
         common.variables = lists.get();
         let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: file_info(file, tx.id) };
@@ -408,11 +410,16 @@ impl EveRecorder {
 struct Heads {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
+    class: FlowClass,
 }
 
 impl Heads {
-    fn of(recorder: &EveRecorder) -> Self {
-        Heads { run: Arc::clone(&recorder.run), capture: recorder.capture.clone() }
+    fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
+        Heads {
+            run: Arc::clone(&recorder.run),
+            capture: recorder.capture.clone(),
+            class: FlowClass::of(recorder, flow),
+        }
     }
 
     fn head<'a>(
@@ -422,7 +429,9 @@ impl Heads {
         orientation: Orientation,
         decision: Option<&Decision>,
     ) -> bartizan_events::Common<'a> {
-        let capture = self.capture.as_deref();
-        super::head::head(&self.run, capture, occasion, flow, orientation, decision)
+        let mut common =
+            super::head::head(&self.run, self.capture.as_deref(), occasion, flow, orientation);
+        common.own = self.class.own(&self.run, occasion.generation, flow, decision);
+        common
     }
 }
