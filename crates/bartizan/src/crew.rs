@@ -4,6 +4,7 @@
 use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp};
+use bartizan_dataplane::board::Board;
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_dataplane::event_ring::{
@@ -17,6 +18,7 @@ use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::add_stats;
 use bartizan_ports::{PortStats, processors};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ pub struct Parts<'p> {
     pub live: LiveOptions,
     /// How they are steered.
     pub control: &'p Control,
+    /// Where they show their counters.
+    pub board: Board,
 }
 
 /// What is told of a run when it has ended.
@@ -72,8 +76,9 @@ pub fn run(
     if parts.ports.len() > 1 {
         return together(parts, recorder, for_worker, steer);
     }
-    let Parts { settings, engine, chains, mut ports, live, control } = parts;
+    let Parts { settings, engine, chains, mut ports, live, control, board } = parts;
     let mut worker = Worker::new(settings, engine, chains).map_err(Failure::stopped)?;
+    board.presenter(0).into_iter().for_each(|presenter| worker.set_presenter(presenter));
     let Some(own) = ports.first_mut() else { return Err(Failure::usage("no port to run on")) };
     let result = std::thread::scope(|scope| {
         let working = scope.spawn(|| match own {
@@ -107,7 +112,7 @@ fn together(
     for_worker: impl Fn(EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<Ended, Failure> {
-    let Parts { settings, engine, chains, ports, live, control } = parts;
+    let Parts { settings, engine, chains, ports, live, control, board } = parts;
     let count = u16::try_from(ports.len()).unwrap_or(u16::MAX);
     let stations = stations(&settings, &engine, &chains, count, PARCELS).map_err(Failure::stopped)?;
     // The control has the generations from here on.
@@ -116,7 +121,10 @@ fn together(
     let pinned = processors() > usize::from(count);
     let mut rings: Vec<EventReceiver> = Vec::new();
     let mut posts = Vec::new();
-    for (index, (station, ports)) in stations.into_iter().zip(ports).enumerate() {
+    for (index, (mut station, ports)) in stations.into_iter().zip(ports).enumerate() {
+        if let Some(presenter) = u16::try_from(index).ok().and_then(|number| board.presenter(number)) {
+            station.worker_mut().set_presenter(presenter);
+        }
         let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
         rings.push(receiver);
         posts.push(Post {
@@ -187,34 +195,35 @@ impl Ended {
     }
 
     /// What became of the frames, for people.
-    pub fn print(&self) {
+    pub fn print(&self, text: &mut String) {
         let c = &self.counters;
         let refused: u64 = c.refused.iter().sum();
-        println!("{} frames, {} forwarded, {refused} refused, {} alerts", c.packets, c.forwarded, c.alerts);
+        let _ = writeln!(text, "{} frames, {} forwarded, {refused} refused, {} alerts", c.packets, c.forwarded, c.alerts);
         for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
             if count > 0 {
-                println!("    {count} refused: {}", reason.name());
+                let _ = writeln!(text, "    {count} refused: {}", reason.name());
             }
         }
-        let tell = |name: &str, value: u64| {
+        let mut tell = |name: &str, value: u64| {
             if value > 0 {
-                println!("    {value} {name}");
+                let _ = writeln!(text, "    {value} {name}");
             }
         };
-        self.live.normaliser.for_each(tell);
-        self.live.for_each_loss(tell);
-        self.hand_over.for_each(tell);
+        self.live.normaliser.for_each(&mut tell);
+        self.live.for_each_loss(&mut tell);
+        self.hand_over.for_each(&mut tell);
         for (name, stats) in &self.ports {
-            println!(
+            let _ = writeln!(
+                text,
                 "{name}: {} received, {} dropped in the ring, {} sent",
                 stats.received, stats.ring_dropped, stats.sent
             );
             for (refusal, frames) in stats.send_failures.iter().filter(|(_, frames)| *frames > 0) {
-                println!("    {frames} not sent: {}", refusal.name());
+                let _ = writeln!(text, "    {frames} not sent: {}", refusal.name());
             }
         }
         if self.failure.is_none() && self.balance != Balance::default() && !self.balance.is_exact() {
-            println!("the sums do not agree, please report it: {:?}", self.balance);
+            let _ = writeln!(text, "the sums do not agree, please report it: {:?}", self.balance);
         }
     }
 }

@@ -56,6 +56,8 @@ impl Worker {
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
+        self.tally.leave(&self.chains, &self.states);
+        self.tally.enter(&chains);
         let states = core::mem::replace(&mut self.states, chains.worker_states());
         self.past.visited = Some((Arc::downgrade(&self.chains), states));
         self.chains = chains;
@@ -77,6 +79,8 @@ impl Worker {
         // What the states have counted so far stands in the past, or is 0.
         let mut before = Vec::new();
         visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
+        self.tally.enter(chains);
+        self.tally.discount(chains, &states);
         let own = (
             core::mem::replace(&mut self.chains, Arc::clone(chains)),
             core::mem::replace(&mut self.states, states),
@@ -84,6 +88,8 @@ impl Worker {
         let result = handle(self);
         self.chains = own.0;
         let states = core::mem::replace(&mut self.states, own.1);
+        self.tally.leave(chains, &states);
+        self.tally.enter(&self.chains);
         let mut before = before.into_iter();
         let past = &mut self.past;
         visit(chains, &states, &mut |function, name, value| {
@@ -104,14 +110,19 @@ impl Worker {
 
     /// Counters of the functions, over all generations.
     pub(crate) fn visit_functions(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.visit_functions_by_name(&mut |_, name, value| each(name, value));
+    }
+
+    /// Counters of the functions with whose they are, over all generations.
+    pub(crate) fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         let mut told: Vec<(&str, &str)> = Vec::new();
         visit(&self.chains, &self.states, &mut |function, name, value| {
             told.push((function, name));
-            each(name, value.saturating_add(self.past.get(function, name)));
+            each(function, name, value.saturating_add(self.past.get(function, name)));
         });
         for (function, name, value) in &self.past.counters {
             if !told.contains(&(*function, *name)) {
-                each(name, *value);
+                each(function, name, *value);
             }
         }
     }

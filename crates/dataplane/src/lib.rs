@@ -5,6 +5,7 @@
 //! layer once, let the functions on the flow's path speak, record, forward or refuse.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod board;
 pub mod chain;
 pub mod eve;
 pub mod event_ring;

@@ -92,6 +92,13 @@ pub fn run_inline(
     let mut decoder = Rejecter::default();
     while !control.stopping() {
         control.take(ALONE, worker);
+        if worker.is_asked() {
+            worker.show(|snapshot| {
+                snapshot.live = counters;
+                let sides = Side::BOTH.into_iter().enumerate();
+                sides.for_each(|(at, side)| snapshot.port(at, pair.port(side)));
+            });
+        }
         let mut seen = 0;
         for side in Side::BOTH {
             let (ingress, egress) = pair.direction(side);
@@ -134,6 +141,12 @@ pub fn run_passive(
     let mut batch = Batch::with_capacity(options.batch);
     while !control.stopping() {
         control.take(ALONE, worker);
+        if worker.is_asked() {
+            worker.show(|snapshot| {
+                snapshot.live = counters;
+                snapshot.port(0, port);
+            });
+        }
         let frames = port.receive(&mut batch)?;
         if frames == 0 {
             let now = port.now();

@@ -7,7 +7,7 @@ use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, Known};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
@@ -17,7 +17,7 @@ use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, St
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, Transport};
 
 impl Worker {
-    /// Handles one decoded packet.
+    /// Handles one decoded packet, and counts what became of it.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
@@ -26,7 +26,20 @@ impl Worker {
         place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let place = place.into();
+        self.fid = Fid(0);
+        let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        self.tally.count(self.fid, &decision, packet.captured_len());
+        decision
+    }
+
+    fn judge(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: Place,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
         self.announce(recorder);
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
@@ -60,6 +73,7 @@ impl Worker {
         occasion.direction = direction;
         // Before the first event of the packet.
         self.renew_class(id);
+        self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
@@ -384,8 +398,9 @@ impl Worker {
         let packet = occasion.packet.decoded();
         let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
         let headers = class.is_some() && !packet.is_fragment();
+        self.fid = class.map(|c| c.fid).unwrap_or_default();
         let mut notes = Notes {
-            fid: class.map(|c| c.fid).unwrap_or_default(),
+            fid: self.fid,
             related: self.related(frame, packet),
             ..Notes::default()
         };
@@ -427,6 +442,7 @@ impl Worker {
         }
         for finding in &findings {
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };
             recorder.alert(occasion, None, finding, &fate, None);
         }
@@ -452,6 +468,7 @@ impl Worker {
         let established = looks.established;
         self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
@@ -697,6 +714,7 @@ impl Worker {
                 continue;
             }
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
             recorder.alert(occasion, Some(entry), finding, fate, tx);

@@ -187,7 +187,7 @@ fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
 }
 
 /// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
-const SURICATA_FLOW_BYTES: u64 = 416;
+pub const SURICATA_FLOW_BYTES: u64 = 416;
 
 fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;

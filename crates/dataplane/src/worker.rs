@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
+use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::fragment::{Fragmented, defragment};
@@ -9,7 +10,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -194,6 +195,10 @@ pub struct Worker {
     /// The generation of which the recorder was told last.
     announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
+    /// Class of the packet in hand, for counters.
+    pub(crate) fid: Fid,
+    pub(crate) tally: Tally,
+    presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
@@ -223,6 +228,9 @@ impl Worker {
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
             stream_counters: StreamCounters::default(),
             engine,
+            fid: Fid(0),
+            tally: Tally::new(&chains),
+            presenter: None,
             chains,
             states,
             findings: Vec::new(),
@@ -257,6 +265,40 @@ impl Worker {
     #[must_use]
     pub const fn chains(&self) -> &Arc<Chains> {
         &self.chains
+    }
+
+    /// From now on shows its counters to others when they ask.
+    pub fn set_presenter(&mut self, presenter: Presenter) {
+        self.presenter = Some(presenter);
+    }
+
+    /// Whether somebody waits for its counters. To be asked between batches.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
+    }
+
+    /// Shows its counters; `more` adds what is not the worker's own.
+    pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
+        let Some(Presenter(place)) = &self.presenter else { return };
+        place.show(|snapshot| {
+            snapshot.clock = self.clock;
+            snapshot.counters = self.counters;
+            snapshot.stats.clear();
+            self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+            snapshot.own.clear();
+            self.visit_functions_by_name(&mut |function, name, value| snapshot.own.push((function, name, value)));
+            let table = self.flows.memory();
+            let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
+            snapshot.memory.clear();
+            snapshot.memory.extend([
+                ("flows", table.touched as u64, table.reserved as u64),
+                ("reassembly", self.budget.used(), self.budget.limit()),
+                ("defrag", defrag.0, defrag.1),
+            ]);
+            snapshot.fill(&self.chains, &self.states, &self.tally);
+            more(snapshot);
+        });
     }
 
     /// The flows.

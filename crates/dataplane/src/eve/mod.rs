@@ -17,7 +17,7 @@ use bartizan_base::{
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
-use bartizan_events::sink::{OpenError, SinkProblem};
+use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
@@ -198,6 +198,12 @@ impl EveRecorder {
     #[must_use]
     pub const fn alerts(&self) -> &BTreeMap<u32, u64> {
         &self.alerts
+    }
+
+    /// For other threads: what each output does.
+    #[must_use]
+    pub fn watches(&self) -> Vec<Arc<SinkWatch>> {
+        self.outputs.iter().filter_map(|o| o.sink.as_ref()).map(Sink::watch).collect()
     }
 
     /// Packets that were refused (in detection: would have been), by policy, function and reason.

@@ -215,6 +215,9 @@ impl<R: Recorder> Post<R> {
         let mut result = Ok(());
         while !control.stopping() && result.is_ok() {
             control.take(me, self.station.worker_mut());
+            if self.station.worker().is_asked() {
+                self.show();
+            }
             result = match self.turn(link, control, &mut hands) {
                 Ok(0) => self.rest(options, control),
                 Ok(_) => Ok(()),
@@ -233,6 +236,17 @@ impl<R: Recorder> Post<R> {
         self.recorder.ending();
         self.station.worker_mut().shutdown(&mut self.recorder);
         result
+    }
+
+    /// Shows what was counted to who asked for it.
+    fn show(&mut self) {
+        let Post { station, ports, counters, .. } = self;
+        station.worker().show(|snapshot| {
+            snapshot.live = *counters;
+            snapshot.hand_over = station.counters();
+            let mut at = 0..;
+            ports.each(|port| snapshot.port(at.next().unwrap_or_default(), port));
+        });
     }
 
     /// Takes what is there. Gives the number of frames.
