@@ -7,7 +7,7 @@ use bartizan_agent::Agent;
 use bartizan_base::{FunctionId, Generation, Settings};
 use bartizan_config::policy;
 use bartizan_dataplane::chain::Chains;
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
@@ -45,8 +45,8 @@ pub struct Built {
     pub report: RuleSetReport,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
-    /// Hashes of files that rules ask for.
-    pub file_hashes: [bool; 3],
+    /// What rules ask of parsers.
+    pub needs: Needs,
 }
 
 /// Builds generations.
@@ -60,9 +60,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Reads the settings.
-    pub fn new(options: &Options) -> Result<Self, Failure> {
+    /// Reads the settings. What rules save lies below `out` unless the settings say otherwise.
+    pub fn new(options: &Options, out: &Path) -> Result<Self, Failure> {
         let mut settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
+        load::data_folder(&mut settings, out);
         if options.suricata_config.is_none() {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
             settings.set("outputs.1.eve-log.types.34", "drop");
@@ -108,10 +109,10 @@ impl Builder {
         let loaded = self.base.rules(&files, &self.settings, number)?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
-        let file_hashes = bartizan_detect::ruleset::file_hashes(&loaded.rules);
+        let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), ALERTS_PER_PACKET);
         let chains = Arc::new(Chains::one(number, vec![Arc::new(ids)]));
-        Ok(Built { chains, report, function_names: vec!["ids"], file_hashes })
+        Ok(Built { chains, report, function_names: vec!["ids"], needs })
     }
 
     /// What a policy file says.
@@ -145,8 +146,8 @@ impl Builder {
                 *slot = name;
             }
         }
-        let (report, file_hashes) = compiler.totals();
-        Ok(Built { chains: Arc::new(prepared.chains), report, function_names: names, file_hashes })
+        let (report, needs) = compiler.totals();
+        Ok(Built { chains: Arc::new(prepared.chains), report, function_names: names, needs })
     }
 }
 
@@ -161,21 +162,19 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// What became of all rules, and which hashes of files they ask for.
-    fn totals(&self) -> (RuleSetReport, [bool; 3]) {
+    /// What became of all rules, and what they ask of parsers.
+    fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
-        let mut hashes = [false; 3];
+        let mut needs = Needs::default();
         for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
             total.loaded += rules.report.loaded;
             total.skipped += rules.report.skipped;
             for (reason, count) in &rules.report.refused {
                 *total.refused.entry(reason.clone()).or_default() += count;
             }
-            for (all, one) in hashes.iter_mut().zip(bartizan_detect::ruleset::file_hashes(rules)) {
-                *all |= one;
-            }
+            needs = needs.and(Needs::of(rules));
         }
-        (total, hashes)
+        (total, needs)
     }
 }
 

@@ -12,6 +12,8 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
+use bartizan_detect::ruleset::Needs;
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
@@ -87,13 +89,15 @@ struct Seconds {
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
+    let mut settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
+    load::data_folder(&mut settings, &args.out);
     let mut warnings = Vec::new();
     let base = load::Base::new(&settings, &mut warnings)?;
     let files = load::rule_files(&args.rules)?;
     let loaded = base.rules(&files, &settings, Generation(1))?;
     report_refused(&loaded.diagnostics, &files);
-    let app = Arc::new(load::app_layer(&settings, bartizan_detect::ruleset::file_hashes(&loaded.rules))?);
+    let needs = Needs::of(&loaded.rules);
+    let app = Arc::new(load::app_layer(&settings, &needs)?);
     let (engine_settings, more) =
         EngineSettings::from_settings(&settings, args.ips, load::seed()).map_err(Failure::input)?;
     warnings.extend(more);
@@ -110,6 +114,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder =
         EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run.clone(), &mut warnings)
             .map_err(Failure::stopped)?;
+    let mut store = load::file_store(&settings, &needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
     let alerts_max = match settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
         0 => ALERTS_PER_PACKET,
         number => number,
@@ -135,7 +142,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(&settings, &base.shared, args.ips, run.clone(), sender);
-            halves.push(half.map_err(Failure::stopped)?);
+            let mut half = half.map_err(Failure::stopped)?;
+            half.keep_files(handle());
+            halves.push(half);
             rings.push(receiver);
         }
         let pool = Pool::start(&engine_settings, &app, &chains, halves, PoolOptions::default())
@@ -143,9 +152,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, readers)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let kept = store.as_mut().and_then(FileStore::finish);
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
-    let problems = recorder.finish();
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(kept);
+    problems.extend(load::save_datasets(&base.shared));
     let written = write_stats(&args.out, &counters);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {

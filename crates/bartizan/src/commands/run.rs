@@ -3,12 +3,14 @@
 
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Options};
-use crate::signals;
+use crate::{load, signals};
+use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, LinkId};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_ports::{InlineOptions, InlinePair, PassiveOptions, PassivePort, Port, PortStats, Side};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -49,12 +51,11 @@ enum Ports {
 /// Runs until a signal.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
-    let mut builder = Builder::new(&args.options)?;
+    let mut builder = Builder::new(&args.options, &args.out)?;
     let built = builder.build(Generation(1))?;
     let prevention = args.inline.is_some() && !args.detect;
-    let (settings, warnings) =
-        EngineSettings::from_settings(builder.settings(), prevention, crate::load::seed())
-            .map_err(Failure::input)?;
+    let (settings, warnings) = EngineSettings::from_settings(builder.settings(), prevention, load::seed())
+        .map_err(Failure::input)?;
     let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
     let mut ports = open_ports(args, &mut warnings)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
@@ -72,11 +73,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder =
         EveRecorder::new(builder.settings(), &args.out, builder.shared(), prevention, run, &mut warnings)
             .map_err(Failure::stopped)?;
+    let mut store =
+        load::file_store(builder.settings(), &built.needs, &args.out, WhenBehind::GiveUp, &mut warnings)?;
+    recorder.keep_files(store.as_ref().and_then(FileStore::handle));
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let app = Arc::new(crate::load::app_layer(builder.settings(), built.file_hashes)?);
-    let mut worker = Worker::new(settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
+    let app = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
+    let mut worker =
+        Worker::new(settings, Arc::clone(&app), Arc::clone(&built.chains)).map_err(Failure::stopped)?;
     let control = Arc::new(Control::new().map_err(Failure::stopped)?);
     eprintln!("running on {} ({}); stop with SIGINT or SIGTERM", ports_name(args), builder.patterns());
     let live = LiveOptions { spin: Duration::from_micros(args.spin), ..LiveOptions::default() };
@@ -85,10 +90,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             Ports::Inline(pair) => run_inline(&mut worker, pair, LinkId(0), &live, &control, &mut recorder),
             Ports::Tap(port) => run_passive(&mut worker, port, LinkId(0), &live, &control, &mut recorder),
         });
-        steer(&mut builder, &control, || working.is_finished());
+        steer(&mut builder, &control, &app, || working.is_finished());
         working.join()
     });
     worker.shutdown(&mut recorder);
+    let kept = store.as_mut().and_then(FileStore::finish);
     let outcome = match result {
         Ok(Ok(counters)) => {
             summary(&worker, &counters, &mut ports);
@@ -101,14 +107,17 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let counters =
         recorder.stats(&worker, worker.clock(), (report.loaded, report.refused_total(), report.skipped));
     super::inspect::write_stats(&args.out, &counters)?;
-    for problem in recorder.finish() {
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(load::save_datasets(builder.shared()));
+    problems.extend(kept);
+    for problem in problems {
         eprintln!("error: {problem}");
     }
     outcome.map(|()| Exit::Done)
 }
 
 /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole.
-fn steer(builder: &mut Builder, control: &Control, finished: impl Fn() -> bool) {
+fn steer(builder: &mut Builder, control: &Control, app: &Engine, finished: impl Fn() -> bool) {
     let mut number = 1;
     while !finished() {
         if signals::stop_asked() {
@@ -118,6 +127,8 @@ fn steer(builder: &mut Builder, control: &Control, finished: impl Fn() -> bool) 
             match builder.build(Generation(number + 1)) {
                 Ok(built) => {
                     number += 1;
+                    // Hashes that only the new rules ask for are computed from here on.
+                    app.ask_hashes(built.needs.hashes);
                     control.swap(built.chains);
                     let (loaded, refused) = (built.report.loaded, built.report.refused_total());
                     eprintln!("generation {number}: {loaded} rules loaded, {refused} refused");
