@@ -82,7 +82,8 @@ fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
     for (key, value) in set {
         settings.set(*key, *value);
     }
-    let engine_settings = EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.with_urgent_bytes_in_place();
+    let engine_settings =
+        EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.with_urgent_bytes_in_place();
     let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
     let chains = Chains::one(Generation(1), vec![Arc::new(Witness(Arc::clone(inspected)))]);
     Worker::new(engine_settings, engine, Arc::new(chains)).unwrap()
@@ -120,11 +121,18 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
             for segment in connection.speak(now) {
                 let frame = segment.frame();
                 if traced(connection.port) {
-                    let (at, text) = (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
+                    let (at, text) =
+                        (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
                     println!(
                         "{now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
-                        text.len(), segment.flags, segment.urgent, segment.options, segment.ttl,
-                        segment.checksum_error, segment.to_server, segment.ack,
+                        text.len(),
+                        segment.flags,
+                        segment.urgent,
+                        segment.options,
+                        segment.ttl,
+                        segment.checksum_error,
+                        segment.to_server,
+                        segment.ack,
                     );
                 }
                 port.transmit_frame(&frame).unwrap_or_else(|why| panic!("{} bytes: {why:?}", frame.len()));
@@ -190,7 +198,8 @@ fn run(
 fn parting(read: &[u8], inspected: &[u8]) -> String {
     let at = read.iter().zip(inspected).take_while(|(a, b)| a == b).count();
     let show = |bytes: &[u8]| {
-        String::from_utf8_lossy(&bytes[at.saturating_sub(5).min(bytes.len())..(at + 15).min(bytes.len())]).into_owned()
+        String::from_utf8_lossy(&bytes[at.saturating_sub(5).min(bytes.len())..(at + 15).min(bytes.len())])
+            .into_owned()
     };
     format!(
         "read {} bytes, inspected {}; they part at {at}: read {:?}, inspected {:?}",

@@ -232,10 +232,6 @@ pub(crate) fn decode_datagram(
     output: &mut DecodeOutput,
 ) {
     worker.decoder.decode_reassembled(fragment, datagram, output);
-    // Bytes are counted from the link layer on, as for every packet.
-    if let Some(whole) = output.packets_mut().first_mut() {
-        whole.wire_len = whole.wire_len.saturating_add(fragment.l3.saturating_sub(fragment.start));
-    }
 }
 
 /// Counts what became of a frame, as [`Worker::frame`] does.

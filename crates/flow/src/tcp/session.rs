@@ -253,7 +253,9 @@ impl TcpSession {
             return out;
         }
 
-        if context.config.inline() && context.config.drop_invalid && self.is_far_ahead(segment, arrival.direction)
+        if context.config.inline()
+            && context.config.drop_invalid
+            && self.is_far_ahead(segment, arrival.direction)
         {
             out.events.push(StreamEvent::EstPacketOutOfWindow);
             out.rejected = true;
