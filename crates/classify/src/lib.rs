@@ -8,9 +8,15 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod bitvector;
+pub mod classbench;
 mod classifier;
+mod flat;
 mod header;
+mod split;
+pub mod trace;
 
 pub use bitvector::BitVector;
 pub use classifier::{Classifier, Entry, InsertError, Linear, Match, SETS_MAX};
+pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderRule, Net, Range};
+pub use split::{Compiled, Level, Options};
