@@ -12,6 +12,7 @@ pub mod classbench;
 mod classifier;
 mod flat;
 mod header;
+mod live;
 mod split;
 pub mod trace;
 
@@ -19,4 +20,5 @@ pub use bitvector::BitVector;
 pub use classifier::{Classifier, Entry, InsertError, Linear, Match, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderRule, Net, Range};
+pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
 pub use split::{Compiled, Level, Options};

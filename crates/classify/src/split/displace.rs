@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn rows_do_not_meet() {
-        let run = |first, end| Run { first, end, list: 0 };
+        let run = |first, end| Run { first, end, list: 0, full: 0 };
         let rows: Vec<Vec<Run>> = (0..500u32)
             .map(|r| match r % 5 {
                 0 => vec![],

@@ -39,6 +39,8 @@ pub(crate) struct Run {
     pub first: u32,
     pub end: u32,
     pub list: u32,
+    /// Number of the list with the covered rules, too.
+    pub full: u32,
 }
 
 /// Groups as built, before they are packed into tables.
@@ -54,6 +56,9 @@ pub(crate) struct Group {
     pub cells: usize,
     /// Ranks of each list, best first.
     pub lists: Vec<Vec<u32>>,
+    /// Ranks of each full list, one after the other, and where each begins (one more at the end).
+    pub full: Vec<u32>,
+    pub full_starts: Vec<u32>,
     /// Pattern of each list: its combinations in order.
     pub pattern: Vec<u32>,
     pub patterns: Vec<Vec<u32>>,
@@ -105,21 +110,27 @@ struct Builder<'a> {
     combinations: &'a [Combination],
     bounds: Bounds,
     lists: Vec<Vec<u32>>,
-    by_mark: HashMap<u128, u32, FixedState>,
+    by_mark: HashMap<u128, (u32, u32), FixedState>,
     by_content: HashMap<Vec<u32>, u32, FixedState>,
+    full: Vec<u32>,
+    full_starts: Vec<u32>,
     entries: usize,
     cells: usize,
 }
 
 impl Builder<'_> {
     /// The list of the rules that are open; they stand in no order.
-    fn list(&mut self, open: &[(Span, u128)]) -> u32 {
+    fn list(&mut self, open: &[(Span, u128)]) -> (u32, u32) {
         let mark = open.last().map_or(0, |(_, mark)| *mark);
         if let Some(list) = self.by_mark.get(&mark) {
             return *list;
         }
         let mut all: Vec<u32> = open.iter().map(|(span, _)| span.rule).collect();
         all.sort_unstable();
+        let full = self.full_starts.len() as u32 - 1;
+        self.full.extend_from_slice(&all);
+        self.full_starts.push(self.full.len() as u32);
+        self.entries += all.len();
         let mut kept: Vec<u32> = Vec::with_capacity(all.len());
         for rule in all {
             let what = self.combination(rule);
@@ -134,8 +145,8 @@ impl Builder<'_> {
             self.entries += kept.len();
             next
         });
-        self.by_mark.insert(mark, list);
-        list
+        self.by_mark.insert(mark, (list, full));
+        (list, full)
     }
 
     fn combination(&self, rule: u32) -> Combination {
@@ -156,11 +167,11 @@ impl Builder<'_> {
         let mut at = 0;
         let mut emit = |builder: &mut Self, open: &[(Span, u128)], at: &mut u32, to: u32| {
             if *at < to && !open.is_empty() {
-                let list = builder.list(open);
+                let (list, full) = builder.list(open);
                 builder.cells += (to - *at) as usize;
                 match runs.last_mut() {
-                    Some(run) if run.list == list && run.end == *at => run.end = to,
-                    _ => runs.push(Run { first: *at, end: to, list }),
+                    Some(run) if run.full == full && run.end == *at => run.end = to,
+                    _ => runs.push(Run { first: *at, end: to, list, full }),
                 }
             }
             *at = to.max(*at);
@@ -219,6 +230,8 @@ impl Group {
             lists: Vec::new(),
             by_mark: HashMap::default(),
             by_content: HashMap::default(),
+            full: Vec::new(),
+            full_starts: vec![0],
             entries: 0,
             cells: 0,
         };
@@ -237,7 +250,10 @@ impl Group {
             spans.sort_unstable_by_key(|s| (s.first, u32::MAX - s.end));
             runs.push(builder.row(&spans)?);
         }
-        let (lists, cells) = (builder.lists, builder.cells);
+        let Builder { lists, cells, mut full, full_starts, .. } = builder;
+        for rule in &mut full {
+            *rule = rules.get(*rule as usize).map_or(u32::MAX, |r| r.rank);
+        }
         let mut group = Group {
             set,
             rows_are_source,
@@ -246,6 +262,8 @@ impl Group {
             runs,
             cells,
             lists,
+            full,
+            full_starts,
             pattern: Vec::new(),
             patterns: Vec::new(),
             port_class: Vec::new(),

@@ -79,13 +79,16 @@ pub struct Compiled {
     sets: usize,
     v4: Half,
     v6: Half,
+    /// The rules of each set, shared with who compiled them.
+    rules: Vec<Vec<HeaderRule>>,
 }
 
 impl Compiled {
     /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
     #[must_use]
     pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
-        Compiled { sets: sets.len(), v4: Half::new(sets, options, false), v6: Half::new(sets, options, true) }
+        Compiled { sets: sets.len(), v4: Half::new(sets, options, false), v6: Half::new(sets, options, true),
+            rules: sets.to_vec() }
     }
 
     /// Bytes of all tables.
@@ -97,7 +100,8 @@ impl Compiled {
                 h.tables.tables().bytes()
                     + h.rest.iter().map(|r| r.len() * size_of::<RestRule>()).sum::<usize>()
             })
-            .sum()
+            .sum::<usize>()
+            + self.rules.iter().map(|r| r.len() * size_of::<HeaderRule>()).sum::<usize>()
     }
 
     /// What was built, a line a group.
@@ -137,6 +141,20 @@ impl Compiled {
             half.tables.block_v6(half.level, block, stage, best);
         });
         self.v6.search_rest(headers, results);
+    }
+
+    /// The first rule of a set after `rank` that matches and that `valid` has: for when `rank` was deleted.
+    pub(crate) fn next_v4(&self, header: &FlatV4, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
+        let mut stage = Stage::default();
+        self.v4.tables.tables().stage_v4(std::slice::from_ref(header), &mut stage);
+        self.v4.next(&self.rules, &stage, &header.into(), set, rank, valid)
+    }
+
+    /// As [`Compiled::next_v4`].
+    pub(crate) fn next_v6(&self, header: &FlatV6, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
+        let mut stage = Stage::default();
+        self.v6.tables.tables().stage_v6(std::slice::from_ref(header), &mut stage);
+        self.v6.next(&self.rules, &stage, &header.into(), set, rank, valid)
     }
 
     #[inline(always)]
@@ -238,6 +256,28 @@ impl Half {
         });
         let (tables, level) = Checked::new(Tables::new(v6, &ports, groups, &prefixes));
         Half { tables, level, rest, summary }
+    }
+
+    fn next(
+        &self,
+        rules: &[Vec<HeaderRule>],
+        stage: &Stage,
+        header: &crate::Header,
+        set: u8,
+        rank: u32,
+        valid: impl Fn(u32) -> bool,
+    ) -> u32 {
+        let rules = rules.get(usize::from(set)).map(Vec::as_slice).unwrap_or_default();
+        let matches = |r: u32| valid(r) && rules.get(r as usize).is_some_and(|rule| rule.matches(header));
+        let mut best = NONE;
+        for list in self.tables.tables().candidates(stage, set) {
+            let from = list.partition_point(|r| *r <= rank);
+            let next = list.iter().skip(from).take_while(|r| **r < best).find(|r| matches(**r));
+            best = next.copied().unwrap_or(best);
+        }
+        let rest = self.rest.get(usize::from(set)).map(Vec::as_slice).unwrap_or_default();
+        let next = rest.iter().map(|r| r.rank).filter(|r| *r > rank && *r < best).find(|r| matches(*r));
+        next.unwrap_or(best)
     }
 
     /// Looks at the rules that are in no table.

@@ -101,6 +101,17 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// For the first header of a stage: ranks of all rules of a set whose addresses match, best first in each slice.
+    pub(crate) fn candidates(&self, stage: &Stage, set: u8) -> impl Iterator<Item = &[u32]> {
+        let (source, destination) = (stage.source.at(0), stage.destination.at(0));
+        self.bundles.iter().flat_map(move |bundle| {
+            let words = (word(&bundle.source, source), word(&bundle.destination, destination));
+            bundle.aggregates.iter().filter(move |a| a.set == set).map(move |a| a.candidates(words.0, words.1))
+        })
+    }
+}
+
 #[inline(always)]
 fn word(words: &Words, leaf: u32) -> u64 {
     match words {

@@ -68,6 +68,10 @@ pub(crate) struct Aggregate {
     /// Port classes.
     pub columns: usize,
     placement: Vec<u32>,
+    /// For each slot its full list, for when the best rule was deleted.
+    full_of: Vec<u32>,
+    full: Vec<u32>,
+    full_starts: Vec<u32>,
 }
 
 impl Aggregate {
@@ -79,6 +83,7 @@ impl Aggregate {
         let direct = top < u32::from(NONE16) && group.lists.len() * columns * 2 <= DIRECT_MAX;
         let (form, bases) = if direct { direct_form(group) } else { position_form(group)? };
         let mut slots = vec![EMPTY; size];
+        let mut full_of = vec![0; size];
         for (runs, displacement) in group.runs.iter().zip(&rows) {
             for run in runs {
                 let base = bases.at(run.list as usize);
@@ -90,8 +95,9 @@ impl Aggregate {
                     | u64::from(pattern) << PATTERN_SHIFT
                     | u64::from(base);
                 for column in run.first..run.end {
-                    if let Some(at) = slots.get_mut((displacement + column) as usize & (size - 1)) {
-                        *at = slot;
+                    let index = (displacement + column) as usize & (size - 1);
+                    if let (Some(at), Some(full)) = (slots.get_mut(index), full_of.get_mut(index)) {
+                        (*at, *full) = (slot, run.full);
                     }
                 }
             }
@@ -108,11 +114,16 @@ impl Aggregate {
             lists: group.lists.len(),
             columns,
             placement: rows,
+            full_of,
+            full: group.full.clone(),
+            full_starts: group.full_starts.clone(),
         })
     }
 
     pub fn bytes(&self) -> usize {
-        self.slots.len() * 8 + self.form_bytes() + self.placement.len() * 4
+        self.slots.len() * 12
+            + self.form_bytes()
+            + (self.placement.len() + self.full.len() + self.full_starts.len()) * 4
     }
 
     /// Bytes of what follows the slots.
@@ -121,6 +132,19 @@ impl Aggregate {
             Form::Direct(ranks) => ranks.len() * 2,
             Form::Positions { positions, ranks, .. } => positions.len() + ranks.len() * 4,
         }
+    }
+
+    /// Ranks of all rules whose addresses match, in their order.
+    pub fn candidates(&self, source: u64, destination: u64) -> &[u32] {
+        let (rows, columns) = if self.rows_are_source { (source, destination) } else { (destination, source) };
+        let row = self.row.of(rows);
+        let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
+        if (self.slots.at(index) >> CHECK_SHIFT) as u32 != row {
+            return &[];
+        }
+        let list = self.full_of.at(index) as usize;
+        let (from, to) = (self.full_starts.at(list) as usize, self.full_starts.at(list + 1) as usize);
+        self.full.get(from..to).unwrap_or_default()
     }
 
     /// Rank of the best rule, from the words of the fields.
