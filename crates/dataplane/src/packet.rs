@@ -491,8 +491,11 @@ impl Worker {
         }
         let occasion = &occasion;
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
+        let urgent = wants_payload
+            && notes.decision.verdict.forwards()
+            && self.has_urgent_to_clear(occasion.packet.decoded());
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        if rewrite && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+        if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         let decision = notes.decision;
@@ -504,6 +507,9 @@ impl Worker {
         {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+        }
+        if urgent && decision.verdict.forwards() {
+            self.note_urgent(occasion.packet);
         }
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);

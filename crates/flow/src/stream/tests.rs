@@ -45,6 +45,7 @@ impl Rig {
         rig.handle(ToServer, &segment(TcpFlags::SYN, Seq(isn), Seq(0), b""));
         rig.handle(ToClient, &segment(TcpFlags::SYN | ACK, Seq(0), first, b""));
         rig.handle(ToServer, &segment(ACK, first, Seq(1), b""));
+        rig.handle(ToClient, &segment(ACK, Seq(1), first, b""));
         assert_eq!(rig.session.state(), TcpState::Established);
         rig
     }
