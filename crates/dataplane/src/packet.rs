@@ -521,11 +521,19 @@ impl Worker {
                 let told = (&mut findings, &mut edits);
                 reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
             }
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
+            // Rules look at packets until the handshake is complete, also at one that does not go on.
+            let news = News { tcp, events, established, detection: &Detection::default() };
+            let told = (&mut findings, &mut edits);
+            reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
         }
         let occasion = &occasion;
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
+        let urgent = wants_payload
+            && notes.decision.verdict.forwards()
+            && self.has_urgent_to_clear(occasion.packet.decoded());
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        if rewrite && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+        if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         let decision = notes.decision;
@@ -537,6 +545,9 @@ impl Worker {
         {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+        }
+        if urgent && decision.verdict.forwards() {
+            self.note_urgent(occasion.packet);
         }
         self.note_edits(occasion.packet, decision, &edits);
         self.edits = edits;
@@ -745,6 +756,12 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
     }
+}
+
+/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
+fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE
+        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
 }
 
 /// Where a packet was found.

@@ -435,9 +435,6 @@ impl Worker {
                 refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
-            if depth == 0 {
-                self.note_urgent(&PacketView::new(bytes, packet));
-            }
         }
         decision
     }
@@ -523,13 +520,15 @@ impl Worker {
         }
     }
 
-    /// Prevention, urgent bytes inspected in their place: the receiver is to read them there, too.
-    fn note_urgent(&mut self, view: &PacketView<'_>) {
-        let Transport::Tcp(tcp) = &view.decoded().transport else { return };
+    /// Prevention, urgent bytes inspected in their place: whether the receiver has to be told to read them there, too.
+    pub(crate) fn has_urgent_to_clear(&self, packet: &Decoded) -> bool {
         let reads_in_place = self.settings.stream.reassembly.urgent == UrgentPolicy::Inline;
-        if !self.settings.prevention || !reads_in_place || !tcp.flags.contains(TcpFlags::URG) {
-            return;
-        }
+        let Transport::Tcp(tcp) = &packet.transport else { return false };
+        self.settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
+    }
+
+    /// Notes that the urgent flag of the packet in hand is to be taken off, beside what is noted already.
+    pub(crate) fn note_urgent(&mut self, view: &PacketView<'_>) {
         // A segment that its receiver refuses is not made right.
         if view.l4_checksum_ok() != Some(true) {
             return;

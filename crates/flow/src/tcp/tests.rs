@@ -323,6 +323,7 @@ fn inline_data_of_the_server_instead_of_the_last_ack_is_an_injection() {
 fn inline_nothing_leaves_without_comparison() {
     let mut rig = Rig::open(inline());
     rig.put(ToServer, A, 101, 501, b"abc");
+    rig.put(ToClient, A, 501, 101, b"");
     // A keep-alive with another byte than before.
     let out = rig.put(ToServer, A, 103, 501, b"X");
     assert!(out.kind.contains(PacketKind::KEEP_ALIVE));
@@ -336,6 +337,32 @@ fn inline_nothing_leaves_without_comparison() {
     let mut rig = Rig::new(inline());
     assert!(rig.put(ToServer, S, 100, 0, b"early").stored);
     assert_eq!(rig.read.to_server, "early");
+}
+
+#[test]
+fn inline_data_that_no_receiver_takes_does_not_leave() {
+    let mut rig = Rig::open(inline());
+    let refused = Advice::Drop(Reason::StreamError);
+    // A server that keeps nothing but a cookie may take these for the first.
+    for seq in [100, 102, 104] {
+        assert_eq!(rig.put(ToServer, A, seq, 501, b"x").advice, refused);
+    }
+    // A keep-alive may leave.
+    assert_eq!(rig.put(ToServer, A, 100, 501, b"").advice, Advice::Forward);
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"abc").advice, Advice::Forward);
+    rig.put(ToClient, A, 501, 104, b"");
+    assert_eq!(rig.put(ToServer, A, 105, 501, b"e").advice, Advice::Forward);
+    // Far beyond the window, in a SYN, without an ACK.
+    for (flags, seq) in [(A, 2_000_000), (A | S, 104), (S, 103), (TcpFlags::PSH, 104)] {
+        assert_eq!(rig.put(ToServer, flags, seq, 501, b"junk").advice, refused, "{flags:?} {seq}");
+    }
+    assert_eq!(rig.put(ToServer, A, 104, 501, b"d").advice, Advice::Forward);
+    assert_eq!(rig.read.to_server, "abcde");
+    // Before the SYN/ACK.
+    let mut rig = Rig::new(inline());
+    rig.put(ToServer, S, 100, 0, b"");
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"early").advice, refused);
+    assert_eq!(rig.read.to_server, "");
 }
 
 #[test]
