@@ -21,7 +21,12 @@ use std::sync::Arc;
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
 pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
     let mut settings = match file {
-        Some(path) => suricata::load(path).map_err(Failure::input)?,
+        Some(path) => {
+            let mut notes = Vec::new();
+            let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
+            notes.iter().for_each(|note| eprintln!("warning: {note}"));
+            settings
+        }
         None => suricata::shipped(),
     };
     self::overrides(&mut settings, overrides)?;
@@ -87,23 +92,33 @@ impl Base {
         hosts: u32,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Failure> {
-        let text = |key: &str| {
+        let shipped = suricata::shipped();
+        let mut text = |key: &str| {
             let path = PathBuf::from(settings.get(key)?);
-            // The shipped settings name files that need not be installed here.
-            std::fs::read(&path).ok().map(|bytes| (bytes, path.display().to_string()))
+            match std::fs::read(&path) {
+                Ok(bytes) => Some((bytes, path.display().to_string())),
+                // The shipped settings name files that need not be installed here.
+                Err(_) if shipped.get(key) == settings.get(key) => None,
+                Err(error) => {
+                    let path = path.display();
+                    warnings.push(format!("{key}: cannot read {path}: {error}; correct the path or remove the key"));
+                    None
+                }
+            }
         };
         let classifications = text("classification-file")
             .map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
         let references =
             text("reference-config-file").map(|(bytes, name)| bartizan_rules::parse_references(bytes, &name));
         let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
+        let thresholds =
+            text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
         Ok(Base {
             compiler: Compiler::new(config).map_err(Failure::input)?,
             shared: Arc::new(Shared::new(&self::hosts(hosts))),
             classifications,
             references,
-            thresholds: text("threshold-file")
-                .map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name)),
+            thresholds,
             variables: variables(settings, warnings),
         })
     }
