@@ -44,6 +44,8 @@ pub struct FlowQuestion {
     pub vlans: Vec<u16>,
     /// VXLAN network that it is in.
     pub vni: Option<u32>,
+    /// What `tenant` is known from; `as asked` unless given.
+    pub tenant_from: Option<&'static str>,
 }
 
 /// The generation that is asked.
@@ -72,7 +74,9 @@ pub struct Subject<'s> {
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// Two sides are needed.
-    #[error("a flow needs two addresses of one IP version: found {found}; write `tcp 10.0.0.1:40000 192.0.2.7:80`")]
+    #[error(
+        "a flow needs two addresses of one IP version: found {found}; write `tcp 10.0.0.1:40000 192.0.2.7:80`"
+    )]
     Ends {
         /// What was given.
         found: String,
@@ -285,7 +289,8 @@ fn ends(question: &FlowQuestion) -> Result<(End, End), ExplainError> {
 
 fn verdict(first: &FirstPacket) -> VerdictAnswer {
     let decision = &first.decision;
-    let decider = first.calls.iter().find(|call| call.decision == *decision && call.decision.reason.is_some());
+    let decider =
+        first.calls.iter().find(|call| call.decision == *decision && call.decision.reason.is_some());
     VerdictAnswer {
         verdict: decision.verdict.name(),
         function: decider.map(|call| call.name),
@@ -312,7 +317,8 @@ impl Asking<'_> {
             known.map_or_else(|| id.to_string(), |(name, _)| name.clone())
         };
         if let Some(id) = self.question.tenant {
-            return TenantAnswer { name: name_of(id), id: id.0, why: "as asked".to_owned(), place: None };
+            let why = self.question.tenant_from.unwrap_or("as asked").to_owned();
+            return TenantAnswer { name: name_of(id), id: id.0, why, place: None };
         }
         let tunnel = self.question.vni.map_or(TunnelTag::NONE, |vni| TunnelTag::new(TunnelKind::Vxlan, vni));
         let id = self.subject.tenants.select(&TenantQuestion {
@@ -367,13 +373,17 @@ impl Asking<'_> {
         let (source, destination) = (self.source.0, self.destination.0);
         let (from, to) = (&policy.from, &policy.to);
         let lies = |targets: &[Target], address| self.prefix(targets, address).is_some();
-        Some(match (lies(from, source) || lies(to, source), lies(from, destination) || lies(to, destination)) {
-            (false, false) => format!("neither {source} nor {destination} lies in its `from` or `to`"),
-            (false, true) => format!("{source} lies neither in its `from` nor in its `to`"),
-            (true, false) => format!("{destination} lies neither in its `from` nor in its `to`"),
-            (true, true) if lies(from, source) => format!("both lie in its `from`, and {destination} not in `to`"),
-            (true, true) => "both lie in its `to`, and none in `from`".to_owned(),
-        })
+        Some(
+            match (lies(from, source) || lies(to, source), lies(from, destination) || lies(to, destination)) {
+                (false, false) => format!("neither {source} nor {destination} lies in its `from` or `to`"),
+                (false, true) => format!("{source} lies neither in its `from` nor in its `to`"),
+                (true, false) => format!("{destination} lies neither in its `from` nor in its `to`"),
+                (true, true) if lies(from, source) => {
+                    format!("both lie in its `from`, and {destination} not in `to`")
+                }
+                (true, true) => "both lie in its `to`, and none in `from`".to_owned(),
+            },
+        )
     }
 
     /// The prefix of a list that an address lies in.
@@ -478,15 +488,24 @@ impl Asking<'_> {
 fn why(call: &Call) -> String {
     let decision = &call.decision;
     let rules = call.details.get("rules").and_then(Value::as_u64).unwrap_or(0);
+    // A staged policy's refusals come as findings.
+    if let Some((_, message)) = call.findings.first().filter(|_| call.half == Half::Header) {
+        return message.clone();
+    }
     match (decision.reason, decision.rule, call.half) {
         (Some(reason), Some(rule), Half::Header) => format!("rule {rule} of {rules}: {}", reason.meaning()),
         (Some(reason), _, _) => reason.meaning().to_owned(),
         (None, Some(rule), Half::Header) => format!("rule {rule} of {rules} lets it through"),
-        (None, None, Half::Header) if call.details.get("matched").and_then(Value::as_str) == Some("default") => {
+        (None, None, Half::Header)
+            if call.details.get("matched").and_then(Value::as_str) == Some("default") =>
+        {
             format!("none of {rules} rules matches; the default lets it through")
         }
         (None, None, Half::Header) => "nothing speaks against it".to_owned(),
         (None, Some(rule), Half::Payload) => format!("rule {rule} passes it"),
-        (None, None, Half::Payload) => "no rule matches the first packet".to_owned(),
+        (None, None, Half::Payload) if call.findings.is_empty() => {
+            "no rule matches the first packet".to_owned()
+        }
+        (None, None, Half::Payload) => "rules match and only report".to_owned(),
     }
 }

@@ -88,11 +88,7 @@ impl Builder {
         Self::with(options, options.policy.is_some(), None)
     }
 
-    fn with(
-        options: &Options,
-        drops: bool,
-        links: Option<Vec<(String, LinkId)>>,
-    ) -> Result<Self, Failure> {
+    fn with(options: &Options, drops: bool, links: Option<Vec<(String, LinkId)>>) -> Result<Self, Failure> {
         let mut settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
         if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.

@@ -91,14 +91,9 @@ impl Base {
         })
     }
 
-    /// Compiles rules into a generation.
-    pub fn rules(
-        &self,
-        files: &[RuleFile],
-        settings: &Settings,
-        generation: Generation,
-    ) -> Result<Loaded, Failure> {
-        let input = LoadInput {
+    /// What loading needs.
+    pub fn input<'b>(&'b self, settings: &'b Settings, generation: Generation) -> LoadInput<'b> {
+        LoadInput {
             settings,
             variables: &self.variables,
             classifications: self.classifications.as_ref(),
@@ -106,8 +101,17 @@ impl Base {
             shared: &self.shared,
             compiler: &self.compiler,
             generation,
-        };
-        let mut loaded = ruleset::load(files, &input).map_err(Failure::input)?;
+        }
+    }
+
+    /// Compiles rules into a generation.
+    pub fn rules(
+        &self,
+        files: &[RuleFile],
+        settings: &Settings,
+        generation: Generation,
+    ) -> Result<Loaded, Failure> {
+        let mut loaded = ruleset::load(files, &self.input(settings, generation)).map_err(Failure::input)?;
         if let Some(thresholds) = &self.thresholds {
             loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
             let signatures = &mut loaded.rules.signatures;

@@ -126,7 +126,9 @@ type Capture = (LinkId, CaptureReader);
 /// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
 fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
     if args.link.len() > args.captures.len() {
-        return Err(Failure::usage("more --link than captures: each names the link of one capture, in order"));
+        return Err(Failure::usage(
+            "more --link than captures: each names the link of one capture, in order",
+        ));
     }
     let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
     let mut links = Vec::new();
@@ -201,7 +203,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
-        let worker = Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
+        let worker =
+            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
         inspect_alone(worker, &mut recorder, captures)?
     } else {
         let mut halves = Vec::new();

@@ -431,8 +431,7 @@ impl Heads {
         orientation: Orientation,
         decision: Option<&Decision>,
     ) -> bartizan_events::Common<'a> {
-        let mut common =
-            super::head::head(&self.run, self.capture.as_deref(), occasion, flow, orientation);
+        let mut common = super::head::head(&self.run, self.capture.as_deref(), occasion, flow, orientation);
         common.own = self.class.own(&self.run, self.generation, flow, decision);
         common
     }

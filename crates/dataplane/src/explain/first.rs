@@ -75,8 +75,7 @@ pub fn first_packet(
     engine: &Arc<Engine>,
     asked: &Probe,
 ) -> Result<FirstPacket, TableError> {
-    let (watched, calls) =
-        observed(chains, Some(asked.tenant), How { details: true, go_on: true });
+    let (watched, calls) = observed(chains, Some(asked.tenant), How { details: true, go_on: true });
     let settings = EngineSettings {
         flow_capacity: 16,
         prevention: true,
@@ -101,17 +100,11 @@ pub fn first_packet(
 }
 
 /// Records nothing.
-struct Nobody;
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
 
 impl Recorder for Nobody {
-    fn alert(
-        &mut self,
-        _: &Occasion<'_>,
-        _: Option<&Entry>,
-        _: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
     }
     fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
     fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}

@@ -117,7 +117,9 @@ fn asked(args: &Args) -> Result<Asked, Failure> {
         ))),
         (None, _) if tuple::is_meant(&text) => {
             if args.flow.is_some() {
-                return Err(Failure::usage("--flow chooses a flow of a capture; give a capture, or leave it out"));
+                return Err(Failure::usage(
+                    "--flow chooses a flow of a capture; give a capture, or leave it out",
+                ));
             }
             Ok(Asked::Tuple(tuple::parse(&text).map_err(Failure::usage)?))
         }
@@ -171,6 +173,7 @@ fn one(args: &Args, stage: &Stage, tuple: &Tuple) -> Result<Exit, Failure> {
         link: link(args, Some(policy))?,
         vlans: args.vlan.clone(),
         vni: args.vni,
+        tenant_from: None,
     };
     let told = explained(stage, policy, &question)?;
     if args.json {
@@ -211,11 +214,7 @@ fn find_tenant(policy: &BuiltPolicy, name: &str) -> Result<TenantId, Failure> {
     let found = policy.tenant_ids.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
     found.ok_or_else(|| {
         let names: Vec<&str> = policy.tenant_ids.iter().map(|(n, _)| n.as_str()).collect();
-        Failure::input(format!(
-            "{} has no tenant `{name}`; {}",
-            policy.file.name,
-            did_you_mean(name, names)
-        ))
+        Failure::input(format!("{} has no tenant `{name}`; {}", policy.file.name, did_you_mean(name, names)))
     })
 }
 
@@ -236,7 +235,9 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
         ("--vni", args.vni.is_some()),
     ];
     if let Some((option, _)) = only_tuples.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{option} is for a 5-tuple; a capture's packets say it themselves")));
+        return Err(Failure::usage(format!(
+            "{option} is for a 5-tuple; a capture's packets say it themselves"
+        )));
     }
     let link = link(args, stage.built.policy.as_ref())?;
     let select = match &wanted {
@@ -246,9 +247,14 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
         }
         Some(Wanted::Packet(number)) => Some(select_packet(stage, path, link, *number)?),
     };
-    let mut watcher =
-        Watcher::new(&stage.built.chains, &stage.settings, &stage.engine, select, &stage.built.function_names)
-            .map_err(Failure::stopped)?;
+    let mut watcher = Watcher::new(
+        &stage.built.chains,
+        &stage.settings,
+        &stage.engine,
+        select,
+        &stage.built.function_names,
+    )
+    .map_err(Failure::stopped)?;
     frames(path, link, |frame| {
         watcher.frame(frame);
         true
@@ -273,7 +279,13 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
     tell(args, stage, path, histories, wanted.is_some())
 }
 
-fn tell(args: &Args, stage: &Stage, path: &Path, histories: Histories, in_full: bool) -> Result<Exit, Failure> {
+fn tell(
+    args: &Args,
+    stage: &Stage,
+    path: &Path,
+    histories: Histories,
+    in_full: bool,
+) -> Result<Exit, Failure> {
     let Histories { prevention, frames, flows, omitted } = histories;
     let mut told = Vec::new();
     for history in flows {
@@ -310,11 +322,12 @@ fn question_of(history: &FlowHistory) -> FlowQuestion {
         protocol: ends.protocol,
         source: Some((ends.src_ip, ends.src_port)),
         destination: Some((ends.dest_ip, ends.dest_port)),
-        icmp: None,
+        icmp: history.icmp,
         tenant: Some(TenantId(history.tenant)),
         link: LinkId(history.link),
         vlans: history.vlans.clone(),
         vni: None,
+        tenant_from: Some("as in the capture"),
     }
 }
 
@@ -342,7 +355,7 @@ fn select_packet(stage: &Stage, path: &Path, link: LinkId, number: u64) -> Resul
 }
 
 /// Reads a capture until its end or until `take` has enough.
-fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
+pub fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
     let file = crate::input::open(path, "capture")?;
     let mut reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
     let mut number = 0;
