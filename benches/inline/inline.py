@@ -12,7 +12,12 @@ A forwarder command is run in the middle namespace with {a} and {b} replaced by 
 by itself and end on SIGTERM. Several may be given. Needs root, iproute2, ethtool, iperf3, wrk, nginx (apt-get install
 iproute2 ethtool iperf3 wrk nginx-light).
 
-Not done: no second peer (see the other benches), no packet-size sweep.
+With --base NAME the ratios to that forwarder are shown, too: what a chain costs beyond an empty one.
+
+After each round the frames of every forwarder that prints its port counters (`N received, N dropped in the ring, N sent`, as the
+program does) are compared with what the interfaces' peers sent and received: what does not add up ends the bench.
+
+Not done: no second peer (see the other benches).
 """
 
 import argparse
@@ -35,7 +40,30 @@ CASES = {
     "large": ("100 KB requests", "req/s", True),
     "single": ("200 B, one connection, p50", "us", False),
     "udp": ("UDP flood 64 B, received", "pps", True),
+    "udp256": ("UDP, frames of 256 B, received", "Gbit/s", True),
+    "udp512": ("UDP, frames of 512 B, received", "Gbit/s", True),
+    "udp1024": ("UDP, frames of 1024 B, received", "Gbit/s", True),
+    "udp1500": ("UDP, frames of 1500 B, received", "Gbit/s", True),
+    "cps": ("connections, a 200 B request each", "conn/s", True),
+    "setup": ("TCP connection set-up, p50", "us", False),
 }
+# Of a UDP frame: Ethernet, IPv4 and UDP headers.
+HEADERS = 42
+# Connects so many times and prints the time that 50 % and 80 % of the handshakes took, in microseconds.
+SETUP = """
+import socket, sys, time
+times, end = [], time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    s = socket.socket()
+    begin = time.perf_counter_ns()
+    s.connect((sys.argv[1], 80))
+    times.append(time.perf_counter_ns() - begin)
+    # A reset at the end: no port waits in TIME_WAIT.
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    s.close()
+times.sort()
+print(times[len(times) // 2] / 1e3, times[len(times) * 8 // 10] / 1e3)
+"""
 DEFAULT_CASES = "bulk,small,large,single"
 SERVER = "10.77.0.2"
 CLIENT = "10.77.0.1"
@@ -157,20 +185,23 @@ def wait_until_forwarding(net, child):
 
 
 def microseconds(text):
-    value, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()
+    match = re.fullmatch(r"([\d.]+)(us|ms|s)", text)
+    if match is None:
+        raise Problem(f"wrk reports a latency of `{text}`: hardly a request was answered")
+    value, unit = match.groups()
     return float(value) * {"us": 1, "ms": 1e3, "s": 1e6}[unit]
 
 
-def wrk(net, connections, path, seconds):
+def wrk(net, connections, path, seconds, header=""):
     text = run(
-        net.inside("c", 0, f"wrk -t1 -c{connections} -d{seconds}s --latency http://{SERVER}/{path}"),
+        net.inside("c", 0, f"wrk -t1 -c{connections} -d{seconds}s --latency {header} http://{SERVER}/{path}"),
         timeout=seconds + 30,
     )
     bad = re.findall(r"(Socket errors:.*|Non-2xx.*)", text)
     if bad:
         raise Problem("wrk reports wrong answers: " + "; ".join(bad))
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
-    p50, p99 = (microseconds(re.search(rf"\b{p}%\s+(\S+)", text)[1]) for p in (50, 99))
+    p50, p99 = (microseconds(re.search(rf"^\s+{p}%\s+(\S+)", text, re.MULTILINE)[1]) for p in (50, 99))
     return rate, p50, p99
 
 
@@ -182,10 +213,25 @@ def measure(net, case, seconds):
         text = run(net.inside("c", 0, f"iperf3 -c {SERVER} -t {seconds} -O 1 -l 64K{congestion} -J"), timeout=seconds + 30)
         end = json.loads(text)["end"]
         return end["sum_received"]["bits_per_second"] / 1e9, {"retransmits": end["sum_sent"].get("retransmits", 0)}
-    if case == "udp":
-        text = run(net.inside("c", 0, f"iperf3 -u -c {SERVER} -b 0 -l 64 -t {seconds} -J"), timeout=seconds + 30)
-        total = json.loads(text)["end"]["sum"]
-        return (total["packets"] - total["lost_packets"]) / total["seconds"], {"sent": total["packets"]}
+    if case.startswith("udp"):
+        size = int(case[3:]) - HEADERS if case[3:] else 64
+        text = run(net.inside("c", 0, f"iperf3 -u -c {SERVER} -b 0 -l {size} -t {seconds} -J"), timeout=seconds + 30)
+        end = json.loads(text)["end"]
+        total = end["sum"]
+        late = sum(stream["udp"].get("out_of_order", 0) for stream in end["streams"])
+        if late:
+            raise Problem(f"{late} of {total['packets']} datagrams of one flow came out of order")
+        rate = (total["packets"] - total["lost_packets"]) / total["seconds"]
+        if case[3:]:
+            rate *= int(case[3:]) * 8 / 1e9
+        return rate, {"sent": total["packets"], "lost %": 100 * total["lost_packets"] / total["packets"]}
+    if case == "cps":
+        rate, p50, p99 = wrk(net, 32, "small", seconds, "-H 'Connection: close'")
+        return rate, {"p50": p50, "p99": p99}
+    if case == "setup":
+        text = run(net.inside("c", 0, f"{sys.executable} -c {shlex.quote(SETUP)} {SERVER} {seconds}"), timeout=seconds + 30)
+        p50, p80 = map(float, text.split())
+        return p50, {"p80": p80}
     if case == "single":
         rate, p50, p99 = wrk(net, 1, "small", seconds)
         return p50, {"p99": p99, "rate": rate}
@@ -212,8 +258,45 @@ def bridge_round(net, cases, seconds):
         run(f"ip -n {m} link del btzbr")
 
 
+def interface_counters(net):
+    """Frames that each end of the two links has sent and received: {device: (sent, received)}."""
+    counters = {}
+    for which in "cms":
+        for link in json.loads(run(f"ip -n {net.name(which)} -s -j link show")):
+            stats = link["stats64"]
+            counters[link["ifname"]] = (stats["tx"]["packets"], stats["rx"]["packets"])
+    return counters
+
+
+def check_sums(before, after, words):
+    """Every frame that a forwarder was sent is one that it received or lost in its ring, and what it sent arrived.
+
+    `words` is what it printed. Frames that came before its rings were there, or after, are few; they are allowed for.
+    """
+    ports = re.findall(r"^(\w+): (\d+) received, (\d+) dropped in the ring, (\d+) sent", words, re.MULTILINE)
+    totals = re.search(r"(\d+) frames, (\d+) forwarded, (\d+) refused", words)
+    if not ports or not totals:
+        return None
+    frames, forwarded, refused = map(int, totals.groups())
+    received = sum(int(port[1]) for port in ports)
+    unsent = sum(map(int, re.findall(r"(\d+) not sent", words)))
+    sent = sum(int(port[3]) for port in ports)
+    if frames != forwarded + refused or frames != received or forwarded != sent + unsent:
+        raise Problem(f"the forwarder's own sums do not add up:\n{words}")
+    lost = {}
+    for name, port_received, dropped, port_sent in ports:
+        came, went = after[name][1] - before[name][1], after[name][0] - before[name][0]
+        missing, extra = came - int(port_received) - int(dropped), went - int(port_sent)
+        if not (0 <= missing <= 20 and 0 <= extra <= 20):
+            raise Problem(f"{name}: the kernel counted {came} in, {went} out; the forwarder says:\n{words}")
+        lost[name] = int(dropped)
+    return sum(lost.values())
+
+
 def forwarder_round(net, command, cases, seconds, log):
     command = command.replace("{a}", net.a).replace("{b}", net.b)
+    # The kernel counts frames on its own; its sum over all cases is compared with the forwarder's.
+    before, begin_of_words = interface_counters(net), log.tell()
     child = net.start("m", 1, command, output=log)
     try:
         wait_until_forwarding(net, child)
@@ -225,16 +308,21 @@ def forwarder_round(net, command, cases, seconds, log):
             results[case] = (value, extra)
         if child.poll() is not None:
             raise Problem(f"the forwarder ended during the measurement with status {child.returncode}")
-        return results
     finally:
         net.stop(child)
+    log.seek(begin_of_words)
+    words = log.read()
+    dropped = check_sums(before, interface_counters(net), words)
+    if dropped is not None and not any(case.startswith("udp") for case in cases) and dropped:
+        raise Problem(f"{dropped} frames were dropped in a ring though TCP was all there was:\n{words}")
+    return results
 
 
 def spread(values, digits):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
-def report(rows, cases, rounds):
+def report(rows, cases, rounds, base):
     """Prints the table and returns the records for the JSON file."""
     records = []
     bridge = rows["bridge"]
@@ -251,24 +339,32 @@ def report(rows, cases, rounds):
             extra = [r[case][1] for r in results]
             notes = [f"{key} {statistics.median(e[key] for e in extra):.4g}" for key in extra[0]]
             share = "" if name == "bridge" else f"  ratio {spread(ratios, 3)}"
+            if base in rows and name not in ("bridge", base):
+                shares = [v / e[case][0] if higher else e[case][0] / v for v, e in zip(values, rows[base])]
+                share += f"  of {base} {spread(shares, 3)}"
             if name != "bridge" and not higher:
                 share += f"  over the bridge {statistics.median(v - b for v, b in pairs):+.0f} {unit}"
             print(f"  {name:<24} {spread(values, digits):<28}{share}  {', '.join(notes)}")
             if name != "bridge":
-                records.append(
-                    {
-                        "name": f"inline/{name}/{case}",
-                        "value": statistics.median(values),
-                        "unit": unit,
-                        "peer": "kernel bridge, offloads off",
-                        "peer_value": peer,
-                        "ratio": statistics.median(ratios),
-                        "ratio_min": min(ratios),
-                        "ratio_max": max(ratios),
-                        "rounds": rounds,
-                    }
-                )
+                records.append(record(name, case, values, ("kernel bridge, offloads off", peer), ratios))
+                if base in rows and name != base:
+                    of = statistics.median(e[case][0] for e in rows[base])
+                    records.append(record(f"{name} of {base}", case, values, (f"chain {base}", of), shares))
     return records
+
+
+def record(name, case, values, peer, ratios):
+    return {
+        "name": f"inline/{name}/{case}",
+        "value": statistics.median(values),
+        "unit": CASES[case][1],
+        "peer": peer[0],
+        "peer_value": peer[1],
+        "ratio": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "rounds": len(values),
+    }
 
 
 def arguments():
@@ -280,6 +376,8 @@ def arguments():
         metavar="NAME=COMMAND",
         help="a forwarder, {a} and {b} stand for its interfaces",
     )
+    parser.add_argument("--forwarders", metavar="FILE", help="more of them, a line each; `-` is standard input")
+    parser.add_argument("--base", default="", metavar="NAME", help="the forwarder to which the others are compared, too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=2, help="of each measurement")
     parser.add_argument("--cases", default=DEFAULT_CASES, help="of " + ",".join(CASES) + f" (default {DEFAULT_CASES})")
@@ -292,6 +390,9 @@ def arguments():
     for case in parsed.cases:
         if case not in CASES:
             parser.error(f"unknown case {case}: of {', '.join(CASES)}")
+    if parsed.forwarders:
+        with sys.stdin if parsed.forwarders == "-" else open(parsed.forwarders) as file:
+            parsed.forwarder += [line.strip() for line in file if line.strip()]
     parsed.forwarders = {}
     for text in parsed.forwarder:
         name, separator, command = text.partition("=")
@@ -320,7 +421,7 @@ def bench(options, folder):
     try:
         net.set_up()
         start_servers(net, folder)
-        with open(log_path, "w") as log:
+        with open(log_path, "w+") as log:
             for number in range(options.rounds):
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
                 rows["bridge"].append(bridge_round(net, options.cases, options.seconds))
@@ -338,7 +439,7 @@ def bench(options, folder):
         net.tear_down()
     with open("/proc/loadavg") as load:
         print(f"{time.strftime('%Y-%m-%d')}, Linux {os.uname().release}, {os.cpu_count()} processors, load {load.read().split()[0]}")
-    records = report(rows, options.cases, options.rounds)
+    records = report(rows, options.cases, options.rounds, options.base)
     if not options.log and options.forwarders:
         with open(log_path) as log:
             print("\nlast words of the forwarders:\n  " + "\n  ".join(log.read().splitlines()[-6 * len(options.forwarders) :]))

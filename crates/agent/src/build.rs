@@ -13,7 +13,7 @@ use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
     read,
 };
-use bartizan_dataplane::chain::{Chains, Class, ClassName};
+use bartizan_dataplane::chain::{Chains, Class, ClassName, PolicyMap};
 use bartizan_function::{Function, FunctionKind, RuleSource, RulesError};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -81,6 +81,8 @@ struct State {
     table: GlobalRuleTable,
     /// Numbers of tenants, by name; a number is never given to another name.
     tenants: BTreeMap<String, TenantId>,
+    /// Numbers of policies for counters, from 1; a number is never given to another name.
+    policies: HashMap<String, u32>,
     generation: Generation,
 }
 
@@ -288,6 +290,7 @@ impl<'a> Build<'a> {
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
         let fallback = defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default();
+        let policies = Arc::new(self.policy_map(&infos));
         let classifier = Box::new(PolicyClassifier {
             classifier,
             classes,
@@ -295,9 +298,24 @@ impl<'a> Build<'a> {
             fallback,
             tenants: tenants.clone(),
             names: class_names(&infos),
+            policies,
         });
         let chains = Chains { generation: self.state.generation, functions, classifier };
         Some(Prepared { chains, tenants, classes: infos })
+    }
+
+    /// The policy of each class, by a number that stays.
+    fn policy_map(&mut self, infos: &[ClassInfo]) -> PolicyMap {
+        let numbers = &mut self.state.policies;
+        let mut classes = Vec::new();
+        for info in infos {
+            let Some(name) = &info.policy else { continue };
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
+            classes.push((info.fid, *numbers.entry(name.clone()).or_insert(next)));
+        }
+        let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
+        names.sort_unstable();
+        PolicyMap::new(names.into_iter().map(|(_, name)| name).collect(), &classes)
     }
 
     /// Numbers for all tenants, and how their traffic is known.

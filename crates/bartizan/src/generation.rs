@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Building generations: rules (and policy) into chains, again and again with what outlives them shared.
 
+use crate::cache::CacheOption;
 use crate::error::Failure;
+use crate::outputs::Wanted;
 use crate::{input, load};
 use bartizan_agent::{Agent, ClassInfo, TenantSelector};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
@@ -15,13 +17,14 @@ use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
+use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// What a generation is built from.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub struct Options {
     /// Rule file (may be repeated); plain, gzip or zstd.
     #[arg(long, value_name = "FILE")]
@@ -35,6 +38,41 @@ pub struct Options {
     /// Policy file: who may talk to whom, and which functions look. Without one the chain is `ids` alone.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Where compiled patterns are kept.
+    #[command(flatten)]
+    pub cache: CacheOption,
+    /// Settings of a host file: below those of the command line.
+    #[arg(skip)]
+    pub below: Vec<(String, String)>,
+    /// Outputs of a host file.
+    #[arg(skip)]
+    pub outputs: Wanted,
+    /// Entries of each host table.
+    #[arg(skip)]
+    pub hosts: Option<u32>,
+    /// Names of the links, by number.
+    #[arg(skip)]
+    pub links: Vec<String>,
+}
+
+impl Options {
+    /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = load::settings(self.suricata_config.as_deref(), &[])?;
+        for (key, value) in &self.below {
+            settings.set(key.clone(), value.clone());
+        }
+        load::overrides(&mut settings, &self.overrides)?;
+        Ok(settings)
+    }
+
+    /// Nobody said what happens to urgent bytes.
+    pub fn leaves_urgent_bytes_to_us(&self) -> bool {
+        const KEY: &str = "stream.reassembly.urgent.policy";
+        let named = |set: &String| set.split('=').next().map(str::trim) == Some(KEY);
+        let below = self.below.iter().any(|(key, _)| key == KEY);
+        self.suricata_config.is_none() && !below && !self.overrides.iter().any(named)
+    }
 }
 
 /// A generation with what is told about it.
@@ -80,7 +118,8 @@ pub struct Builder {
 impl Builder {
     /// Reads the settings.
     pub fn new(options: &Options) -> Result<Self, Failure> {
-        Self::with(options, true, Some(Vec::new()))
+        let links = options.links.iter().zip(0..).map(|(name, n)| (name.clone(), LinkId(n))).collect();
+        Self::with(options, true, Some(links))
     }
 
     /// Reads the settings for captures: without a policy everything is as with Suricata.
@@ -89,15 +128,18 @@ impl Builder {
     }
 
     fn with(options: &Options, drops: bool, links: Option<Vec<(String, LinkId)>>) -> Result<Self, Failure> {
-        let mut settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
+        let mut settings = options.settings()?;
         if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
             settings.set("outputs.1.eve-log.types.34", "drop");
             settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         }
         let mut warnings = Vec::new();
-        let base = Arc::new(load::Base::new(&settings, &mut warnings)?);
-        let hosts = Arc::new(HostTable::new(&load::hosts()));
+        options.outputs.apply(&mut settings, &mut warnings);
+        let entries = options.hosts.unwrap_or(load::HOSTS);
+        let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
+        let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
+        let hosts = Arc::new(HostTable::new(&load::hosts(entries)));
         Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts, links })
     }
 
@@ -119,6 +161,11 @@ impl Builder {
     /// The pattern engine in words.
     pub fn patterns(&self) -> String {
         self.base.compiler.info().to_string()
+    }
+
+    /// What the cache of compiled patterns did, if there is one.
+    pub fn cache(&self) -> Option<CacheCounters> {
+        self.base.compiler.info().cache
     }
 
     /// Builds a generation from the files as they are now. Nothing of one that fails is used.
@@ -169,8 +216,7 @@ impl Builder {
             }
             none => none.insert(Agent::new(kinds).map_err(Failure::input)?),
         };
-        let text = input::read_text(path, "policy file")?;
-        let text = String::from_utf8_lossy(&text);
+        let text = input::read_utf8(path, "policy file")?;
         let file = policy::parse(&path.display().to_string(), &text, &agent.function_names())
             .map_err(Failure::input)?;
         let links = self.links.clone().unwrap_or_else(|| links_of(&file));

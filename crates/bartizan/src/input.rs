@@ -37,6 +37,21 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// Reads a file that has to be UTF-8: YAML is.
+pub fn read_utf8(path: &Path, what: &str) -> Result<String, Failure> {
+    let bytes = read_text(path, what)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(before).lines().next_back().map_or(0, |l| l.chars().count()) + 1;
+        let column = if before.ends_with(b"\n") { 1 } else { column };
+        Failure::input(format!(
+            "{}:{line}:{column}: the {what} is not UTF-8 here; save it as UTF-8",
+            path.display()
+        ))
+    })
+}
+
 /// The file's content, decompressed if it begins with the magic number of gzip or zstd.
 fn decompressed(file: File) -> std::io::Result<Box<dyn Read>> {
     let mut reader = BufReader::new(file);

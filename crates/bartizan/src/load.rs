@@ -12,7 +12,7 @@ use bartizan_detect::ruleset::{self, LoadInput, Loaded};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
-use bartizan_pattern::{Compiler, Config};
+use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Thresholds, Variables};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,8 +23,13 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, F
         Some(path) => suricata::load(path).map_err(Failure::input)?,
         None => suricata::shipped(),
     };
-    suricata::apply_overrides(&mut settings, overrides).map_err(Failure::usage)?;
+    self::overrides(&mut settings, overrides)?;
     Ok(settings)
+}
+
+/// Applies `KEY=VALUE` overrides.
+pub fn overrides(settings: &mut Settings, overrides: &[String]) -> Result<(), Failure> {
+    suricata::apply_overrides(settings, overrides).map_err(Failure::usage)
 }
 
 /// Reads and parses rule files.
@@ -68,8 +73,19 @@ pub struct Base {
 }
 
 impl Base {
-    /// Reads what the settings name.
+    /// Reads what the settings name; with the default cache of compiled patterns.
     pub fn new(settings: &Settings, warnings: &mut Vec<String>) -> Result<Self, Failure> {
+        let cache = crate::cache::open(None, warnings)?;
+        Self::with(settings, cache, HOSTS, warnings)
+    }
+
+    /// Reads what the settings name. `hosts`: entries of the host table that rules use.
+    pub fn with(
+        settings: &Settings,
+        cache: Option<Arc<Cache>>,
+        hosts: u32,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
         let text = |key: &str| {
             let path = PathBuf::from(settings.get(key)?);
             // The shipped settings name files that need not be installed here.
@@ -79,10 +95,10 @@ impl Base {
             .map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
         let references =
             text("reference-config-file").map(|(bytes, name)| bartizan_rules::parse_references(bytes, &name));
+        let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
         Ok(Base {
-            compiler: Compiler::new(Config::default().with_environment().map_err(Failure::input)?)
-                .map_err(Failure::input)?,
-            shared: Arc::new(Shared::new(&hosts())),
+            compiler: Compiler::new(config).map_err(Failure::input)?,
+            shared: Arc::new(Shared::new(&self::hosts(hosts))),
             classifications,
             references,
             thresholds: text("threshold-file")
@@ -111,7 +127,15 @@ impl Base {
         settings: &Settings,
         generation: Generation,
     ) -> Result<Loaded, Failure> {
+        let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
+        let before = damaged();
         let mut loaded = ruleset::load(files, &self.input(settings, generation)).map_err(Failure::input)?;
+        let found = damaged() - before;
+        if found > 0 {
+            eprintln!(
+                "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
+            );
+        }
         if let Some(thresholds) = &self.thresholds {
             loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
             let signatures = &mut loaded.rules.signatures;
@@ -142,15 +166,10 @@ pub fn seed() -> [u64; 2] {
     [random(), random()]
 }
 
-/// Entries of the host table: thresholds, bits and limits by address.
-const HOSTS: u32 = 65_536;
+/// Entries of the host table unless something else is said: thresholds, bits and limits by address.
+pub const HOSTS: u32 = 65_536;
 
 /// A host table with a secret hash of this run.
-pub fn hosts() -> HostTableConfig {
-    HostTableConfig {
-        capacity: HOSTS,
-        shards: 64,
-        hasher: FlowHasher::new(seed()),
-        when_full: WhenHostsFull::Evict,
-    }
+pub fn hosts(capacity: u32) -> HostTableConfig {
+    HostTableConfig { capacity, shards: 64, hasher: FlowHasher::new(seed()), when_full: WhenHostsFull::Evict }
 }

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
 
+mod cache;
 mod commands;
+mod crew;
 mod error;
 mod generation;
 mod input;
 mod load;
+mod lock;
+mod metrics;
+mod outputs;
+mod plan;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 

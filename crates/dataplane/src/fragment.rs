@@ -59,6 +59,14 @@ pub(crate) fn refuse_datagram(worker: &mut Worker, frame: &Frame<'_>, view: &Pac
     }
 }
 
+/// The datagram was refused only while another worker had it, and may go.
+pub(crate) fn permit_datagram(worker: &mut Worker, frame: &Frame<'_>, view: &PacketView<'_>) {
+    let key = fragment_of(worker, frame, view.frame(), view.decoded()).map(|(key, _)| key);
+    if let Some(key) = key {
+        worker.defrag.permit(&key);
+    }
+}
+
 fn fragment_of<'b>(
     worker: &Worker,
     frame: &Frame<'_>,

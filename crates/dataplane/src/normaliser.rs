@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
 //!
-//! Changes: inspected bytes put back into a retransmission that differs. Made: the RST or ICMP message that tells of a
+//! Changes: inspected bytes put back into a retransmission that differs; the urgent flag taken off, so that the receiver
+//! reads the byte in its place, as it was inspected (RFC 6093: receivers differ in what they take out, and Linux's choice
+//! depends on how fast its application reads). Made: the RST or ICMP message that tells of a
 //! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
 use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport, pseudo_header};
@@ -12,6 +14,8 @@ use core::net::IpAddr;
 pub struct NormaliserCounters {
     /// Segments into which the inspected bytes were put back.
     pub rewritten: u64,
+    /// Segments whose urgent flag was taken off.
+    pub urgent_cleared: u64,
     /// RST segments made.
     pub resets: u64,
     /// ICMP messages made.
@@ -21,24 +25,42 @@ pub struct NormaliserCounters {
 }
 
 impl NormaliserCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
+        let NormaliserCounters { rewritten, urgent_cleared, resets, unreachables, silent } = other;
+        NormaliserCounters {
+            rewritten: self.rewritten + rewritten,
+            urgent_cleared: self.urgent_cleared + urgent_cleared,
+            resets: self.resets + resets,
+            unreachables: self.unreachables + unreachables,
+            silent: self.silent + silent,
+        }
+    }
+
     /// Each counter by name.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.rewritten", self.rewritten);
+        each("normaliser.urgent_cleared", self.urgent_cleared);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
         each("normaliser.silent", self.silent);
     }
 }
 
-/// A change of a packet's payload.
+/// A change of a TCP segment.
 #[derive(Clone, Debug, Default)]
 pub struct Rewrite {
     /// Where the payload begins in the frame.
     pub payload: usize,
     /// Where the TCP header begins.
     pub header: usize,
-    /// The new payload, of the same length.
+    /// The payload, of the same length.
     pub bytes: Vec<u8>,
+    /// The payload is another one.
+    pub differs: bool,
+    /// The urgent flag and pointer are taken off.
+    pub urgent: bool,
     /// Both ends, for the checksum.
     pub ends: Option<(IpAddr, IpAddr)>,
 }
@@ -49,6 +71,13 @@ pub fn rewrite(frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCoun
     let Some((src, dst)) = change.ends else { return false };
     let Some(payload) = frame.get_mut(change.payload..end) else { return false };
     payload.copy_from_slice(&change.bytes);
+    if change.urgent {
+        let flags = frame.get_mut(change.header.saturating_add(13)..);
+        // Flags, window (2), checksum (2), urgent pointer (2).
+        let Some([flags, _, _, _, _, high, low, ..]) = flags else { return false };
+        *flags &= !TcpFlags::URG.bits();
+        (*high, *low) = (0, 0);
+    }
     let at = change.header.saturating_add(16);
     let Some(field) = frame.get_mut(at..at.saturating_add(2)) else { return false };
     field.fill(0);
@@ -57,7 +86,8 @@ pub fn rewrite(frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCoun
     if let Some(field) = frame.get_mut(at..at.saturating_add(2)) {
         field.copy_from_slice(&sum.to_be_bytes());
     }
-    counters.rewritten += 1;
+    counters.rewritten += u64::from(change.differs);
+    counters.urgent_cleared += u64::from(change.urgent);
     true
 }
 
@@ -263,21 +293,27 @@ mod tests {
     fn inspected_bytes_are_put_back_with_a_right_checksum() {
         let mut frame = syn_v4();
         frame[17] = 44;
+        frame[47] |= TcpFlags::URG.bits();
+        frame[53] = 3;
         frame.extend_from_slice(b"evil");
         let change = Rewrite {
             payload: 54,
             header: 34,
             bytes: b"good".to_vec(),
+            differs: true,
+            urgent: true,
             ends: Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())),
         };
         let mut counters = NormaliserCounters::default();
         assert!(rewrite(&mut frame, &change, &mut counters));
         decode(&frame, |view| {
             assert_eq!(view.payload(), b"good");
+            let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+            assert_eq!((tcp.flags, tcp.urgent), (TcpFlags::SYN, 0));
             assert_eq!(view.l4_checksum_ok(), Some(true));
         });
         let long = Rewrite { bytes: vec![0; 5], ..change };
         assert!(!rewrite(&mut frame, &long, &mut counters));
-        assert_eq!(counters.rewritten, 1);
+        assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
     }
 }

@@ -7,7 +7,7 @@ use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, Known};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
@@ -17,7 +17,7 @@ use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, St
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, Transport};
 
 impl Worker {
-    /// Handles one decoded packet.
+    /// Handles one decoded packet, and counts what became of it.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
@@ -26,13 +26,28 @@ impl Worker {
         place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let place = place.into();
+        self.fid = Fid(0);
+        let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        self.tally.count(self.fid, &decision, packet.captured_len());
+        decision
+    }
+
+    fn judge(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: Place,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        self.announce(recorder);
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
             packet: &view,
             // What was found inside another packet is no packet of the capture.
             number: frame.number.filter(|_| !place.made),
             now: frame.now,
+            generation: self.chains.generation,
             direction: Direction::ToServer,
             around: place.around,
         };
@@ -56,6 +71,9 @@ impl Worker {
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        // Before the first event of the packet.
+        self.renew_class(id);
+        self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
@@ -380,11 +398,8 @@ impl Worker {
         let packet = occasion.packet.decoded();
         let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
         let headers = class.is_some() && !packet.is_fragment();
-        let mut notes = Notes {
-            fid: class.map(|c| c.fid).unwrap_or_default(),
-            related: self.related(frame, packet),
-            ..Notes::default()
-        };
+        self.fid = class.map(|c| c.fid).unwrap_or_default();
+        let mut notes = Notes { fid: self.fid, related: self.related(frame, packet), ..Notes::default() };
         let mut reject = None;
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
@@ -423,6 +438,7 @@ impl Worker {
         }
         for finding in &findings {
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };
             recorder.alert(occasion, None, finding, &fate, None);
         }
@@ -448,6 +464,7 @@ impl Worker {
         let established = looks.established;
         self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
@@ -506,14 +523,16 @@ impl Worker {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
         }
-        self.record(occasion, id, &mut parts, &fate, looks.inspect, &findings, recorder);
-        if let Some(pair) = parts.streams.as_deref_mut() {
-            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
-        }
-        self.findings = findings;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
+        self.record(occasion, id, &fate, looks.inspect, &findings, recorder);
+        if let Some(entry) = self.flows.get_mut(id)
+            && let Some(pair) = entry.ext.streams.as_deref_mut()
+        {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        self.findings = findings;
         // A parser or the depth of the stream says that nobody needs the rest.
         if bypass && decision.verdict.forwards() {
             self.bypass(id);
@@ -669,12 +688,10 @@ impl Worker {
     }
 
     /// Writes down what the packet brought.
-    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
     fn record(
         &mut self,
         occasion: &Occasion<'_>,
         id: FlowId,
-        parts: &mut FlowParts,
         fate: &Fate,
         inspected: bool,
         findings: &[bartizan_function::Finding],
@@ -684,7 +701,6 @@ impl Worker {
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
-        parts.lend(&mut entry.ext);
         if findings.iter().any(|f| f.action != FindingAction::Tagged) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
@@ -694,6 +710,7 @@ impl Worker {
                 continue;
             }
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
             recorder.alert(occasion, Some(entry), finding, fate, tx);
@@ -708,7 +725,6 @@ impl Worker {
             }
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
-        parts.take_back(&mut entry.ext);
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::flow_ext::FlowExt;
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_base::{Decision, Direction, Generation, Timestamp};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
@@ -22,6 +22,8 @@ pub struct Occasion<'a> {
     pub number: Option<u64>,
     /// Packet clock.
     pub now: Timestamp,
+    /// The generation in which the packet is handled: the same in all its events.
+    pub generation: Generation,
     /// Direction within the flow.
     pub direction: Direction,
     /// The packet of the capture that the packet was found in.
@@ -126,6 +128,9 @@ pub trait Recorder {
 
     /// Nothing to do just now: what is buffered may be written out.
     fn idle(&mut self) {}
+
+    /// The run ends: from here on no traffic waits for this worker, so nothing needs to be lost.
+    fn ending(&mut self) {}
 
     /// A flow ended.
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);

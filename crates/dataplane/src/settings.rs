@@ -74,6 +74,15 @@ impl EngineSettings {
         };
         Ok((result, warnings))
     }
+
+    /// What live prevention does otherwise than Suricata's shipped settings: urgent bytes are inspected in their place, and
+    /// the normaliser takes the flag off, so that receivers read them there. Which bytes a receiver takes out of band
+    /// cannot be known from outside.
+    #[must_use]
+    pub fn with_urgent_bytes_in_place(mut self) -> Self {
+        self.stream.reassembly.urgent = UrgentPolicy::Inline;
+        self
+    }
 }
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
@@ -178,7 +187,7 @@ fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
 }
 
 /// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
-const SURICATA_FLOW_BYTES: u64 = 416;
+pub const SURICATA_FLOW_BYTES: u64 = 416;
 
 fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
+use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::fragment::{Fragmented, defragment};
@@ -9,13 +10,13 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -191,14 +192,19 @@ pub struct Worker {
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
-    /// The recorder has not been told of the running generation yet.
-    announce: bool,
+    /// The generation of which the recorder was told last.
+    announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
+    /// Class of the packet in hand, for counters.
+    pub(crate) fid: Fid,
+    pub(crate) tally: Tally,
+    presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
+    pub(crate) past: crate::generations::Past,
 }
 
 impl Worker {
@@ -222,19 +228,23 @@ impl Worker {
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
             stream_counters: StreamCounters::default(),
             engine,
+            fid: Fid(0),
+            tally: Tally::new(&chains),
+            presenter: None,
             chains,
             states,
             findings: Vec::new(),
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
-            announce: true,
+            announced: None,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),
             outputs: Vec::new(),
             datagrams: Vec::new(),
+            past: crate::generations::Past::default(),
             settings,
         })
     }
@@ -251,23 +261,46 @@ impl Worker {
         self.clock
     }
 
-    /// The running generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.chains.generation
-    }
-
     /// The running chains.
     #[must_use]
     pub const fn chains(&self) -> &Arc<Chains> {
         &self.chains
     }
 
-    /// Takes another generation. To be called between batches.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
-        self.states = chains.worker_states();
-        self.chains = chains;
-        self.announce = true;
+    /// From now on shows its counters to others when they ask.
+    pub fn set_presenter(&mut self, presenter: Presenter) {
+        self.presenter = Some(presenter);
+    }
+
+    /// Whether somebody waits for its counters. To be asked between batches.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
+    }
+
+    /// Shows its counters; `more` adds what is not the worker's own.
+    pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
+        let Some(Presenter(place)) = &self.presenter else { return };
+        place.show(|snapshot| {
+            snapshot.clock = self.clock;
+            snapshot.counters = self.counters;
+            snapshot.stats.clear();
+            self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+            snapshot.own.clear();
+            self.visit_functions_by_name(&mut |function, name, value| {
+                snapshot.own.push((function, name, value))
+            });
+            let table = self.flows.memory();
+            let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
+            snapshot.memory.clear();
+            snapshot.memory.extend([
+                ("flows", table.touched as u64, table.reserved as u64),
+                ("reassembly", self.budget.used(), self.budget.limit()),
+                ("defrag", defrag.0, defrag.1),
+            ]);
+            snapshot.fill(&self.chains, &self.states, &self.tally);
+            more(snapshot);
+        });
     }
 
     /// The flows.
@@ -291,14 +324,11 @@ impl Worker {
                 each(name, count);
             }
         }
-        for function in &self.chains.functions {
-            let Some(state) = self.states.get(usize::from(function.id().0)) else { continue };
-            function.log(state, &mut |name, value| match name {
-                "alerts_discarded" => each("detect.alert_queue_overflow", value),
-                "alerts_suppressed" => each("detect.alerts_suppressed", value),
-                _ => {}
-            });
-        }
+        self.visit_functions(&mut |name, value| match name {
+            "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "alerts_suppressed" => each("detect.alerts_suppressed", value),
+            _ => {}
+        });
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
@@ -372,6 +402,9 @@ impl Worker {
                 refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
+            if depth == 0 {
+                self.note_urgent(&PacketView::new(bytes, packet));
+            }
         }
         decision
     }
@@ -453,17 +486,46 @@ impl Worker {
             change.payload = packet.payload as usize;
             change.header = packet.l4 as usize;
             change.ends = packet.src().zip(packet.dst());
+            (change.differs, change.urgent) = (true, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
         }
     }
 
-    /// Ends flows whose time is over.
-    pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
-        if core::mem::take(&mut self.announce) {
+    /// Prevention, urgent bytes inspected in their place: the receiver is to read them there, too.
+    fn note_urgent(&mut self, view: &PacketView<'_>) {
+        let Transport::Tcp(tcp) = &view.decoded().transport else { return };
+        let reads_in_place = self.settings.stream.reassembly.urgent == UrgentPolicy::Inline;
+        if !self.settings.prevention || !reads_in_place || !tcp.flags.contains(TcpFlags::URG) {
+            return;
+        }
+        // A segment that its receiver refuses is not made right.
+        if view.l4_checksum_ok() != Some(true) {
+            return;
+        }
+        if self.rewrite.is_none() {
+            self.note_rewrite(view, |_| true);
+            if let Some(change) = &mut self.rewrite {
+                change.differs = false;
+            }
+        }
+        if let Some(change) = &mut self.rewrite {
+            change.urgent = true;
+        }
+    }
+
+    /// Tells the recorder of the generation in which the next events are, if it is another one.
+    pub(crate) fn announce(&mut self, recorder: &mut dyn Recorder) {
+        if self.announced != Some(self.chains.generation) {
+            self.announced = Some(self.chains.generation);
             recorder.enter_generation(&self.chains);
         }
+    }
+
+    /// Ends flows whose time is over.
+    pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.announce(recorder);
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);
@@ -475,6 +537,11 @@ impl Worker {
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub(crate) const fn number_flows(&mut self, me: WorkerId) {
+        self.next_flow = ((me.0 as u64) << 40) + 1;
     }
 
     /// Whose traffic a packet is.

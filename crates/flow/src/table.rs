@@ -184,6 +184,8 @@ pub struct FlowTable<E> {
     index: Index,
     wheels: [TimerWheel; CLASSES],
     timeouts: [(PacketDuration, PacketDuration); CLASSES],
+    /// Up to this tick the timers have been looked at, and no earlier one was armed since.
+    looked_at: Option<Tick>,
     /// The class whose wheel `next_due` reads first, so that a small budget starves none.
     turn: usize,
     hasher: FlowHasher,
@@ -231,6 +233,7 @@ impl<E: Default> FlowTable<E> {
             index: Index::new(capacity),
             wheels: core::array::from_fn(|_| TimerWheel::default()),
             timeouts: config.timeouts.by_class(),
+            looked_at: None,
             turn: 0,
             hasher: config.hasher,
             when_full: config.when_full,
@@ -517,7 +520,9 @@ impl<E: Default> FlowTable<E> {
         let Some(entry) = self.entries.get(id as usize) else { return };
         let due = entry.last_seen + self.timeout(entry).0;
         if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {
-            wheel.arm(&mut self.links, id, Tick::after(due), Tick::passed(entry.last_seen));
+            let tick = Tick::after(due);
+            wheel.arm(&mut self.links, id, tick, Tick::passed(entry.last_seen));
+            self.looked_at = self.looked_at.filter(|looked_at| *looked_at < tick);
         }
     }
 

@@ -2,7 +2,7 @@
 //! What a function is and does.
 
 use crate::context::PacketContext;
-use bartizan_base::{Decision, FunctionId, Generation};
+use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
 
 /// The papers' three models of a function.
@@ -142,6 +142,12 @@ pub trait Function: Send + Sync {
 
     /// Callback **log**: hands over the counters of a worker, (name, value).
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let _ = (worker, each);
+    }
+
+    /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who stages functions;
+    /// a function itself knows nothing of it.
+    fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
         let _ = (worker, each);
     }
 }

@@ -194,7 +194,7 @@ impl FlowClass {
             verdict: decision.map(|d| d.verdict),
             reason: decision.and_then(|d| d.reason),
             rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
-            generation: Some(flow.map_or(generation, |f| f.generation)),
+            generation: Some(generation),
             level: flow.map(|f| f.level),
             ..Own::default()
         }

@@ -17,7 +17,7 @@ use bartizan_base::{
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
-use bartizan_events::sink::{OpenError, SinkProblem};
+use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
 use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
@@ -83,7 +83,6 @@ pub struct EveRecorder {
     prevention: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
-    generation: Generation,
     /// Names of the classes of the latest generations.
     names: VecDeque<(Generation, ClassNames)>,
     /// Packets that were refused, or would have been.
@@ -166,7 +165,6 @@ impl EveRecorder {
             prevention,
             alerts: BTreeMap::new(),
             files: 0,
-            generation: Generation(1),
             names: VecDeque::new(),
             refusals: BTreeMap::new(),
             app_counters: AppCounters::default(),
@@ -200,6 +198,12 @@ impl EveRecorder {
     #[must_use]
     pub const fn alerts(&self) -> &BTreeMap<u32, u64> {
         &self.alerts
+    }
+
+    /// For other threads: what each output does.
+    #[must_use]
+    pub fn watches(&self) -> Vec<Arc<SinkWatch>> {
+        self.outputs.iter().filter_map(|o| o.sink.as_ref()).map(Sink::watch).collect()
     }
 
     /// Packets that were refused (in detection: would have been), by policy, function and reason.
@@ -404,7 +408,9 @@ impl Recorder for EveRecorder {
     }
 
     fn enter_generation(&mut self, chains: &Chains) {
-        self.generation = chains.generation;
+        if self.names.iter().any(|(generation, _)| *generation == chains.generation) {
+            return;
+        }
         self.names.truncate(NAMES_KEPT - 1);
         self.names.push_front((chains.generation, chains.classifier.names()));
     }
@@ -412,6 +418,12 @@ impl Recorder for EveRecorder {
     fn idle(&mut self) {
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
+        }
+    }
+
+    fn ending(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.wait_when_full();
         }
     }
 

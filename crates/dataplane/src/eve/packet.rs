@@ -6,7 +6,7 @@ use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Reason, Verdict};
 use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
@@ -410,7 +410,6 @@ impl EveRecorder {
 struct Heads {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
-    generation: Generation,
     class: FlowClass,
 }
 
@@ -419,7 +418,6 @@ impl Heads {
         Heads {
             run: Arc::clone(&recorder.run),
             capture: recorder.capture.clone(),
-            generation: recorder.generation,
             class: FlowClass::of(recorder, flow),
         }
     }
@@ -432,7 +430,7 @@ impl Heads {
         decision: Option<&Decision>,
     ) -> bartizan_events::Common<'a> {
         let mut common = super::head::head(&self.run, self.capture.as_deref(), occasion, flow, orientation);
-        common.own = self.class.own(&self.run, self.generation, flow, decision);
+        common.own = self.class.own(&self.run, occasion.generation, flow, decision);
         common
     }
 }

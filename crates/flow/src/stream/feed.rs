@@ -79,11 +79,17 @@ impl Stream {
             return true;
         }
         let end = self.offset(seq.plus(len)).unwrap_or(0);
-        // A segment that crosses the depth is left out as a whole, as in Suricata.
-        if end > depth {
+        if end <= depth || self.is(StreamFlags::DEPTH) {
+            return !self.is(StreamFlags::DEPTH);
+        }
+        // A segment that crosses the depth is left out as a whole, as in Suricata. Inline that is the end only when
+        // nothing is missing before it: what is missing has yet to be inspected.
+        let missing =
+            self.is(StreamFlags::INLINE) && self.offset(seq).is_none_or(|start| start > self.contiguous());
+        if !missing {
             self.flags |= StreamFlags::DEPTH;
         }
-        !self.is(StreamFlags::DEPTH)
+        false
     }
 
     /// The part of the payload that does not lie before what is held, with its outer offset.

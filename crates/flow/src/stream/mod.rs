@@ -129,8 +129,8 @@ impl Stream {
     }
 
     /// Sequence number up to which bytes were let go of; none while nothing is reassembled.
-    pub(crate) fn held_from(&self) -> Option<Seq> {
-        if !self.is(StreamFlags::ANCHORED) || self.is(StreamFlags::DEAD) {
+    pub(crate) fn held_from(&self, peer: &Peer) -> Option<Seq> {
+        if !self.is(StreamFlags::ANCHORED) || self.is(StreamFlags::DEAD) || self.is_of_another_syn(peer) {
             return None;
         }
         let (seq, offset) = self.anchor;
@@ -153,8 +153,26 @@ impl Stream {
         offset.checked_add_signed(i64::from(seq.since(anchor)))
     }
 
+    /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the stream. (Far into
+    /// a stream its beginning cannot be told any more, nor does it change.)
+    fn is_of_another_syn(&self, peer: &Peer) -> bool {
+        self.is(StreamFlags::SEEN_DATA) && self.anchor.1 < 1 << 30 && self.urgent_offset(peer.base) != Some(0)
+    }
+
     /// Takes over what the session knows of this direction.
-    pub(crate) fn sync(&mut self, peer: &Peer, state: TcpState, config: &StreamConfig, chunk: u64) {
+    pub(crate) fn sync(
+        &mut self,
+        peer: &Peer,
+        state: TcpState,
+        config: &StreamConfig,
+        chunk: u64,
+        budget: &mut MemoryBudget,
+    ) {
+        if self.is_of_another_syn(peer) {
+            self.blocks.clear(budget);
+            self.spans.clear(budget);
+            *self = Stream::default();
+        }
         if !self.is(StreamFlags::SEEN_DATA) {
             self.anchor = (peer.base, 0);
             self.flags |= StreamFlags::ANCHORED;
@@ -168,7 +186,8 @@ impl Stream {
             self.flags |= StreamFlags::ENDED;
         }
         self.window = peer.window;
-        if let Some(outer) = self.urgent_offset(peer.last_ack) {
+        // Before the SYN/ACK nothing is acknowledged.
+        if let Some(outer) = self.urgent_offset(peer.last_ack).filter(|_| state >= TcpState::SynRecv) {
             self.acked = self.acked.max(self.urgent.inner(outer));
             // The anchor follows, so that no distance ever reaches half the circle.
             if outer > self.anchor.1 {

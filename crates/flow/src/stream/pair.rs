@@ -66,11 +66,11 @@ impl StreamPair {
         core::mem::swap(&mut self.to_server, &mut self.to_client);
     }
 
-    fn sync(&mut self, session: &TcpSession, context: &StreamContext<'_>) {
+    fn sync(&mut self, session: &TcpSession, context: &mut StreamContext<'_>) {
         for direction in Direction::BOTH {
             let chunk = context.config.reassembly.chunk_size(direction);
             let peer = &session.peers[direction];
-            self.stream_mut(direction).sync(peer, session.state(), context.config, chunk);
+            self.stream_mut(direction).sync(peer, session.state(), context.config, chunk, context.budget);
         }
     }
 

@@ -84,6 +84,11 @@ impl Stream {
         end
     }
 
+    /// End of the data that came without a hole.
+    pub(crate) fn contiguous(&self) -> u64 {
+        self.run_end(self.left.max(self.app.min(self.raw)))
+    }
+
     /// Whether bytes missing from `at` on have to be given up, when there is data behind them: the
     /// receiver has them, or says so.
     fn is_gap(&self, at: u64) -> bool {

@@ -367,3 +367,32 @@ fn streams_can_join_a_session_late() {
     assert_eq!((rig.app.as_slice(), rig.gaps.len()), (&b"seen"[..], 0));
     assert_eq!(rig.pair.stream(ToServer).app_progress(), 10);
 }
+
+/// Fast Open with two SYNs: only the data of the one that is answered belongs to the stream.
+#[test]
+fn the_stream_begins_after_the_syn_that_was_answered() {
+    let mut config = config(StreamMode::Inline);
+    config.drop_invalid = true;
+    let mut rig = Rig::open(config, 9);
+    rig.session = TcpSession::default();
+    rig.pair = StreamPair::default();
+    let (first, second) = (Seq(0xf000_0000), Seq(77));
+    let syn = |seq, payload| {
+        let mut syn = segment(TcpFlags::SYN, seq, Seq(0), payload);
+        syn.options.fast_open = true;
+        syn
+    };
+    rig.feed(ToServer, &syn(first, b"one"));
+    rig.pair.settle(ToServer, b"one", &mut rig.budget);
+    rig.feed(ToServer, &syn(second, b"other"));
+    rig.pair.settle(ToServer, b"other", &mut rig.budget);
+    rig.feed(ToServer, &syn(first, b""));
+    rig.feed(ToClient, &segment(TcpFlags::SYN | ACK, Seq(5), first.plus(1), b""));
+    rig.pair.settle(ToClient, b"", &mut rig.budget);
+    let out = rig.handle(ToServer, &segment(ACK, first.plus(1), Seq(6), b"fresh"));
+    assert_eq!(out.advice, Advice::Forward);
+    assert_eq!(rig.raw_bytes(), b"fresh");
+    // Nothing of the server's is acknowledged before its SYN/ACK, whatever the numbers.
+    assert_eq!(rig.pair.stream(ToServer).acked(), 0);
+    rig.release();
+}

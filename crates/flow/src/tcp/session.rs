@@ -115,6 +115,9 @@ bitflags! {
     }
 }
 
+/// Bytes beyond the known window that inline data may lie ahead.
+const WINDOW_SLACK: u32 = 64 << 10;
+
 /// What handling a segment needs besides the session: settings, counts and memory of the worker.
 #[derive(Debug)]
 pub struct StreamContext<'a> {
@@ -250,11 +253,28 @@ impl TcpSession {
             return out;
         }
 
-        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from());
+        if context.config.inline()
+            && context.config.drop_invalid
+            && self.is_far_ahead(segment, arrival.direction)
+        {
+            out.events.push(StreamEvent::EstPacketOutOfWindow);
+            out.rejected = true;
+            out.advice = Advice::Drop(Reason::StreamError);
+            return out;
+        }
+
+        let sender = &self.peers[arrival.direction];
+        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from(sender));
         let mut step = Step::new(self, segment, arrival, context, out, held);
         let rejected = step.run();
-        let uncounted = step.accept_what_leaves(rejected);
-        let (mut out, reassemble) = step.finish();
+        let untaken = step.is_data_that_nobody_takes();
+        let uncounted = !untaken && step.accept_what_leaves(rejected);
+        let (mut out, mut reassemble) = step.finish();
+        if untaken {
+            out.rejected = true;
+            out.advice = Advice::Drop(Reason::StreamError);
+            reassemble = None;
+        }
         if rejected == Err(Rejected) {
             out.rejected = true;
             if context.config.inline() && context.config.drop_invalid {
@@ -275,6 +295,17 @@ impl TcpSession {
             context.counters.reassembly_memuse = context.budget.used();
         }
         out
+    }
+
+    /// Whether data lies so far beyond the receiver's window that no receiver takes it and no honest sender sends it.
+    /// Kept, it would use up the depth, the regions and the memory that the stream itself needs.
+    fn is_far_ahead(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+        let snd = &self.peers[direction];
+        let known = self.state >= TcpState::Established
+            && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
+        // The receiver may have opened its window further than it has told yet.
+        let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
+        known && !segment.is_empty() && segment.end().after(edge)
     }
 
     /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both

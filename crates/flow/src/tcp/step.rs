@@ -91,6 +91,23 @@ impl<'s, 'p> Step<'s, 'p> {
         needed
     }
 
+    /// Inline, data that no receiver takes where it stands does not leave: it would be inspected as part of the
+    /// stream and stand where other bytes belong. That is data before the handshake is complete, data in a SYN after it,
+    /// data without an ACK (RFC 9293 section 3.10.7).
+    pub(crate) fn is_data_that_nobody_takes(&self) -> bool {
+        if !self.config.inline() || !self.config.drop_invalid || self.segment.is_empty() {
+            return false;
+        }
+        let (state, now) = (self.out.previous, self.session.state);
+        if self.session.exists() && now < TcpState::Established {
+            return !self.has(TcpFlags::SYN) && !self.has(TcpFlags::RST);
+        }
+        // A server may send its SYN/ACK again with the data that it had.
+        let again = state == TcpState::SynRecv && !self.to_server() && self.has(TcpFlags::ACK);
+        state >= TcpState::SynRecv
+            && (self.has(TcpFlags::SYN) && !again || !self.has(TcpFlags::ACK) && !self.has(TcpFlags::RST))
+    }
+
     /// Calls the handler of a state.
     pub(crate) fn dispatch(&mut self, state: TcpState) -> Handled {
         match state {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's TCP with an application on it that reads, sometimes slowly, and keeps what it has read.
+
+use super::Random;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whose connection it is.
+pub type Peer = (IpAddr, u16);
+
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Open,
+    Closed,
+    Reset,
+}
+
+/// What an application read.
+#[derive(Clone, Debug)]
+pub struct Got {
+    pub bytes: Vec<u8>,
+    pub end: End,
+}
+
+struct Reader {
+    peer: Peer,
+    stream: Option<TcpStream>,
+    got: Got,
+    random: Random,
+    slow: bool,
+    next: Instant,
+}
+
+/// Accepts and reads until `stop` says so. `look` is called with all that a connection has read, each time it read.
+pub fn serve(
+    listener: &TcpListener,
+    stop: &AtomicBool,
+    mut look: impl FnMut(&Peer, &[u8]),
+) -> HashMap<Peer, Got> {
+    listener.set_nonblocking(true).unwrap();
+    let mut readers: Vec<Reader> = Vec::new();
+    let mut buffer = [0u8; 4096];
+    while !stop.load(Ordering::Acquire) {
+        while let Ok((stream, from)) = listener.accept() {
+            stream.set_nonblocking(true).unwrap();
+            let peer = (from.ip().to_canonical(), from.port());
+            let random = Random(u64::from(from.port()));
+            let slow = from.port() % 3 == 0;
+            let got = Got { bytes: Vec::new(), end: End::Open };
+            readers.push(Reader { peer, stream: Some(stream), got, random, slow, next: Instant::now() });
+        }
+        for reader in &mut readers {
+            if reader.next <= Instant::now() {
+                reader.read(&mut buffer, &mut look);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    readers.into_iter().map(|reader| (reader.peer, reader.got)).collect()
+}
+
+impl Reader {
+    fn read(&mut self, buffer: &mut [u8], look: &mut impl FnMut(&Peer, &[u8])) {
+        let Some(stream) = &mut self.stream else { return };
+        let most = if self.slow { 1 + self.random.below(700) } else { buffer.len() };
+        match stream.read(&mut buffer[..most]) {
+            Ok(0) => (self.got.end, self.stream) = (End::Closed, None),
+            Ok(read) => {
+                self.got.bytes.extend_from_slice(&buffer[..read]);
+                look(&self.peer, &self.got.bytes);
+                if self.slow {
+                    self.next = Instant::now() + Duration::from_millis(self.random.below(30) as u64);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => (self.got.end, self.stream) = (End::Reset, None),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Invariant 1 against a real receiver: what an application reads from Linux's TCP is what was inspected, whatever a
+//! sender tries, and nothing is read before it was inspected.
+//!
+//! Frames made by hand pass the inline loop between two interfaces to sockets of the kernel. In the place of ids stands a
+//! function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one
+//! connection, `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000
+//! in the order of the seeds), `BARTIZAN_BASE=n` begins at another seed.
+
+mod inline_net;
+
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, Direction, FunctionId, Generation, LinkId};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Worker, WorkerCounters};
+use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
+use bartizan_ports::{Batch, InlineOptions, InlinePair, InlinePort, Port, wait_any};
+use inline_net::receiver::{self, End, Got, Peer};
+use inline_net::sender::Connection;
+use inline_net::{AtEnd, in_namespace, link, sysctl, wire};
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+#[path = "common/mod.rs"]
+mod common;
+
+/// What was inspected of each connection's data to the server.
+#[derive(Default)]
+struct Inspected(Mutex<HashMap<Peer, Vec<u8>>>);
+
+/// Stands in the place of ids and writes down the stream.
+struct Witness(Arc<Inspected>);
+
+static WITNESS: FunctionSpec = FunctionSpec {
+    name: "witness",
+    summary: "Writes down the stream.",
+    model: Model::Payload,
+    runs_after: &[],
+    runs_before: &[],
+    buffers: &[],
+    header_half: None,
+    counters: &[],
+};
+
+impl Function for Witness {
+    fn spec(&self) -> &'static FunctionSpec {
+        &WITNESS
+    }
+
+    fn id(&self) -> FunctionId {
+        FunctionId(0)
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        let (Some(news), Some(packet)) = (&context.stream, context.packet) else { return Decision::CONTINUE };
+        if context.direction == Direction::ToServer {
+            let packet = packet.decoded();
+            let peer = (packet.src().unwrap(), packet.ports().unwrap().0);
+            let mut inspected = self.0.0.lock().unwrap();
+            let bytes = inspected.entry(peer).or_default();
+            let start = news.offset as usize + news.seen;
+            assert!(start >= bytes.len(), "{peer:?}: bytes from {start} on are inspected again");
+            if traced(peer.1) {
+                println!("        inspected {start}: {}", String::from_utf8_lossy(&news.bytes[news.seen..]));
+            }
+            // A hole shows in the comparison.
+            bytes.resize(start, 0);
+            bytes.extend_from_slice(&news.bytes[news.seen..]);
+        }
+        Decision::CONTINUE
+    }
+}
+
+fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
+    let mut settings = bartizan_config::suricata::shipped();
+    for (key, value) in set {
+        settings.set(*key, *value);
+    }
+    let engine_settings =
+        EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.with_urgent_bytes_in_place();
+    let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
+    let chains = Chains::one(Generation(1), vec![Arc::new(Witness(Arc::clone(inspected)))]);
+    Worker::new(engine_settings, engine, Arc::new(chains)).unwrap()
+}
+
+/// The connection with this client port is to be shown segment by segment: `BARTIZAN_TRACE=port`.
+fn traced(port: u16) -> bool {
+    static PORT: LazyLock<Option<u16>> =
+        LazyLock::new(|| std::env::var("BARTIZAN_TRACE").ok().and_then(|port| port.parse().ok()));
+    *PORT == Some(port)
+}
+
+/// Plays all connections, until they are over or the time is up.
+fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, ended: impl Fn() -> bool) {
+    let by_peer: HashMap<Peer, usize> = connections.iter().enumerate().map(|(i, c)| (c.peer(), i)).collect();
+    let mut batch = Batch::with_capacity(256);
+    let begun = Instant::now();
+    while begun.elapsed() < limit && !ended() && !connections.iter().all(Connection::is_over) {
+        port.receive(&mut batch).unwrap();
+        for index in batch.indices() {
+            if let Some(answer) = wire::parse(batch.bytes(index).unwrap())
+                && let Some(at) = by_peer.get(&(wire::client_address(answer.v6, answer.client), answer.port))
+            {
+                connections[*at].hear(&answer);
+                if traced(connections[*at].port) {
+                    let acked = connections[*at].offset_of(answer.ack);
+                    println!("        < ack {acked} flags {:#04x} window {}", answer.flags, answer.window);
+                }
+            }
+        }
+        let idle = batch.is_empty();
+        batch.clear();
+        let now = begun.elapsed().as_millis() as u64;
+        for connection in connections.iter_mut() {
+            for segment in connection.speak(now) {
+                let frame = segment.frame();
+                if traced(connection.port) {
+                    let (at, text) =
+                        (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
+                    println!(
+                        "{now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
+                        text.len(),
+                        segment.flags,
+                        segment.urgent,
+                        segment.options,
+                        segment.ttl,
+                        segment.checksum_error,
+                        segment.to_server,
+                        segment.ack,
+                    );
+                }
+                port.transmit_frame(&frame).unwrap_or_else(|why| panic!("{} bytes: {why:?}", frame.len()));
+            }
+            port.flush().unwrap();
+        }
+        if idle {
+            wait_any(&mut [&mut *port], None, Duration::ZERO, Duration::from_millis(1)).unwrap();
+        }
+    }
+}
+
+struct Outcome {
+    got: HashMap<Peer, Got>,
+    /// Read before it was inspected.
+    early: Vec<Peer>,
+    counters: WorkerCounters,
+    live: LiveCounters,
+}
+
+fn run(
+    connections: &mut [Connection],
+    inspected: &Arc<Inspected>,
+    set: &[(&str, &str)],
+    limit: Duration,
+) -> Outcome {
+    link(1..=20);
+    // Small buffers, so that windows close.
+    sysctl("net.ipv4.tcp_rmem", "4096 12288 16384");
+    let mut worker = worker(inspected, set);
+    let mut client = InlinePort::open("a0", &InlineOptions::default()).unwrap();
+    let (mut pair, _) = InlinePair::open("a1", "b1", &InlineOptions::default(), false).unwrap();
+    let listener = TcpListener::bind("[::]:80").unwrap();
+    let (control, stop) = (Control::new().unwrap(), AtomicBool::new(false));
+    let mut early = Vec::new();
+    let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
+    let (got, live) = std::thread::scope(|scope| {
+        let engine = scope.spawn(|| {
+            run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut common::Nothing).unwrap()
+        });
+        let reading = scope.spawn(|| {
+            receiver::serve(&listener, &stop, |peer, bytes| {
+                let inspected = inspected.0.lock().unwrap();
+                if !inspected.get(peer).is_some_and(|i| i.starts_with(bytes)) {
+                    early.push(*peer);
+                }
+            })
+        });
+        let end = AtEnd(|| {
+            stop.store(true, Ordering::Release);
+            control.stop();
+        });
+        play(&mut client, connections, limit, || engine.is_finished());
+        std::thread::sleep(Duration::from_millis(200));
+        drop(end);
+        (reading.join().unwrap(), engine.join().unwrap())
+    });
+    worker.shutdown(&mut common::Nothing);
+    Outcome { got, early, counters: *worker.counters(), live }
+}
+
+/// Where two byte strings part, with what stands there.
+fn parting(read: &[u8], inspected: &[u8]) -> String {
+    let at = read.iter().zip(inspected).take_while(|(a, b)| a == b).count();
+    let show = |bytes: &[u8]| {
+        String::from_utf8_lossy(&bytes[at.saturating_sub(5).min(bytes.len())..(at + 15).min(bytes.len())])
+            .into_owned()
+    };
+    format!(
+        "read {} bytes, inspected {}; they part at {at}: read {:?}, inspected {:?}",
+        read.len(),
+        inspected.len(),
+        show(read),
+        show(inspected)
+    )
+}
+
+fn connections(base: u64, count: u64) -> Vec<Connection> {
+    let base = std::env::var("BARTIZAN_BASE").map_or(base, |base| base.parse().unwrap());
+    let one = std::env::var("BARTIZAN_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
+    (base..base + count)
+        .filter(|seed| one.is_none_or(|one| one == *seed))
+        .map(|seed| {
+            let at = seed - base;
+            Connection::new(seed, at % 2 == 1, 1 + (at % 20) as u8, (10_000 + at as u16, 80), None)
+        })
+        .collect()
+}
+
+/// Compares what was read with what was inspected; at least `least` percent have to come to an orderly end.
+fn compare(connections: &[Connection], inspected: &Inspected, outcome: &Outcome, least: usize) {
+    let inspected = inspected.0.lock().unwrap();
+    let mut failed = Vec::new();
+    let (mut complete, mut bytes) = (0, 0);
+    for connection in connections {
+        let peer = connection.peer();
+        let none = Got { bytes: Vec::new(), end: End::Open };
+        let (got, seen) = (outcome.got.get(&peer).unwrap_or(&none), inspected.get(&peer));
+        let seen: &[u8] = seen.map_or(&[], Vec::as_slice);
+        bytes += got.bytes.len();
+        // Where the receiver read to the end, it is all that was inspected; where the connection broke off, the rest of it
+        // was inspected and not read.
+        let whole = connection.complete && !connection.habits.early_fin;
+        complete += usize::from(whole);
+        let right = if whole { got.bytes == seen } else { seen.starts_with(&got.bytes) };
+        let length = !whole || got.bytes.len() == connection.data.len();
+        if !right || !length || outcome.early.contains(&peer) {
+            failed.push(format!(
+                "seed {}, port {}: complete {}, {:?}, {:?}\n    {}",
+                connection.seed,
+                connection.port,
+                connection.complete,
+                got.end,
+                connection.habits,
+                parting(&got.bytes, seen)
+            ));
+        }
+    }
+    let c = &outcome.counters;
+    println!(
+        "{} connections, {complete} to the end, {bytes} bytes read; {} frames, {} forwarded, {} refused, {:?}",
+        connections.len(),
+        c.packets,
+        c.forwarded,
+        c.refused.iter().sum::<u64>(),
+        outcome.live.normaliser,
+    );
+    assert!(failed.is_empty(), "{} seeds failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(complete * 100 >= connections.len() * least, "only {complete} connections came to their end");
+}
+
+#[test]
+fn an_application_reads_what_was_inspected() {
+    in_namespace("an_application_reads_what_was_inspected", || {
+        let inspected = Arc::default();
+        let mut connections = connections(1000, 160);
+        let outcome = run(&mut connections, &inspected, &[], Duration::from_secs(6));
+        compare(&connections, &inspected, &outcome, 60);
+    });
+}
