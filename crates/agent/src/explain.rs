@@ -72,7 +72,9 @@ pub struct Subject<'s> {
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// Two sides are needed.
-    #[error("a flow needs two addresses of one IP version: found {found}; write `tcp 10.0.0.1:40000 192.0.2.7:80`")]
+    #[error(
+        "a flow needs two addresses of one IP version: found {found}; write `tcp 10.0.0.1:40000 192.0.2.7:80`"
+    )]
     Ends {
         /// What was given.
         found: String,
@@ -285,7 +287,8 @@ fn ends(question: &FlowQuestion) -> Result<(End, End), ExplainError> {
 
 fn verdict(first: &FirstPacket) -> VerdictAnswer {
     let decision = &first.decision;
-    let decider = first.calls.iter().find(|call| call.decision == *decision && call.decision.reason.is_some());
+    let decider =
+        first.calls.iter().find(|call| call.decision == *decision && call.decision.reason.is_some());
     VerdictAnswer {
         verdict: decision.verdict.name(),
         function: decider.map(|call| call.name),
@@ -367,13 +370,17 @@ impl Asking<'_> {
         let (source, destination) = (self.source.0, self.destination.0);
         let (from, to) = (&policy.from, &policy.to);
         let lies = |targets: &[Target], address| self.prefix(targets, address).is_some();
-        Some(match (lies(from, source) || lies(to, source), lies(from, destination) || lies(to, destination)) {
-            (false, false) => format!("neither {source} nor {destination} lies in its `from` or `to`"),
-            (false, true) => format!("{source} lies neither in its `from` nor in its `to`"),
-            (true, false) => format!("{destination} lies neither in its `from` nor in its `to`"),
-            (true, true) if lies(from, source) => format!("both lie in its `from`, and {destination} not in `to`"),
-            (true, true) => "both lie in its `to`, and none in `from`".to_owned(),
-        })
+        Some(
+            match (lies(from, source) || lies(to, source), lies(from, destination) || lies(to, destination)) {
+                (false, false) => format!("neither {source} nor {destination} lies in its `from` or `to`"),
+                (false, true) => format!("{source} lies neither in its `from` nor in its `to`"),
+                (true, false) => format!("{destination} lies neither in its `from` nor in its `to`"),
+                (true, true) if lies(from, source) => {
+                    format!("both lie in its `from`, and {destination} not in `to`")
+                }
+                (true, true) => "both lie in its `to`, and none in `from`".to_owned(),
+            },
+        )
     }
 
     /// The prefix of a list that an address lies in.
@@ -482,7 +489,9 @@ fn why(call: &Call) -> String {
         (Some(reason), Some(rule), Half::Header) => format!("rule {rule} of {rules}: {}", reason.meaning()),
         (Some(reason), _, _) => reason.meaning().to_owned(),
         (None, Some(rule), Half::Header) => format!("rule {rule} of {rules} lets it through"),
-        (None, None, Half::Header) if call.details.get("matched").and_then(Value::as_str) == Some("default") => {
+        (None, None, Half::Header)
+            if call.details.get("matched").and_then(Value::as_str) == Some("default") =>
+        {
             format!("none of {rules} rules matches; the default lets it through")
         }
         (None, None, Half::Header) => "nothing speaks against it".to_owned(),

@@ -21,10 +21,7 @@ pub struct CacheOption {
 }
 
 /// Opens the cache. One that was asked for has to work; the default one is done without, with a warning.
-pub fn open(
-    choice: Option<&Path>,
-    warnings: &mut Vec<String>,
-) -> Result<Option<Arc<Cache>>, Failure> {
+pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<Arc<Cache>>, Failure> {
     let (folder, asked) = match choice {
         Some(none) if none.as_os_str() == "none" => return Ok(None),
         Some(folder) => (folder.to_owned(), true),

@@ -198,7 +198,11 @@ impl Ended {
     pub fn print(&self, text: &mut String) {
         let c = &self.counters;
         let refused: u64 = c.refused.iter().sum();
-        let _ = writeln!(text, "{} frames, {} forwarded, {refused} refused, {} alerts", c.packets, c.forwarded, c.alerts);
+        let _ = writeln!(
+            text,
+            "{} frames, {} forwarded, {refused} refused, {} alerts",
+            c.packets, c.forwarded, c.alerts
+        );
         for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
             if count > 0 {
                 let _ = writeln!(text, "    {count} refused: {}", reason.name());

@@ -106,7 +106,10 @@ fn take(path: &Path) -> Result<Lock, Refusal> {
             continue;
         }
         // A full disk is no reason not to hold the lock: then it only does not say who does.
-        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
         return Ok(Lock { file, path: path.to_owned() });
     }
 }

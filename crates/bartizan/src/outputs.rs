@@ -27,7 +27,10 @@ impl Wanted {
         let mut wanted = Wanted {
             file: outputs.eve.is_some(),
             rotate: outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default(),
-            socket: outputs.socket.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+            socket: outputs
+                .socket
+                .as_ref()
+                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
             stdout: outputs.stdout,
         };
         wanted.file |= folder && wanted.is_set();
@@ -84,7 +87,9 @@ impl Wanted {
             for (key, value) in template.iter() {
                 settings.set(format!("{prefix}.eve-log.{key}"), value);
             }
-            for (key, value) in [("enabled", "yes".to_owned()), ("twin", "yes".to_owned())].into_iter().chain(keys) {
+            for (key, value) in
+                [("enabled", "yes".to_owned()), ("twin", "yes".to_owned())].into_iter().chain(keys)
+            {
                 settings.set(format!("{prefix}.eve-log.{key}"), value);
             }
         }

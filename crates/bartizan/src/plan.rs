@@ -154,7 +154,9 @@ fn take_options(options: &mut Options, file: &HostFile) {
     let memory = &file.memory;
     let mut below: Vec<(String, String)> = Vec::new();
     let sizes = [("stream.reassembly.memcap", memory.reassembly), ("defrag.memcap", memory.defrag)];
-    below.extend(sizes.iter().filter_map(|(key, size)| Some(((*key).to_owned(), size.as_ref()?.0.to_string()))));
+    below.extend(
+        sizes.iter().filter_map(|(key, size)| Some(((*key).to_owned(), size.as_ref()?.0.to_string()))),
+    );
     if let Some(flows) = memory.flows {
         // The setting is bytes in Suricata's accounting.
         let bytes = u64::from(flows) * bartizan_dataplane::settings::SURICATA_FLOW_BYTES;
@@ -249,7 +251,10 @@ cache: none
         assert!(plan.out.unwrap().ends_with("events"));
         assert!(plan.options.policy.as_ref().unwrap().ends_with("policy.yaml"));
         assert!(plan.options.rules[0].is_absolute() && plan.options.rules[0].ends_with("a.rules"));
-        assert_eq!((plan.options.hosts, plan.options.links.as_slice()), (Some(1000), &["wan".to_owned()][..]));
+        assert_eq!(
+            (plan.options.hosts, plan.options.links.as_slice()),
+            (Some(1000), &["wan".to_owned()][..])
+        );
         let settings = plan.options.settings().unwrap();
         let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
         assert_eq!((engine.flow_capacity, engine.stream.reassembly.memcap), (5000, 1 << 20));
@@ -260,8 +265,24 @@ cache: none
     #[test]
     fn the_command_line_wins() {
         let arguments = [
-            "--tap", "eth9", "--out", "elsewhere", "--metrics", "127.0.0.1:1", "--spin", "1", "--workers", "2", "--rules", "b.rules",
-            "--policy", "other.yaml", "--set", "defrag.memcap=4mb", "--cache", "there",
+            "--tap",
+            "eth9",
+            "--out",
+            "elsewhere",
+            "--metrics",
+            "127.0.0.1:1",
+            "--spin",
+            "1",
+            "--workers",
+            "2",
+            "--rules",
+            "b.rules",
+            "--policy",
+            "other.yaml",
+            "--set",
+            "defrag.memcap=4mb",
+            "--cache",
+            "there",
         ];
         let plan = with("line", FILE, &arguments).unwrap();
         assert_eq!((&plan.ports, plan.workers), (&Ports::Tap("eth9".into()), 2));
@@ -277,7 +298,10 @@ cache: none
     fn what_a_run_cannot_do_is_said() {
         let two = "links: [{name: a, tap: {interface: e0}}, {name: b, tap: {interface: e1}}]\n";
         let error = with("two", two, &[]).err().unwrap().to_string();
-        assert!(error.contains("2 links (`a`, `b`)") && error.contains("start one bartizan for each"), "{error}");
+        assert!(
+            error.contains("2 links (`a`, `b`)") && error.contains("start one bartizan for each"),
+            "{error}"
+        );
         assert!(with("tap", two, &["--tap", "e0"]).is_ok());
         let error = with("capture", "links: [{name: a, capture: x.pcap}]\n", &[]).err().unwrap().to_string();
         assert!(error.contains("bartizan inspect") && error.contains("x.pcap"), "{error}");

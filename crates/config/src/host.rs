@@ -275,16 +275,23 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     let sizes = [("memory/reassembly", file.memory.reassembly), ("memory/defrag", file.memory.defrag)];
     for (path, size) in sizes {
         if let Some(Size(bytes)) = size.filter(|s| s.0 < MEMORY_MIN) {
-            let message = format!("{bytes} bytes are too few to work with; give {} or more", Size(MEMORY_MIN));
+            let message =
+                format!("{bytes} bytes are too few to work with; give {} or more", Size(MEMORY_MIN));
             found.push((path, message));
         }
     }
     let rotate = file.outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default();
     if rotate.size == Some(Size(0)) {
-        found.push(("outputs/eve/rotate/size", "a file of no bytes holds nothing; leave the key out for no limit".to_owned()));
+        found.push((
+            "outputs/eve/rotate/size",
+            "a file of no bytes holds nothing; leave the key out for no limit".to_owned(),
+        ));
     }
     if rotate.every == Some(Seconds(0)) {
-        found.push(("outputs/eve/rotate/every", "a file of no time holds nothing; leave the key out for no limit".to_owned()));
+        found.push((
+            "outputs/eve/rotate/every",
+            "a file of no time holds nothing; leave the key out for no limit".to_owned(),
+        ));
     }
     if rotate.keep.is_some() && rotate.size.is_none() && rotate.every.is_none() {
         let message = "nothing is put aside without `size` or `every`; add one of them or remove `keep`";
@@ -373,11 +380,20 @@ cache: none
             ("links: []", "1:1: no link: packets come in by none; add one"),
             ("links: []\nmemory: {flows: 3}", "2:17: 3 entries are out of range; give 1024 to 16777216"),
             ("links: []\nmemory: {hosts: 0}", "2:17: 0 entries are out of range; give 64 to 16777216"),
-            ("links: []\nmemory: {defrag: 1kb}", "2:18: 1024 bytes are too few to work with; give 64KiB or more"),
+            (
+                "links: []\nmemory: {defrag: 1kb}",
+                "2:18: 1024 bytes are too few to work with; give 64KiB or more",
+            ),
             ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
             ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
-            ("links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}", "2:40: a file of no bytes holds nothing"),
-            ("links: []\nmetrics: {listen: 9100}", "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100"),
+            (
+                "links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}",
+                "2:40: a file of no bytes holds nothing",
+            ),
+            (
+                "links: []\nmetrics: {listen: 9100}",
+                "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100",
+            ),
             ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),

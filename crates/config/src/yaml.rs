@@ -161,7 +161,9 @@ impl<'t> Reader<'t> {
                 };
                 self.nodes = before.saturating_add(*nodes);
                 if self.nodes > NODES_MAX {
-                    return wrong(format!("with its aliases the document has more than {NODES_MAX} nodes; write it without them"));
+                    return wrong(format!(
+                        "with its aliases the document has more than {NODES_MAX} nodes; write it without them"
+                    ));
                 }
                 return Ok(node.clone());
             }

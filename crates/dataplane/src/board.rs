@@ -196,7 +196,9 @@ impl Snapshot {
         self.staged.clear();
         self.staged.extend(tally.staged.iter().map(|((function, key), value)| (*function, *key, *value)));
         let staged = &mut self.staged;
-        staged_of(chains, states, &tally.policies, |function, key, value| staged.push((function, key, value)));
+        staged_of(chains, states, &tally.policies, |function, key, value| {
+            staged.push((function, key, value))
+        });
     }
 }
 

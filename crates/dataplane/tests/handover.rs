@@ -223,7 +223,7 @@ fn two_owners(stations: &mut [Station]) -> (Captured, usize, usize) {
             stations[second].handed_over(1, &mut Nothing, |_, _, _, _| back = true);
             settle(stations);
             // It ended at the second, and the first has seen the inner packet.
-            if on && back && stations[first].worker().flows().ids().len() > 0 {
+            if on && back && !stations[first].worker().flows().ids().is_empty() {
                 return (frame, first, second);
             }
         }

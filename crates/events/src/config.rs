@@ -71,7 +71,13 @@ impl FileDestination {
     /// A file that is appended to and never rotated by size.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        FileDestination { path: path.into(), append: true, rotate_size: None, rotate_every: None, rotate_keep: 8 }
+        FileDestination {
+            path: path.into(),
+            append: true,
+            rotate_size: None,
+            rotate_every: None,
+            rotate_keep: 8,
+        }
     }
 }
 

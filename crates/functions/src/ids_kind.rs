@@ -141,7 +141,9 @@ impl Function for PolicyIds {
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, Value> {
         let mut said = serde_json::Map::new();
-        let Some(set) = self.by_fid.get(context.notes.fid).and_then(|i| self.sets.get(i)) else { return said };
+        let Some(set) = self.by_fid.get(context.notes.fid).and_then(|i| self.sets.get(i)) else {
+            return said;
+        };
         if let Some(level) = &set.level {
             said.insert("rule_group".to_owned(), level.as_str().into());
         }

@@ -265,8 +265,11 @@ impl fmt::Display for EngineInfo {
         write!(f, "; pcre2 {}", self.pcre2)?;
         if let Some(cache) = self.cache.filter(|c| *c != CacheCounters::default()) {
             write!(f, "; cache: {} found, {} compiled", cache.hits, cache.misses + cache.refused)?;
-            let rest =
-                [("damaged", cache.refused), ("removed for room", cache.pruned), ("not written", cache.failed)];
+            let rest = [
+                ("damaged", cache.refused),
+                ("removed for room", cache.pruned),
+                ("not written", cache.failed),
+            ];
             for (what, count) in rest.into_iter().filter(|(_, count)| *count > 0) {
                 write!(f, ", {count} {what}")?;
             }

@@ -13,6 +13,7 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
 use bartizan_rules::{RuleSetReport, Severity};
@@ -134,7 +135,9 @@ type Capture = (LinkId, CaptureReader);
 /// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
 fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
     if args.link.len() > args.captures.len() {
-        return Err(Failure::usage("more --link than captures: each names the link of one capture, in order"));
+        return Err(Failure::usage(
+            "more --link than captures: each names the link of one capture, in order",
+        ));
     }
     let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
     let mut links = Vec::new();
@@ -172,12 +175,12 @@ struct Seconds {
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let mut builder = Builder::for_captures(&args.options)?;
+    let mut builder = Builder::for_captures(&args.options, &args.out)?;
     let built = builder.build(Generation(1))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
     let mut warnings = builder.warnings().to_vec();
-    let app = Arc::new(load::app_layer(settings, built.file_hashes)?);
+    let app = Arc::new(load::app_layer(settings, &built.needs)?);
     let (engine_settings, more) =
         EngineSettings::from_settings(settings, args.ips, load::seed()).map_err(Failure::input)?;
     warnings.extend(more);
@@ -199,6 +202,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder =
         EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
             .map_err(Failure::stopped)?;
+    let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -210,7 +216,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
-        let worker = Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
+        let worker =
+            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
         inspect_alone(worker, &mut recorder, captures)?
     } else {
         let mut halves = Vec::new();
@@ -218,7 +225,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
-            halves.push(half.map_err(Failure::stopped)?);
+            let mut half = half.map_err(Failure::stopped)?;
+            half.keep_files(handle());
+            halves.push(half);
             rings.push(receiver);
         }
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
@@ -226,10 +235,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, captures)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let kept = store.as_mut().and_then(FileStore::finish);
     let report = &built.report;
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
-    let problems = recorder.finish();
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(kept);
+    problems.extend(load::save_datasets(builder.shared()));
     let written = write_stats(&args.out, &counters);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {

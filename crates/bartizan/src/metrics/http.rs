@@ -140,15 +140,24 @@ fn respond(stream: &mut TcpStream, page: &Arc<Page>, begun: Instant) -> Option<V
     let head = match read_head(stream, begun) {
         Ok(head) => head,
         Err(Trouble::Gone) => return None,
-        Err(Trouble::Slow) => return Some(answer("408 Request Timeout", "", "the request did not come in time\n", true)),
+        Err(Trouble::Slow) => {
+            return Some(answer("408 Request Timeout", "", "the request did not come in time\n", true));
+        }
         Err(Trouble::Large) => {
-            return Some(answer("431 Request Header Fields Too Large", "", "the request is too large\n", true));
+            return Some(answer(
+                "431 Request Header Fields Too Large",
+                "",
+                "the request is too large\n",
+                true,
+            ));
         }
     };
     Some(match judge(&head) {
         Asked::Page { body } => answer("200 OK", "", &page(), body),
         Asked::Other => answer("404 Not Found", "", "the metrics are at /metrics\n", true),
-        Asked::Method => answer("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "only GET and HEAD\n", true),
+        Asked::Method => {
+            answer("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "only GET and HEAD\n", true)
+        }
         Asked::Version => answer("505 HTTP Version Not Supported", "", "only HTTP/1\n", true),
         Asked::Garbage => answer("400 Bad Request", "", "this is no HTTP request\n", true),
     })
@@ -174,7 +183,8 @@ fn judge(head: &[u8]) -> Asked {
     else {
         return Asked::Garbage;
     };
-    let is_token = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
+    let is_token =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-');
     if !is_token(method) || !version.starts_with("HTTP/") {
         return Asked::Garbage;
     }
@@ -218,7 +228,8 @@ fn read_head(stream: &mut TcpStream, begun: Instant) -> Result<Vec<u8>, Trouble>
         // The end may begin in what came before.
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&chunk[..read]);
-        let ends = |tail: &[u8]| tail.windows(4).any(|w| w == b"\r\n\r\n") || tail.windows(2).any(|w| w == b"\n\n");
+        let ends =
+            |tail: &[u8]| tail.windows(4).any(|w| w == b"\r\n\r\n") || tail.windows(2).any(|w| w == b"\n\n");
         if ends(&head[from..]) {
             return Ok(head);
         }

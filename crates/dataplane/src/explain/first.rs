@@ -75,8 +75,7 @@ pub fn first_packet(
     engine: &Arc<Engine>,
     asked: &Probe,
 ) -> Result<FirstPacket, TableError> {
-    let (watched, calls) =
-        observed(chains, Some(asked.tenant), How { details: true, go_on: true });
+    let (watched, calls) = observed(chains, Some(asked.tenant), How { details: true, go_on: true });
     let settings = EngineSettings {
         flow_capacity: 16,
         prevention: true,
@@ -104,14 +103,7 @@ pub fn first_packet(
 struct Nobody;
 
 impl Recorder for Nobody {
-    fn alert(
-        &mut self,
-        _: &Occasion<'_>,
-        _: Option<&Entry>,
-        _: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
     }
     fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
     fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}

@@ -429,7 +429,8 @@ impl Story {
 
     fn call(&mut self, call: &Call, flow: &FlowSeen, new: bool, now: Timestamp, number: Option<u64>) {
         let direction = Some(direction_name(call.direction));
-        let base = Moment { packet: number, seconds: 0.0, direction, what: "", function: None, text: String::new() };
+        let base =
+            Moment { packet: number, seconds: 0.0, direction, what: "", function: None, text: String::new() };
         if new {
             let text = format!("first packet, {} to {}", end_text(flow.client), end_text(flow.server));
             self.moment(now, Moment { what: "opened", text, ..base.clone() });
@@ -477,8 +478,14 @@ impl Story {
 
     fn note(&mut self, note: &Note, names: &[&'static str], now: Timestamp) {
         let direction = note.direction.map(direction_name);
-        let base =
-            Moment { packet: note.number, seconds: 0.0, direction, what: "", function: None, text: String::new() };
+        let base = Moment {
+            packet: note.number,
+            seconds: 0.0,
+            direction,
+            what: "",
+            function: None,
+            text: String::new(),
+        };
         match &note.what {
             What::Alert { rule, message, action } => {
                 match self.alerts.iter_mut().find(|a| a.rule == *rule && a.action == *action) {

@@ -121,8 +121,7 @@ impl Observed {
         context: &mut PacketContext<'_>,
         callback: impl Fn(&dyn Function, &mut PacketContext<'_>) -> Decision,
     ) -> Decision {
-        let details =
-            if self.how.details { self.inner.explain(context) } else { Map::new() };
+        let details = if self.how.details { self.inner.explain(context) } else { Map::new() };
         let before = context.findings.len();
         let decision = callback(self.inner.as_ref(), context);
         let findings = context.findings.iter().skip(before);

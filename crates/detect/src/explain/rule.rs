@@ -116,14 +116,45 @@ pub struct Condition {
 
 /// Keywords that say something about a rule and ask for nothing.
 const DESCRIPTIVE: &[&str] = &[
-    "msg", "sid", "gid", "rev", "classtype", "reference", "metadata", "priority", "target", "requires",
-    "noalert", "alert", "bypass",
+    "msg",
+    "sid",
+    "gid",
+    "rev",
+    "classtype",
+    "reference",
+    "metadata",
+    "priority",
+    "target",
+    "requires",
+    "noalert",
+    "alert",
+    "bypass",
 ];
 /// Keywords whose work is shown with their buffer.
 const ON_BUFFERS: &[&str] = &[
-    "content", "nocase", "offset", "depth", "distance", "within", "startswith", "endswith", "rawbytes",
-    "fast_pattern", "replace", "pcre", "isdataat", "byte_test", "byte_jump", "byte_extract", "byte_math", "bsize",
-    "base64_decode", "base64_data", "pkt_data", "absent", "prefilter",
+    "content",
+    "nocase",
+    "offset",
+    "depth",
+    "distance",
+    "within",
+    "startswith",
+    "endswith",
+    "rawbytes",
+    "fast_pattern",
+    "replace",
+    "pcre",
+    "isdataat",
+    "byte_test",
+    "byte_jump",
+    "byte_extract",
+    "byte_math",
+    "bsize",
+    "base64_decode",
+    "base64_data",
+    "pkt_data",
+    "absent",
+    "prefilter",
 ];
 /// Keywords that do something when everything else holds.
 const EFFECTS: &[&str] = &["tag", "config", "filestore", "lua", "luajit"];
@@ -215,11 +246,8 @@ fn evaluated_on(rules: &RuleSet, signature: &Signature) -> Vec<String> {
     }
     if !signature.inspects_tx() {
         let basis = Basis::of(signature);
-        let packet = if basis.stream {
-            "each packet whose payload is not in the stream"
-        } else {
-            "each packet"
-        };
+        let packet =
+            if basis.stream { "each packet whose payload is not in the stream" } else { "each packet" };
         let mut on = Vec::new();
         on.extend(basis.stream.then(|| "new data of the reassembled stream".to_owned()));
         on.extend(basis.packet.then(|| packet.to_owned()));
@@ -316,7 +344,10 @@ fn prefilter(rules: &RuleSet, signature: &Signature) -> Prefilter {
     }
     let place = if signature.inspects_tx() {
         let apps = apps(signature);
-        format!("transactions of {}", if apps.is_empty() { "any protocol".to_owned() } else { apps.join(", ") })
+        format!(
+            "transactions of {}",
+            if apps.is_empty() { "any protocol".to_owned() } else { apps.join(", ") }
+        )
     } else {
         evaluated_group(signature)
     };
@@ -375,8 +406,7 @@ fn options(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signa
             () if signature.inspects_tx() && is_about_tx(keyword.name) => "transaction",
             () => "packet",
         };
-        let condition =
-            Condition { kind, name: keyword.name.to_owned(), text, transforms: Vec::new() };
+        let condition = Condition { kind, name: keyword.name.to_owned(), text, transforms: Vec::new() };
         match kind {
             "threshold" | "effect" => explanation.effects.push(condition),
             "transaction" => transactions.push(condition),
@@ -452,7 +482,8 @@ fn warnings(signature: &Signature, explanation: &RuleExplanation) -> Vec<String>
         && signature.destination_ports.is_none()
         && signature.protocol.app.is_empty();
     if anywhere && explanation.prefilter.engine == "none" {
-        warnings.push("the head fits everything: name addresses, ports or an application protocol".to_owned());
+        warnings
+            .push("the head fits everything: name addresses, ports or an application protocol".to_owned());
     }
     let stream = !signature.values.is_empty() && !signature.inspects_tx() && Basis::of(signature).stream;
     if stream && !signature.flow.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT) {

@@ -91,11 +91,8 @@ fn rotation_by_size_keeps_so_many_files() {
 #[test]
 fn rotation_by_the_time_of_events() {
     let folder = Folder::new("time");
-    let destination = FileDestination {
-        rotate_every: Some(60),
-        rotate_keep: u32::MAX,
-        ..FileDestination::new("eve.json")
-    };
+    let destination =
+        FileDestination { rotate_every: Some(60), rotate_keep: u32::MAX, ..FileDestination::new("eve.json") };
     let mut sink = folder.open(destination);
     for (minute, second) in [(0, 5), (0, 59), (1, 4), (1, 5), (9, 0), (9, 30)] {
         let time = format!("2018-10-10T09:{minute:02}:{second:02}.000000+0000");
@@ -114,7 +111,9 @@ fn times_of_events_are_read() {
     assert_eq!(seconds_of("2018-10-10T09:24:31.516380+0000"), Some(1_539_163_471));
     assert_eq!(seconds_of("2018-10-10T11:24:31.516380+0200"), Some(1_539_163_471));
     assert_eq!(seconds_of("2024-02-29T23:59:59.999999-0130"), Some(1_709_256_599));
-    for text in ["", "now", "2018-10-10", "2018-10-10T09:24:3x.516380+0000", "\u{e9}018-10-10T09:24:31.5+0000"] {
+    for text in
+        ["", "now", "2018-10-10", "2018-10-10T09:24:3x.516380+0000", "\u{e9}018-10-10T09:24:31.5+0000"]
+    {
         assert_eq!(seconds_of(text), None, "{text}");
     }
 }

@@ -95,12 +95,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     // Before anything is compiled: a wrong flow costs nothing.
     let wanted = args.flow.as_deref().map(Wanted::parse).transpose()?;
-    let mut builder = Builder::for_captures(&args.options)?;
+    let mut builder = Builder::for_captures(&args.options, Path::new(""))?;
     let built = builder.build(Generation(1))?;
     // The hash needs no secret here: nobody waits for these flows.
     let (settings, _) =
         EngineSettings::from_settings(builder.settings(), args.ips, [1, 2]).map_err(Failure::input)?;
-    let engine = Arc::new(load::app_layer(builder.settings(), built.file_hashes)?);
+    let engine = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
     let stage = Stage { built, settings, engine };
     match asked {
         Asked::Tuple(tuple) => one(args, &stage, &tuple),
@@ -117,7 +117,9 @@ fn asked(args: &Args) -> Result<Asked, Failure> {
         ))),
         (None, _) if tuple::is_meant(&text) => {
             if args.flow.is_some() {
-                return Err(Failure::usage("--flow chooses a flow of a capture; give a capture, or leave it out"));
+                return Err(Failure::usage(
+                    "--flow chooses a flow of a capture; give a capture, or leave it out",
+                ));
             }
             Ok(Asked::Tuple(tuple::parse(&text).map_err(Failure::usage)?))
         }
@@ -211,11 +213,7 @@ fn find_tenant(policy: &BuiltPolicy, name: &str) -> Result<TenantId, Failure> {
     let found = policy.tenant_ids.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
     found.ok_or_else(|| {
         let names: Vec<&str> = policy.tenant_ids.iter().map(|(n, _)| n.as_str()).collect();
-        Failure::input(format!(
-            "{} has no tenant `{name}`; {}",
-            policy.file.name,
-            did_you_mean(name, names)
-        ))
+        Failure::input(format!("{} has no tenant `{name}`; {}", policy.file.name, did_you_mean(name, names)))
     })
 }
 
@@ -236,7 +234,9 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
         ("--vni", args.vni.is_some()),
     ];
     if let Some((option, _)) = only_tuples.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{option} is for a 5-tuple; a capture's packets say it themselves")));
+        return Err(Failure::usage(format!(
+            "{option} is for a 5-tuple; a capture's packets say it themselves"
+        )));
     }
     let link = link(args, stage.built.policy.as_ref())?;
     let select = match &wanted {
@@ -246,9 +246,14 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
         }
         Some(Wanted::Packet(number)) => Some(select_packet(stage, path, link, *number)?),
     };
-    let mut watcher =
-        Watcher::new(&stage.built.chains, &stage.settings, &stage.engine, select, &stage.built.function_names)
-            .map_err(Failure::stopped)?;
+    let mut watcher = Watcher::new(
+        &stage.built.chains,
+        &stage.settings,
+        &stage.engine,
+        select,
+        &stage.built.function_names,
+    )
+    .map_err(Failure::stopped)?;
     frames(path, link, |frame| {
         watcher.frame(frame);
         true
@@ -273,7 +278,13 @@ fn capture(args: &Args, stage: &Stage, path: &Path, wanted: Option<Wanted>) -> R
     tell(args, stage, path, histories, wanted.is_some())
 }
 
-fn tell(args: &Args, stage: &Stage, path: &Path, histories: Histories, in_full: bool) -> Result<Exit, Failure> {
+fn tell(
+    args: &Args,
+    stage: &Stage,
+    path: &Path,
+    histories: Histories,
+    in_full: bool,
+) -> Result<Exit, Failure> {
     let Histories { prevention, frames, flows, omitted } = histories;
     let mut told = Vec::new();
     for history in flows {

@@ -94,7 +94,11 @@ fn explanation(told: &FlowExplanation) {
         let counts = if level.counts { "" } else { "; it changes nothing here" };
         println!("service   level {} at {}{counts}", level.level, level.place);
     }
-    let chain = if told.path.is_empty() { "none: packets are only forwarded".to_owned() } else { told.path.join(" > ") };
+    let chain = if told.path.is_empty() {
+        "none: packets are only forwarded".to_owned()
+    } else {
+        told.path.join(" > ")
+    };
     println!("chain     {chain}");
     println!("fid       {}, generation {}, level {}", told.fid, told.generation, told.level);
     for function in &told.functions {
@@ -119,7 +123,7 @@ fn answer(answer: &FunctionAnswer) {
     }
     for (name, value) in &answer.details {
         // What stands above already.
-        if !matches!(name.as_str(), "matched" | "action") && !(name == "rules" && answer.rule.is_some()) {
+        if !matches!(name.as_str(), "matched" | "action") && (name != "rules" || answer.rule.is_none()) {
             println!("          {}: {}", name.replace('_', " "), plain(value));
         }
     }
@@ -175,7 +179,8 @@ pub fn print_history(told: &Told, prevention: bool) {
         let counts = |map: &std::collections::BTreeMap<&str, u64>| {
             map.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
         };
-        let reasons = if part.reasons.is_empty() { String::new() } else { format!(" ({})", counts(&part.reasons)) };
+        let reasons =
+            if part.reasons.is_empty() { String::new() } else { format!(" ({})", counts(&part.reasons)) };
         let done = part.done_at.map(|n| format!("; done with packet {n}")).unwrap_or_default();
         println!(
             "  {:<7} asked {} times: {}{reasons}, {} alerts{done}",

@@ -23,7 +23,7 @@ enum What {
     /// the file, fid, path, level, and what each function says. With a capture, each flow's history is told: what each
     /// function contributed, alerts, refusals with reasons, states, the end.
     #[command(after_help = flow::EXAMPLES)]
-    Flow(flow::Args),
+    Flow(Box<flow::Args>),
     /// What the engine made of a rule: head, fast pattern, conditions in the order of evaluation, warnings.
     #[command(after_help = rule::EXAMPLES)]
     Rule(rule::Args),

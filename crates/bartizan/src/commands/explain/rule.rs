@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (gid, sid) = args.sid;
     let is_it = |rule: &&Rule| rule.id().sid == sid && gid.is_none_or(|gid| rule.id().gid == gid);
     let mut found: Vec<(&RuleFile, &Rule)> =
-        files.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r))).filter(|(_, r)| is_it(&r)).collect();
+        files.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r))).filter(|(_, r)| is_it(r)).collect();
     found.sort_by_key(|(_, rule)| rule.id().rev);
     let Some((file, rule)) = found.pop() else { return Err(missing(args, &files)) };
     for (_, other) in &found {
@@ -94,7 +94,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for diagnostic in &loaded.diagnostics {
         told.warnings.push(diagnostic.message.clone());
     }
-    if args.json { print_json(&told)? } else { print(&told, &String::from_utf8_lossy(rule.raw())) }
+    if args.json {
+        print_json(&told)?
+    } else {
+        print(&told, &String::from_utf8_lossy(rule.raw()))
+    }
     Ok(Exit::Done)
 }
 
@@ -140,7 +144,9 @@ fn unset_bits(rule: &Rule, files: &[RuleFile]) -> Vec<String> {
         !files.iter().flat_map(|f| &f.rules).any(sets)
     });
     let text = |name: &String| {
-        format!("flowbit `{name}` is set by no rule of these files: the rule cannot match; add the file that sets it")
+        format!(
+            "flowbit `{name}` is set by no rule of these files: the rule cannot match; add the file that sets it"
+        )
     };
     asked.iter().map(text).collect()
 }

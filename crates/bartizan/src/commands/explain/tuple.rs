@@ -36,7 +36,8 @@ fn words_look_like_addresses(text: &str) -> bool {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split([' ', '\t', ',']).filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
+    text.split([' ', '\t', ','])
+        .filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
 }
 
 /// Reads a flow.

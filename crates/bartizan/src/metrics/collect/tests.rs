@@ -29,7 +29,10 @@ fn read(page: &str) -> Result<Vec<Sample>, String> {
             family = name.to_owned();
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').ok_or("no type")?;
-            if name != family || !matches!(kind, "counter" | "gauge") || typed.insert(name.to_owned(), kind).is_some() {
+            if name != family
+                || !matches!(kind, "counter" | "gauge")
+                || typed.insert(name.to_owned(), kind).is_some()
+            {
                 return wrong("type");
             }
         } else {
@@ -134,10 +137,17 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     let web = ("policy", "we\"b\\shop\n");
     assert_eq!(find(&samples, "bartizan_packets_total", &[web, ("verdict", "pass"), ("worker", "1")]), [10]);
     assert_eq!(find(&samples, "bartizan_packets_total", &[web, ("verdict", "drop"), ("worker", "0")]), [6]);
-    assert_eq!(find(&samples, "bartizan_bytes_total", &[("policy", "default"), ("verdict", "reject")]), [60, 60]);
-    let decision = [web, ("function", "pfw"), ("reason", "pfw_default"), ("verdict", "drop"), ("worker", "0")];
+    assert_eq!(
+        find(&samples, "bartizan_bytes_total", &[("policy", "default"), ("verdict", "reject")]),
+        [60, 60]
+    );
+    let decision =
+        [web, ("function", "pfw"), ("reason", "pfw_default"), ("verdict", "drop"), ("worker", "0")];
     assert_eq!(find(&samples, "bartizan_decisions_total", &decision), [2]);
-    assert_eq!(find(&samples, "bartizan_staged_decisions_total", &[("function", "sfw"), web, ("worker", "0")]), [7]);
+    assert_eq!(
+        find(&samples, "bartizan_staged_decisions_total", &[("function", "sfw"), web, ("worker", "0")]),
+        [7]
+    );
     // Rules are counted over all workers.
     assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "2")]), [8]);
     assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "default")]), [4]);
@@ -165,7 +175,10 @@ fn a_run_without_answers_has_a_page_of_its_own_values() {
     assert!(begun.elapsed() < ANSWER + Duration::from_secs(2));
     assert_eq!(find(&samples, "bartizan_worker_late", &[("worker", "0")]), [1]);
     assert_eq!(find(&samples, "bartizan_rules", &[("state", "loaded")]), [2]);
-    assert_eq!(find(&samples, "bartizan_rules", &[("state", "refused"), ("reason", "keyword `x` is not there")]), [1]);
+    assert_eq!(
+        find(&samples, "bartizan_rules", &[("state", "refused"), ("reason", "keyword `x` is not there")]),
+        [1]
+    );
     assert_eq!(find(&samples, "bartizan_pattern_cache_total", &[("result", "found")]), [4]);
     assert_eq!(find(&samples, "bartizan_reloads_total", &[("result", "refused")]), [2]);
     assert_eq!(find(&samples, "bartizan_uptime_seconds", &[]).len(), 1);
