@@ -11,7 +11,12 @@ use std::os::unix::fs::PermissionsExt;
 fn set_up() -> Folder {
     let folder = Folder::new();
     let rules: String = (0..40)
-        .map(|n| format!("alert udp any any -> any any (msg:\"{n}\"; content:\"needle-{n:02}-in-the-hay\"; sid:{};)\n", n + 1))
+        .map(|n| {
+            format!(
+                "alert udp any any -> any any (msg:\"{n}\"; content:\"needle-{n:02}-in-the-hay\"; sid:{};)\n",
+                n + 1
+            )
+        })
         .collect();
     folder.write("r.rules", rules);
     let frames: Vec<_> = (0..40u16)
@@ -22,7 +27,10 @@ fn set_up() -> Folder {
 }
 
 fn inspect(folder: &Folder, out: &str) -> Ended {
-    let ended = run(&folder.0, &["inspect", "--rules", "r.rules", "--cache", "cache", "--out", out, "--json", "c.pcap"]);
+    let ended = run(
+        &folder.0,
+        &["inspect", "--rules", "r.rules", "--cache", "cache", "--out", out, "--json", "c.pcap"],
+    );
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(summary["alerts"].as_object().unwrap().len(), 40, "every rule matches: {summary}");
@@ -86,7 +94,10 @@ fn damaged_and_foreign_files_are_told_of_and_replaced() {
     for damaged in [&flipped[..], &whole[..100], b"", b"#!/bin/sh\n"] {
         fs::write(&file, damaged).unwrap();
         let ended = inspect(&folder, "o");
-        assert!(ended.stderr.contains("note: 1 files of the pattern cache were damaged or foreign"), "{ended:?}");
+        assert!(
+            ended.stderr.contains("note: 1 files of the pattern cache were damaged or foreign"),
+            "{ended:?}"
+        );
         assert_eq!((cache(&ended)[1], cache(&ended)[2]), (1, 1), "{}", ended.stdout);
         assert!(is_warm(&inspect(&folder, "o")));
     }
@@ -116,5 +127,8 @@ fn a_folder_that_others_can_write_to_is_refused() {
     fs::set_permissions(folder.path("cache"), fs::Permissions::from_mode(0o777)).unwrap();
     let ended = run(&folder.0, &["inspect", "--cache", "cache", "--out", "o", "c.pcap"]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("can be written by other users: make it yours and `chmod 700` it"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("can be written by other users: make it yours and `chmod 700` it"),
+        "{ended:?}"
+    );
 }

@@ -22,6 +22,9 @@ fn the_host_file_of_the_book_is_read_and_names_every_key() {
     assert!(cache.is_some() && outputs.socket.is_some() && outputs.eve.is_some() && spin.is_some());
     assert!(memory.flows.is_some() && memory.hosts.is_some() && memory.defrag.is_some());
     for key in host::schema()["properties"].as_object().expect("keys").keys() {
-        assert!(text.lines().any(|line| line.starts_with(&format!("{key}:"))), "the page does not show `{key}`");
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("{key}:"))),
+            "the page does not show `{key}`"
+        );
     }
 }
