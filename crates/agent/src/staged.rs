@@ -81,9 +81,13 @@ impl Staged {
                 None
             }
         };
-        let before = context.findings.len();
+        let (before, edits) = (context.findings.len(), context.edits.len());
         let mut decision = callback(self.inner.as_ref(), context);
         core::mem::swap(context.worker, &mut worker.inner);
+        if staged {
+            // A staged policy changes nothing.
+            context.edits.truncate(edits);
+        }
         if staged && !decision.verdict.forwards() {
             worker.refusals += 1;
             if let Some(reason) = decision.reason {
@@ -115,13 +119,7 @@ impl Staged {
             && !own
             && let Some(info) = self.infos.get(reason as usize)
         {
-            findings.push(Finding {
-                rule: Arc::clone(info),
-                action: FindingAction::Allowed,
-                tx: None,
-                guessed: false,
-                stream: false,
-            });
+            findings.push(Finding::new(Arc::clone(info), FindingAction::Allowed));
         }
     }
 }

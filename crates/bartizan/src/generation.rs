@@ -9,7 +9,7 @@ use bartizan_agent::{Agent, ClassInfo, TenantSelector};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::chain::Chains;
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
@@ -83,8 +83,8 @@ pub struct Built {
     pub report: RuleSetReport,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
-    /// Hashes of files that rules ask for.
-    pub file_hashes: [bool; 3],
+    /// What rules ask of parsers.
+    pub needs: Needs,
     /// The policy that the chains come from.
     pub policy: Option<BuiltPolicy>,
 }
@@ -116,19 +116,25 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Reads the settings.
-    pub fn new(options: &Options) -> Result<Self, Failure> {
+    /// Reads the settings. What rules save lies below `out` unless the settings say otherwise.
+    pub fn new(options: &Options, out: &Path) -> Result<Self, Failure> {
         let links = options.links.iter().zip(0..).map(|(name, n)| (name.clone(), LinkId(n))).collect();
-        Self::with(options, true, Some(links))
+        Self::with(options, out, true, Some(links))
     }
 
     /// Reads the settings for captures: without a policy everything is as with Suricata.
-    pub fn for_captures(options: &Options) -> Result<Self, Failure> {
-        Self::with(options, options.policy.is_some(), None)
+    pub fn for_captures(options: &Options, out: &Path) -> Result<Self, Failure> {
+        Self::with(options, out, options.policy.is_some(), None)
     }
 
-    fn with(options: &Options, drops: bool, links: Option<Vec<(String, LinkId)>>) -> Result<Self, Failure> {
+    fn with(
+        options: &Options,
+        out: &Path,
+        drops: bool,
+        links: Option<Vec<(String, LinkId)>>,
+    ) -> Result<Self, Failure> {
         let mut settings = options.settings()?;
+        load::data_folder(&mut settings, out);
         if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
             settings.set("outputs.1.eve-log.types.34", "drop");
@@ -182,10 +188,10 @@ impl Builder {
         let loaded = self.base.rules(&files, &self.settings, number)?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
-        let file_hashes = bartizan_detect::ruleset::file_hashes(&loaded.rules);
+        let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(Chains::one(number, vec![Arc::new(ids)]));
-        Ok(Built { chains, report, function_names: vec!["ids"], file_hashes, policy: None })
+        Ok(Built { chains, report, function_names: vec!["ids"], needs, policy: None })
     }
 
     /// Alerts of one packet that are reported.
@@ -237,7 +243,7 @@ impl Builder {
                 *slot = name;
             }
         }
-        let (report, file_hashes) = compiler.totals();
+        let (report, needs) = compiler.totals();
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
             file,
@@ -246,7 +252,7 @@ impl Builder {
             links,
         };
         let chains = Arc::new(prepared.chains);
-        Ok(Built { chains, report, function_names: names, file_hashes, policy: Some(policy) })
+        Ok(Built { chains, report, function_names: names, needs, policy: Some(policy) })
     }
 }
 
@@ -275,21 +281,19 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// What became of all rules, and which hashes of files they ask for.
-    fn totals(&self) -> (RuleSetReport, [bool; 3]) {
+    /// What became of all rules, and what they ask of parsers.
+    fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
-        let mut hashes = [false; 3];
+        let mut needs = Needs::default();
         for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
             total.loaded += rules.report.loaded;
             total.skipped += rules.report.skipped;
             for (reason, count) in &rules.report.refused {
                 *total.refused.entry(reason.clone()).or_default() += count;
             }
-            for (all, one) in hashes.iter_mut().zip(bartizan_detect::ruleset::file_hashes(rules)) {
-                *all |= one;
-            }
+            needs = needs.and(Needs::of(rules));
         }
-        (total, hashes)
+        (total, needs)
     }
 }
 

@@ -57,6 +57,9 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
+    if !matches!(cli.command, Command::Run(_) | Command::Inspect(_)) {
+        signals::end_with_the_pipe();
+    }
     let result = match cli.command {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Run(args) => commands::run::run(&args),

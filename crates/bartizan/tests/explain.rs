@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `explain flow` and `explain rule`: what they say, and what they say to wrong input.
 
+#[path = "common/sample.rs"]
 mod common;
 
 use common::stage;

@@ -49,7 +49,7 @@ fn server() {
         });
         let socket = UdpSocket::bind(server_address(v6, PORT)).unwrap();
         std::thread::spawn(move || {
-            let mut buffer = [0; 2048];
+            let mut buffer = [0; 4096];
             while let Ok((got, from)) = socket.recv_from(&mut buffer) {
                 let _ = socket.send_to(&buffer[..got], from);
             }
@@ -76,6 +76,12 @@ fn tcp(index: usize) {
     assert!(back.join().unwrap() == data, "connection {index}: other bytes than were sent");
 }
 
+/// Bytes of a stream's packet; the last two streams travel in fragments.
+fn size(index: u16, number: u32) -> usize {
+    let more = if index + 2 < UDP_STREAMS { 0 } else { 2000 };
+    60 + more + number as usize % 1000
+}
+
 /// Sends a numbered stream; what comes back must be in order. Gives the number of packets that came back.
 fn udp(index: u16) -> u32 {
     let v6 = index % 2 == 1;
@@ -85,22 +91,22 @@ fn udp(index: u16) -> u32 {
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut next = 0u32;
     let mut received = 0;
-    let mut buffer = [0; 2048];
+    let mut buffer = [0; 4096];
     let mut take = |socket: &UdpSocket| {
         let Ok(got) = socket.recv(&mut buffer) else { return false };
         let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
         assert!(number >= next, "stream {index}: {number} after {}", next.wrapping_sub(1));
-        assert_eq!(got, 60 + number as usize % 1000);
+        assert_eq!(got, size(index, number));
         next = number + 1;
         received += 1;
         next < UDP_PACKETS
     };
     for number in 0..UDP_PACKETS {
-        let mut packet = vec![7; 60 + number as usize % 1000];
+        let mut packet = vec![7; size(index, number)];
         packet[..4].copy_from_slice(&number.to_be_bytes());
         socket.send(&packet).unwrap();
-        // A window of 32, so that no queue on the way overflows: losses would be nobody's fault.
-        if number >= 32 {
+        // A small window: three streams meet at one socket of the server, whose buffer holds some 90 packets.
+        if number >= 8 {
             take(&socket);
         }
     }
@@ -110,6 +116,13 @@ fn udp(index: u16) -> u32 {
 
 fn client() {
     let _offloads = OffloadGuard::switch_off("inside");
+    // Hosts know each other before the streams begin: what waits for an address is overtaken, by the kernel's doing.
+    for index in [0, 1] {
+        let mut stream = TcpStream::connect(server_address(index % 2 == 1, PORT)).unwrap();
+        stream.write_all(b"x").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 1);
+    }
     let tcp: Vec<_> = (0..TCP_STREAMS).map(|index| std::thread::spawn(move || tcp(index))).collect();
     let udp: Vec<_> = (0..UDP_STREAMS).map(|index| std::thread::spawn(move || udp(index))).collect();
     let received: u32 = udp.into_iter().map(|thread| thread.join().unwrap()).sum();
@@ -220,8 +233,8 @@ fn wait(mut child: Child, what: &str) -> Output {
     let end = Instant::now() + LIMIT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
+            eprintln!("{what}: not within {LIMIT:?}");
             let _ = child.kill();
-            panic!("{what}: not within {LIMIT:?}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -250,7 +263,7 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
     let program = net
         .command("middle", env!("CARGO_BIN_EXE_bartizan"))
         .args(["run", "--inline", "left", "right", "--workers", "2", "--fix-offloads"])
-        .args(["--set", "stream.midstream=false", "--rules"])
+        .arg("--rules")
         .arg(&rules)
         .arg("--out")
         .arg(&out)
@@ -277,17 +290,18 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
         signal(&net.children[0], "HUP");
     }
     let client = wait(client, "the client");
-    let said = String::from_utf8_lossy(&client.stdout).into_owned();
-    assert!(client.status.success(), "{said}");
-    let line = said.lines().find_map(|l| l.split("udp ").nth(1)).unwrap().to_owned();
-    let (got, sent) = line.split_once(" of ").unwrap();
-    assert_eq!(got, sent, "no packet of the streams is lost");
     let program = net.children.remove(0);
     signal(&program, "TERM");
     let ended = wait(program, "the program");
     let summary = String::from_utf8_lossy(&ended.stdout).into_owned();
     let log = rest.join().unwrap();
     assert!(ended.status.success(), "{summary} {log:?}");
+    eprintln!("{summary}");
+    let said = String::from_utf8_lossy(&client.stdout).into_owned();
+    assert!(client.status.success(), "{said}");
+    let line = said.lines().find_map(|l| l.split("udp ").nth(1)).unwrap().to_owned();
+    let (got, sent) = line.split_once(" of ").unwrap();
+    assert_eq!(got, sent, "no packet of the streams is lost");
     check_sums(&summary, &fs::read_to_string(out.join("stats.json")).unwrap());
     assert!(log.iter().filter(|l| l.starts_with("generation")).count() >= 5, "{log:?}");
     check_events(&fs::read_to_string(out.join("eve.json")).unwrap());
@@ -309,19 +323,25 @@ fn check_sums(summary: &str, stats: &str) {
     assert_eq!(value("flow.handed_over"), value("flow.hand_over_taken"));
     assert_eq!((value("flow.hand_over_refused"), value("hand_over.under_way")), (0, 0));
     assert_eq!(value("events.ring.lost"), 0);
-    // What is plain arrives at its owner.
-    assert!(value("flow.handed_over") * 20 < frames, "{} of {frames}", value("flow.handed_over"));
+    // What is plain arrives at its owner; only fragments are handed over.
+    let fragments = value("defrag.ipv4.fragments") + value("defrag.ipv6.fragments");
+    assert!(fragments > u64::from(UDP_PACKETS) * 2 * 2 * 2, "{fragments}");
+    assert!(value("flow.handed_over") <= fragments, "{} of {fragments}", value("flow.handed_over"));
 }
 
 fn check_events(eve: &str) {
     let events: Vec<serde_json::Value> = eve.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    // TCP may see a refusal: where the kernel moves a program to another processor, segments overtake each other with an older
+    // timestamp (RFC 7323, PAWS).
+    let refused = events.iter().filter(|e| e["event_type"] == "drop" && e["proto"] != "TCP").count();
+    assert_eq!(refused, 0, "nothing gives reason to refuse anything else");
     let flows = |proto: &str| {
         events
             .iter()
             .filter(|e| e["event_type"] == "flow" && e["proto"] == proto && e["dest_port"] == PORT)
             .count()
     };
-    assert_eq!((flows("TCP"), flows("UDP")), (TCP_STREAMS, usize::from(UDP_STREAMS)));
+    assert_eq!((flows("TCP"), flows("UDP")), (TCP_STREAMS + 2, usize::from(UDP_STREAMS)));
     let alerts = events.iter().filter(|e| e["event_type"] == "alert").count();
     assert_eq!(alerts, usize::from(UDP_STREAMS), "the last packet of each stream");
     let packets: u64 = events

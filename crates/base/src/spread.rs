@@ -25,8 +25,6 @@ pub struct Factors {
     pub address: [u32; 4],
     /// For source plus destination port.
     pub ports: u32,
-    /// For the id of a fragment, which has no ports.
-    pub fragment: u32,
     /// Of the last step, which brings low bits up.
     pub last: u32,
 }
@@ -36,10 +34,9 @@ pub struct Factors {
 pub enum Part {
     /// Source and destination port.
     Ports(u16, u16),
-    /// Id of a fragment's datagram.
-    Fragment(u32),
-    /// Nothing.
-    Whole,
+    /// Nothing: it has no ports, or is a fragment, of which not each has them. So all fragments between two hosts have one worker,
+    /// and stay in order.
+    Nothing,
 }
 
 impl Spread {
@@ -56,12 +53,7 @@ impl Spread {
             z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             ((z ^ (z >> 31)) >> 32) as u32 | 1
         };
-        let factors = Factors {
-            address: [next(), next(), next(), next()],
-            ports: next(),
-            fragment: next(),
-            last: next(),
-        };
+        let factors = Factors { address: [next(), next(), next(), next()], ports: next(), last: next() };
         Spread { factors, workers: workers.clamp(1, 256) }
     }
 
@@ -78,8 +70,8 @@ impl Spread {
     }
 
     /// The worker of a packet, from 0. All arithmetic is modulo 2^32:
-    /// h = sum of address factor x (source word + destination word), plus ports factor x (source + destination port) or
-    /// fragment factor x id; h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
+    /// h = sum of address factor x (source word + destination word), plus ports factor x (source + destination port);
+    /// h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
     #[must_use]
     pub fn worker(&self, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
         let factors = &self.factors;
@@ -89,8 +81,7 @@ impl Spread {
             .fold(0u32, |sum, ((a, b), factor)| sum.wrapping_add(a.wrapping_add(b).wrapping_mul(factor)));
         let more = match part {
             Part::Ports(a, b) => (u32::from(a) + u32::from(b)).wrapping_mul(factors.ports),
-            Part::Fragment(id) => id.wrapping_mul(factors.fragment),
-            Part::Whole => 0,
+            Part::Nothing => 0,
         };
         hash = hash.wrapping_add(more);
         hash ^= hash >> 15;
@@ -147,7 +138,7 @@ mod tests {
                 let cases: [fn(u16) -> Flow; 3] = [
                     |n| (1, Part::Ports(20_000 + n, 443)),
                     |n| (u32::from(n), Part::Ports(20_000, 443)),
-                    |n| (1, Part::Fragment(u32::from(n))),
+                    |n| (u32::from(n) << 3, Part::Nothing),
                 ];
                 for case in cases {
                     let mut shares = [0u32; 4];
@@ -167,7 +158,7 @@ mod tests {
         let alone = Spread::new([3, 4], 0);
         assert_eq!(alone.workers(), 1);
         let (a, b) = (address(false, 1), address(true, 1));
-        assert_eq!(alone.worker(a, a, Part::Whole), 0);
+        assert_eq!(alone.worker(a, a, Part::Nothing), 0);
         let (one, two) = (Spread::new([3, 4], 16), Spread::new([3, 5], 16));
         let differ =
             (0..100).filter(|n| one.worker(b, b, Part::Ports(*n, 1)) != two.worker(b, b, Part::Ports(*n, 1)));

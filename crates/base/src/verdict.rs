@@ -104,6 +104,8 @@ reasons! {
     SfwConnectionLimit => "sfw_connection_limit",
     /// A detection rule said so.
     IdsRule => "ids_rule",
+    /// A rate filter turned a detection rule's match into a refusal.
+    IdsThreshold => "ids_threshold",
     /// An earlier detection rule decided for the whole flow.
     IdsFlow => "ids_flow",
     /// An exception policy decided earlier for the whole flow.

@@ -84,10 +84,10 @@ impl Node {
     }
 }
 
-/// Reads the first document of a text.
+/// Reads a text of one document.
 ///
 /// # Errors
-/// The text is not YAML, nests too deeply, or uses an alias before its anchor.
+/// The text is not YAML, nests too deeply, uses an alias before its anchor, or has a second document.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     let mut reader = Reader { parser: Parser::new_from_str(text), anchors: Vec::new(), nodes: 0 };
     loop {
@@ -97,7 +97,11 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
             Event::StreamEnd | Event::DocumentEnd => {
                 return Ok(Node { position, tag: None, value: Value::Mapping(Vec::new()) });
             }
-            event => return reader.node(event, position, 0),
+            event => {
+                let root = reader.node(event, position, 0)?;
+                reader.end()?;
+                return Ok(root);
+            }
         }
     }
 }
@@ -120,6 +124,20 @@ impl<'t> Reader<'t> {
                 message: error.info().to_owned(),
             }),
             None => Ok((Event::StreamEnd, Position::default())),
+        }
+    }
+
+    /// Nothing comes behind the document.
+    fn end(&mut self) -> Result<(), YamlError> {
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(()),
+                (Event::DocumentStart(_), position) => {
+                    let message = "a second document begins here; put everything into one, without `---` in between";
+                    return Err(YamlError { position, message: message.to_owned() });
+                }
+                _ => {}
+            }
         }
     }
 
@@ -217,6 +235,14 @@ mod tests {
         let error = parse(&text).expect_err("too much").to_string();
         assert!(error.contains("aliases") && error.contains("1048576 nodes"), "{error}");
         assert!(parse("a: &x [*x]\n").is_err());
+    }
+
+    #[test]
+    fn a_second_document_is_an_error() {
+        assert!(parse("---\na: 1\n...\n").is_ok());
+        let error = parse("a: 1\n---\nb: 2\n").expect_err("two");
+        assert_eq!(error.position.line, 2);
+        assert!(parse("a: 1\n---\nb: [\n").is_err());
     }
 
     #[test]

@@ -44,7 +44,12 @@ pub(crate) fn defragment(
         }
     }
     match outcome.result {
-        DefragResult::Complete => Fragmented::Whole,
+        DefragResult::Complete => {
+            // The link header of the last fragment stands before the datagram, as records show it.
+            let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
+            datagram.splice(..0, link.iter().copied());
+            Fragmented::Whole
+        }
         DefragResult::Held => Fragmented::Waits,
         DefragResult::Dropped(reason) => refused(reason.reason()),
     }

@@ -236,6 +236,11 @@ impl Worker {
             let seen = &mut entry.ext.ttl[direction];
             *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
         }
+        if self.settings.keep_macs
+            && let Some(macs) = occasion.packet.mac_addresses()
+        {
+            entry.ext.note_macs(direction, macs);
+        }
         if direction == Direction::ToClient && entry.ext.icmp_response.is_none() {
             entry.ext.icmp_response = icmp_of(packet);
         }
@@ -262,6 +267,9 @@ impl Worker {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
         }
         for event in &events {
+            if let Some(count) = self.counters.stream_events.0.get_mut(*event as usize) {
+                *count += 1;
+            }
             recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
         }
         if let Some((target, policy)) = exception
@@ -403,6 +411,8 @@ impl Worker {
         let mut reject = None;
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
+        let mut edits = core::mem::take(&mut self.edits);
+        edits.clear();
         for function in &chains.functions {
             if class.is_some_and(|c| !c.path.contains(function.id()))
                 || !headers && function.spec().model != Model::Payload
@@ -428,6 +438,7 @@ impl Worker {
                 slot: &mut slot,
                 reject: &mut reject,
                 findings: &mut findings,
+                edits: &mut edits,
                 prevention: self.settings.prevention,
             };
             let mut decision = function.packet(&mut context);
@@ -446,6 +457,8 @@ impl Worker {
             let fate = Fate { decision: notes.decision, reject };
             recorder.refused(occasion, None, &fate, &findings);
         }
+        self.note_edits(occasion.packet, notes.decision, &edits);
+        self.edits = edits;
         self.findings = findings;
         notes.decision
     }
@@ -468,6 +481,8 @@ impl Worker {
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
+        let mut edits = core::mem::take(&mut self.edits);
+        edits.clear();
         let mut notes =
             Notes { tcp: tcp.copied(), fid: entry.fid, related: looks.related, ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
@@ -503,14 +518,22 @@ impl Worker {
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             if looks.inspect {
                 let news = News { tcp, events, established, detection: &detection };
-                reject =
-                    self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, &mut findings);
+                let told = (&mut findings, &mut edits);
+                reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
             }
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
+            // Rules look at packets until the handshake is complete, also at one that does not go on.
+            let news = News { tcp, events, established, detection: &Detection::default() };
+            let told = (&mut findings, &mut edits);
+            reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
         }
         let occasion = &occasion;
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
+        let urgent = wants_payload
+            && notes.decision.verdict.forwards()
+            && self.has_urgent_to_clear(occasion.packet.decoded());
         // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
-        if rewrite && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+        if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
         let decision = notes.decision;
@@ -523,6 +546,11 @@ impl Worker {
             let stream = pair.stream(occasion.direction);
             self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
         }
+        if urgent && decision.verdict.forwards() {
+            self.note_urgent(occasion.packet);
+        }
+        self.note_edits(occasion.packet, decision, &edits);
+        self.edits = edits;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
@@ -584,6 +612,7 @@ impl Worker {
                 slot,
                 reject: &mut reject,
                 findings,
+                edits: &mut Vec::new(),
                 prevention: self.settings.prevention,
             };
             let decision = function.packet(&mut context);
@@ -607,7 +636,7 @@ impl Worker {
         parts: &mut FlowParts,
         notes: &mut Notes,
         news: &News<'_>,
-        findings: &mut Vec<bartizan_function::Finding>,
+        (findings, edits): (&mut Vec<bartizan_function::Finding>, &mut Vec<bartizan_function::Edit>),
     ) -> Option<RejectTo> {
         let mut reject = None;
         let News { tcp, events, established, detection } = *news;
@@ -660,6 +689,7 @@ impl Worker {
                     slot,
                     reject: &mut reject,
                     findings,
+                    edits,
                     prevention: self.settings.prevention,
                 };
                 let decision = function.payload(&mut context);
@@ -726,6 +756,12 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
     }
+}
+
+/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
+fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE
+        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
 }
 
 /// Where a packet was found.

@@ -87,6 +87,28 @@ pub struct Fate {
     pub reject: Option<RejectTo>,
 }
 
+/// What became of a file that is to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Nobody keeps files.
+    #[default]
+    Nothing,
+    /// So much of it was handed on, under this number.
+    SoFar {
+        /// Number of the file, from 1.
+        id: u32,
+        /// Bytes from its beginning.
+        bytes: u64,
+    },
+    /// It was kept to its end.
+    Done {
+        /// Number of the file, from 1.
+        id: u32,
+    },
+    /// It is not kept after all.
+    GivenUp,
+}
+
 /// Receives what is to be recorded. Called by the worker, so it must not block.
 pub trait Recorder {
     /// A rule matched and an alert is due. `tx` is the transaction that it is about.
@@ -124,6 +146,20 @@ pub trait Recorder {
     /// From here on packets see this generation.
     fn enter_generation(&mut self, chains: &crate::chain::Chains) {
         let _ = chains;
+    }
+
+    /// A file of a transaction is to be kept, and some of it may be new. `index` is its place among the direction's
+    /// files. Says what was done with it.
+    fn store(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) -> Kept {
+        let _ = (occasion, flow, tx, direction, index);
+        Kept::Nothing
     }
 
     /// Nothing to do just now: what is buffered may be written out.

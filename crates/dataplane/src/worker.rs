@@ -12,9 +12,9 @@ use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
-use bartizan_function::{Finding, WorkerState};
+use bartizan_function::{Edit, Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.applayer_error", &[Reason::AppLayerError]),
         ("ips.drop_reason.applayer_memcap", &[]),
         ("ips.drop_reason.rules", &[Reason::IdsRule]),
-        ("ips.drop_reason.threshold_detection_filter", &[]),
+        ("ips.drop_reason.threshold_detection_filter", &[Reason::IdsThreshold]),
         ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
         ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
         ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
@@ -134,6 +134,12 @@ pub struct WorkerCounters {
     pub bypassed_bytes: u64,
     /// Flows that were bypassed.
     pub bypassed_flows: u64,
+    /// Stream events, by their number; counted when the settings ask for it.
+    pub stream_events: StreamEventCounters,
+    /// Packets in which a rule replaced bytes.
+    pub replaced: u64,
+    /// Packets in which a rule wanted to replace bytes and could not.
+    pub not_replaced: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
 }
@@ -155,6 +161,9 @@ impl WorkerCounters {
             bypassed_packets,
             bypassed_bytes,
             bypassed_flows,
+            stream_events,
+            replaced,
+            not_replaced,
             spared,
         } = other;
         self.packets += packets;
@@ -172,8 +181,23 @@ impl WorkerCounters {
         self.bypassed_packets += bypassed_packets;
         self.bypassed_bytes += bypassed_bytes;
         self.bypassed_flows += bypassed_flows;
+        for (sum, more) in self.stream_events.0.iter_mut().zip(stream_events.0) {
+            *sum += more;
+        }
+        self.replaced += replaced;
+        self.not_replaced += not_replaced;
         self.spared += spared;
         self
+    }
+}
+
+/// Stream events, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEventCounters(pub [u64; StreamEvent::ALL.len()]);
+
+impl Default for StreamEventCounters {
+    fn default() -> Self {
+        StreamEventCounters([0; StreamEvent::ALL.len()])
     }
 }
 
@@ -189,6 +213,8 @@ pub struct Worker {
     pub(crate) chains: Arc<Chains>,
     pub(crate) states: Vec<WorkerState>,
     pub(crate) findings: Vec<Finding>,
+    /// What functions want replaced in the packet in hand.
+    pub(crate) edits: Vec<Edit>,
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
@@ -234,6 +260,7 @@ impl Worker {
             chains,
             states,
             findings: Vec::new(),
+            edits: Vec::new(),
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
@@ -317,6 +344,11 @@ impl Worker {
         for (name, value) in self.stream_counters.iter() {
             each(name, value);
         }
+        if self.settings.count_stream_events {
+            for (event, count) in StreamEvent::ALL.iter().zip(self.counters.stream_events.0) {
+                each(event.stats_name(), count);
+            }
+        }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
         for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
@@ -343,7 +375,8 @@ impl Worker {
         each("ips.accepted", self.counters.forwarded);
         each("ips.blocked", blocked.saturating_sub(self.counters.rejected));
         each("ips.rejected", self.counters.rejected);
-        each("ips.replaced", self.stream_counters.rewritten);
+        each("ips.replaced", self.stream_counters.rewritten.saturating_add(self.counters.replaced));
+        each("normaliser.not_replaced", self.counters.not_replaced);
         for (name, reasons) in DROP_REASONS {
             each(name, reasons.iter().map(|r| refused(*r)).sum());
         }
@@ -402,9 +435,6 @@ impl Worker {
                 refused,
             };
             decision = decision.strictest(self.packet(frame, bytes, packet, place, recorder));
-            if depth == 0 {
-                self.note_urgent(&PacketView::new(bytes, packet));
-            }
         }
         decision
     }
@@ -429,10 +459,6 @@ impl Worker {
         if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             self.decoder.decode_reassembled(packet, &datagram, &mut output);
-            // Bytes are counted from the link layer on, as for every packet.
-            if let Some(whole) = output.packets_mut().first_mut() {
-                whole.wire_len = whole.wire_len.saturating_add(packet.l3.saturating_sub(packet.start));
-            }
             decision = self.packets(frame, &datagram, &mut output, recorder, (depth + 1, outermost));
             self.outputs.push(output);
         }
@@ -486,20 +512,23 @@ impl Worker {
             change.payload = packet.payload as usize;
             change.header = packet.l4 as usize;
             change.ends = packet.src().zip(packet.dst());
-            (change.differs, change.urgent) = (true, false);
+            change.protocol = packet.proto().unwrap_or(0);
+            (change.restored, change.replaced, change.urgent) = (true, false, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
         }
     }
 
-    /// Prevention, urgent bytes inspected in their place: the receiver is to read them there, too.
-    fn note_urgent(&mut self, view: &PacketView<'_>) {
-        let Transport::Tcp(tcp) = &view.decoded().transport else { return };
+    /// Prevention, urgent bytes inspected in their place: whether the receiver has to be told to read them there, too.
+    pub(crate) fn has_urgent_to_clear(&self, packet: &Decoded) -> bool {
         let reads_in_place = self.settings.stream.reassembly.urgent == UrgentPolicy::Inline;
-        if !self.settings.prevention || !reads_in_place || !tcp.flags.contains(TcpFlags::URG) {
-            return;
-        }
+        let Transport::Tcp(tcp) = &packet.transport else { return false };
+        self.settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
+    }
+
+    /// Notes that the urgent flag of the packet in hand is to be taken off, beside what is noted already.
+    pub(crate) fn note_urgent(&mut self, view: &PacketView<'_>) {
         // A segment that its receiver refuses is not made right.
         if view.l4_checksum_ok() != Some(true) {
             return;
@@ -507,7 +536,7 @@ impl Worker {
         if self.rewrite.is_none() {
             self.note_rewrite(view, |_| true);
             if let Some(change) = &mut self.rewrite {
-                change.differs = false;
+                change.restored = false;
             }
         }
         if let Some(change) = &mut self.rewrite {
@@ -521,6 +550,45 @@ impl Worker {
             self.announced = Some(self.chains.generation);
             recorder.enter_generation(&self.chains);
         }
+    }
+
+    /// Notes what rules want to have replaced in the packet in hand, on top of the bytes that are put back. Inline only.
+    ///
+    /// A packet that was put together from fragments or found in a tunnel stays as it is, and is counted: neither its
+    /// fragments nor the checksums around it would fit any more.
+    pub(crate) fn note_edits(&mut self, view: &PacketView<'_>, decision: Decision, edits: &[Edit]) {
+        if edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
+            return;
+        }
+        let packet = view.decoded();
+        let made = packet.recursion > 0
+            || packet.source != bartizan_packet::PacketSource::Wire
+            || packet.flags.contains(bartizan_packet::PacketFlags::REBUILT);
+        if made || !matches!(packet.proto(), Some(1 | 6 | 17 | 58)) {
+            self.counters.not_replaced += 1;
+            return;
+        }
+        let mut change = self.rewrite.take().unwrap_or_else(|| {
+            let mut change = core::mem::take(&mut self.spare_rewrite);
+            change.bytes.clear();
+            change.bytes.extend_from_slice(view.payload());
+            (change.restored, change.replaced, change.urgent) = (false, false, false);
+            change
+        });
+        for edit in edits {
+            let from = edit.offset as usize;
+            let place = change.bytes.get_mut(from..from.saturating_add(edit.bytes.len()));
+            if let Some(place) = place {
+                place.copy_from_slice(&edit.bytes);
+            }
+        }
+        change.payload = packet.payload as usize;
+        change.header = packet.l4 as usize;
+        change.ends = packet.src().zip(packet.dst());
+        change.protocol = packet.proto().unwrap_or(0);
+        change.replaced = true;
+        self.counters.replaced += 1;
+        self.rewrite = Some(change);
     }
 
     /// Ends flows whose time is over.

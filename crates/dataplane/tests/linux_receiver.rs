@@ -67,7 +67,7 @@ impl Function for Witness {
             let start = news.offset as usize + news.seen;
             assert!(start >= bytes.len(), "{peer:?}: bytes from {start} on are inspected again");
             if traced(peer.1) {
-                println!("        inspected {start}: {}", String::from_utf8_lossy(&news.bytes[news.seen..]));
+                println!("{}        inspected {start}: {}", peer.1, String::from_utf8_lossy(&news.bytes[news.seen..]));
             }
             // A hole shows in the comparison.
             bytes.resize(start, 0);
@@ -91,9 +91,11 @@ fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
 
 /// The connection with this client port is to be shown segment by segment: `BARTIZAN_TRACE=port`.
 fn traced(port: u16) -> bool {
-    static PORT: LazyLock<Option<u16>> =
-        LazyLock::new(|| std::env::var("BARTIZAN_TRACE").ok().and_then(|port| port.parse().ok()));
-    *PORT == Some(port)
+    static PORTS: LazyLock<Vec<u16>> = LazyLock::new(|| {
+        let text = std::env::var("BARTIZAN_TRACE").unwrap_or_default();
+        text.split(',').filter_map(|port| port.parse().ok()).collect()
+    });
+    PORTS.contains(&port)
 }
 
 /// Plays all connections, until they are over or the time is up.
@@ -110,7 +112,7 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
                 connections[*at].hear(&answer);
                 if traced(connections[*at].port) {
                     let acked = connections[*at].offset_of(answer.ack);
-                    println!("        < ack {acked} flags {:#04x} window {}", answer.flags, answer.window);
+                    println!("{}        < ack {acked} flags {:#04x} window {}", answer.port, answer.flags, answer.window);
                 }
             }
         }
@@ -124,15 +126,9 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
                     let (at, text) =
                         (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
                     println!(
-                        "{now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
-                        text.len(),
-                        segment.flags,
-                        segment.urgent,
-                        segment.options,
-                        segment.ttl,
-                        segment.checksum_error,
-                        segment.to_server,
-                        segment.ack,
+                        "{} {now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
+                        segment.ports.0, text.len(), segment.flags, segment.urgent, segment.options, segment.ttl,
+                        segment.checksum_error, segment.to_server, segment.ack,
                     );
                 }
                 port.transmit_frame(&frame).unwrap_or_else(|why| panic!("{} bytes: {why:?}", frame.len()));
@@ -241,9 +237,10 @@ fn compare(connections: &[Connection], inspected: &Inspected, outcome: &Outcome,
         let length = !whole || got.bytes.len() == connection.data.len();
         if !right || !length || outcome.early.contains(&peer) {
             failed.push(format!(
-                "seed {}, port {}: complete {}, {:?}, {:?}\n    {}",
+                "seed {}, port {}: {} bytes, complete {}, {:?}, {:?}\n    {}",
                 connection.seed,
                 connection.port,
+                connection.data.len(),
                 connection.complete,
                 got.end,
                 connection.habits,

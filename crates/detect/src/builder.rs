@@ -5,6 +5,7 @@ use crate::buffers::{BufferRef, Buffers};
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::{Item, Literal, Number, Program, VARIABLES_MAX};
 use crate::keyword::{KeywordError, RefusalCode};
+use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::ProtocolId;
@@ -104,8 +105,12 @@ pub struct SignatureBuilder<'e> {
     pub tx: Vec<TxCheck>,
     /// Effects.
     pub effects: Vec<Box<dyn Effect>>,
+    /// What is asked of records and files.
+    pub requests: Vec<Request>,
     /// Thresholds.
     pub thresholds: Vec<Box<dyn Limit>>,
+    /// How many keywords set something above that is no list (`noalert`, `bypass`, `ip_proto`).
+    pub flags_set: u32,
     /// MD5, SHA-1, SHA-256 of files are asked for.
     pub file_hashes: [bool; 3],
     /// How the rule takes part in the order of evaluation.
@@ -152,7 +157,9 @@ impl<'e> SignatureBuilder<'e> {
             packet: Vec::new(),
             tx: Vec::new(),
             effects: Vec::new(),
+            requests: Vec::new(),
             thresholds: Vec::new(),
+            flags_set: 0,
             file_hashes: [false; 3],
             ordering: Ordering::default(),
             seen: Vec::new(),
@@ -166,6 +173,31 @@ impl<'e> SignatureBuilder<'e> {
             variables: Vec::new(),
             spare: empty_check(BufferRef::Payload, None),
         }
+    }
+
+    /// The rule reports nothing.
+    pub fn silence(&mut self) {
+        self.noalert = true;
+        self.flags_set += 1;
+    }
+
+    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword of such a
+    /// role after which it is what it was before had no effect.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let of_value = |value: &ValueCheck| {
+            // An item that a modifier moves to a buffer weighs more there.
+            let place = if value.buffer == BufferRef::Payload { 1 } else { 2 };
+            let items: usize = value.program.items.iter().map(|i| place + i.weight()).sum();
+            items + value.transforms.len() + usize::from(value.absent != Absent::No)
+        };
+        let listed = self.packet.len() + self.tx.len() + self.effects.len() + self.requests.len();
+        let flow = self.flow.bits().count_ones() as usize;
+        listed
+            + self.thresholds.len()
+            + self.flags_set as usize
+            + flow
+            + self.values.iter().map(of_value).sum::<usize>()
     }
 
     /// A keyword was parsed.
@@ -443,6 +475,10 @@ impl<'e> SignatureBuilder<'e> {
         let payload = self.values.iter().position(|v| v.buffer == BufferRef::Payload).ok_or_else(missing)?;
         let items = self.values.get_mut(payload).map(|v| &mut v.program.items).ok_or_else(missing)?;
         let at = items.iter().rposition(|i| matches!(i, Item::Literal(_))).ok_or_else(missing)?;
+        if matches!(items.get(at), Some(Item::Literal(literal)) if literal.replace.is_some()) {
+            return Err(KeywordError::context("`replace` works on the payload of packets, not on a buffer")
+                .help(format!("leave out `{modifier}` or `replace`")));
+        }
         let item = items.remove(at);
         if items.is_empty() {
             // Kept until the end of the rule: other values are known by their index.

@@ -15,6 +15,8 @@ pub mod keyword;
 pub mod keywords;
 pub mod prefilter;
 pub mod protocol;
+pub mod reference;
+pub mod request;
 pub mod ruleset;
 pub mod shared;
 pub mod signature;

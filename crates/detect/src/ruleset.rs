@@ -8,6 +8,7 @@ use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
 use crate::prefilter::{self, Prefilters};
 use crate::protocol;
+use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
 use bartizan_base::{Generation, Settings};
@@ -238,7 +239,15 @@ fn compile(
             let error = KeywordError::argument(format!("`{name}` {what}"));
             return Err(refuse(rule, error, option.option.span));
         }
+        let before = builder.weight();
         match (keyword.parse)(&mut builder, value) {
+            Ok(()) if keyword.role.must_weigh() && builder.weight() == before => {
+                let error = KeywordError::new(
+                    RefusalCode::NoEffect,
+                    format!("`{name}` would have no effect in this rule"),
+                );
+                return Err(refuse(rule, error.help("please report the rule"), option.option.span));
+            }
             Ok(()) => builder.note(keyword.name),
             Err(error) if error.code == RefusalCode::RequirementUnmet => return Ok(None),
             Err(error) => {
@@ -262,10 +271,11 @@ fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> R
         );
         return refuse(rule, error, place);
     }
-    if keywords::UNSUPPORTED.contains(&name) {
+    if let Some(reason) = keywords::refusal(name) {
+        let reason = reason.trim_end_matches('.').to_ascii_lowercase();
         let error = KeywordError::new(
             RefusalCode::UnsupportedKeyword,
-            format!("`{name}` is not evaluated by this engine yet"),
+            format!("`{name}` is not evaluated: {reason}"),
         );
         return refuse(rule, error, place);
     }
@@ -345,6 +355,7 @@ fn finish(
         tx: builder.tx,
         spans_directions: false,
         effects: builder.effects,
+        requests: builder.requests,
         thresholds: builder.thresholds,
         fast_pattern: None,
         bypass: builder.bypass,
@@ -500,16 +511,42 @@ pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
     }
 }
 
-/// Whether any rule asks for hashes of files: MD5, SHA-1, SHA-256.
-#[must_use]
-pub fn file_hashes(rules: &RuleSet) -> [bool; 3] {
-    let mut all = [false; 3];
-    for signature in &rules.signatures {
-        for (have, want) in all.iter_mut().zip(signature.file_hashes) {
+/// What rules ask of parsers beyond what the settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Hashes of files: MD5, SHA-1, SHA-256.
+    pub hashes: [bool; 3],
+    /// Some rule looks at JA3 (`ja3-fingerprints: auto` is then on).
+    pub ja3: bool,
+    /// Some rule asks for files to be kept.
+    pub store: bool,
+}
+
+impl Needs {
+    /// Of a rule set.
+    #[must_use]
+    pub fn of(rules: &RuleSet) -> Self {
+        let mut needs = Needs::default();
+        for signature in &rules.signatures {
+            for (have, want) in needs.hashes.iter_mut().zip(signature.file_hashes) {
+                *have |= want;
+            }
+            needs.ja3 |= signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with("ja3"));
+            needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
+        }
+        needs
+    }
+
+    /// What either asks for.
+    #[must_use]
+    pub fn and(mut self, other: Needs) -> Self {
+        for (have, want) in self.hashes.iter_mut().zip(other.hashes) {
             *have |= want;
         }
+        self.ja3 |= other.ja3;
+        self.store |= other.store;
+        self
     }
-    all
 }
 
 /// Items of a rule, over all buffers; for `explain`.

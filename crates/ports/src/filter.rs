@@ -35,8 +35,6 @@ const IPV6: u32 = 0x86dd;
 const TAGS: [u32; 2] = [0x8100, 0x88a8];
 /// Protocols with ports at the beginning of their header: TCP, UDP, SCTP.
 const PORTED: [u32; 3] = [6, 17, 132];
-/// IPv6 fragment header.
-const FRAGMENT: u32 = 44;
 
 /// A place in the program that jumps go to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,8 +42,8 @@ struct Label(usize);
 
 enum Step {
     Plain(sock_filter),
-    /// To the first label if A equals, else to the second (`None`: the next step).
-    Jeq(u32, Option<Label>, Option<Label>),
+    /// To the label if A equals, else to the next step.
+    Jeq(u32, Label),
     Ja(Label),
     Place(Label),
 }
@@ -68,11 +66,7 @@ impl Program {
     }
 
     fn if_equal(&mut self, k: u32, to: Label) {
-        self.steps.push(Step::Jeq(k, Some(to), None));
-    }
-
-    fn unless_equal(&mut self, k: u32, to: Label) {
-        self.steps.push(Step::Jeq(k, None, Some(to)));
+        self.steps.push(Step::Jeq(k, to));
     }
 
     fn jump(&mut self, to: Label) {
@@ -97,13 +91,11 @@ impl Program {
         for step in self.steps {
             let next = out.len() + 1;
             let distance = |to: Label| addresses.get(to.0)?.checked_sub(next);
-            let near = |to: Option<Label>| match to {
-                Some(to) => u8::try_from(distance(to)?).ok(),
-                None => Some(0),
-            };
             out.push(match step {
                 Step::Plain(op) => op,
-                Step::Jeq(k, yes, no) => sock_filter { code: JEQ_K, jt: near(yes)?, jf: near(no)?, k },
+                Step::Jeq(k, to) => {
+                    sock_filter { code: JEQ_K, jt: u8::try_from(distance(to)?).ok()?, jf: 0, k }
+                }
                 Step::Ja(to) => sock_filter { code: JA, jt: 0, jf: 0, k: u32::try_from(distance(to)?).ok()? },
                 Step::Place(_) => continue,
             });
@@ -115,7 +107,7 @@ impl Program {
 /// The program of a group: frames of one flow to one port, the one that [`Spread::worker`] names.
 pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     let mut p = Program::default();
-    let (end, other) = (p.label(), p.label());
+    let end = p.label();
     // The type of what follows the link header, without the tag that the kernel took out. A second tag may follow.
     p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32);
     let (plain4, plain6, tagged) = (p.label(), p.label(), p.label());
@@ -124,7 +116,6 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     for tag in TAGS {
         p.if_equal(tag, tagged);
     }
-    p.place(other);
     p.op(RET_K, 0);
     p.place(tagged);
     p.op(LD_H_ABS, 2);
@@ -164,8 +155,7 @@ fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
     p.op(LD_H_ABS, base + 6);
     p.op(AND_K, 0x3fff);
     p.if_equal(0, whole);
-    p.op(LD_H_ABS, base + 4);
-    p.op(MUL_K, factors.fragment);
+    p.op(LD_IMM, 0);
     p.jump(end);
     p.place(whole);
     p.op(LD_B_ABS, base + 9);
@@ -195,14 +185,9 @@ fn ipv6(p: &mut Program, base: u32, spread: &Spread, end: Label) {
         }
         p.op(ST, 0);
     }
-    let (ports, other) = (p.label(), p.label());
+    let ports = p.label();
     p.op(LD_B_ABS, base + 6);
     ported(p, ports);
-    p.unless_equal(FRAGMENT, other);
-    p.op(LD_W_ABS, base + 44);
-    p.op(MUL_K, factors.fragment);
-    p.jump(end);
-    p.place(other);
     p.op(LD_IMM, 0);
     p.jump(end);
     p.place(ports);
@@ -320,13 +305,13 @@ mod tests {
                     (0x0800, v4(0, 0, 6, host), false, ports),
                     (0x0800, v4(5, 0x4000, 17, host), false, ports),
                     (0x0800, v4(0, 0, 132, host), false, ports),
-                    (0x0800, v4(0, 0, 1, host), false, Part::Whole),
-                    (0x0800, v4(0, 0x2000, 17, host), false, Part::Fragment(0x1234)),
-                    (0x0800, v4(1, 0x00b9, 6, host), false, Part::Fragment(0x1234)),
+                    (0x0800, v4(0, 0, 1, host), false, Part::Nothing),
+                    (0x0800, v4(0, 0x2000, 17, host), false, Part::Nothing),
+                    (0x0800, v4(1, 0x00b9, 6, host), false, Part::Nothing),
                     (0x86dd, v6(6, host), true, ports),
                     (0x86dd, v6(17, host), true, ports),
-                    (0x86dd, v6(58, host), true, Part::Whole),
-                    (0x86dd, v6(44, host), true, Part::Fragment(0x0909_0102)),
+                    (0x86dd, v6(58, host), true, Part::Nothing),
+                    (0x86dd, v6(44, host), true, Part::Nothing),
                 ];
                 for (protocol, packet, is_v6, part) in cases {
                     let (source, destination) = ends(is_v6, host);

@@ -13,6 +13,7 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
 use bartizan_rules::{RuleSetReport, Severity};
@@ -76,6 +77,14 @@ struct Summary {
     /// The engine that searches patterns.
     patterns: String,
     eve: PathBuf,
+    /// Events that outputs could not take.
+    #[serde(skip_serializing_if = "is_zero")]
+    events_lost: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The shape that serde wants.
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Packets that were refused, by what refused them.
@@ -166,12 +175,12 @@ struct Seconds {
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let mut builder = Builder::for_captures(&args.options)?;
+    let mut builder = Builder::for_captures(&args.options, &args.out)?;
     let built = builder.build(Generation(1))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
     let mut warnings = builder.warnings().to_vec();
-    let app = Arc::new(load::app_layer(settings, built.file_hashes)?);
+    let app = Arc::new(load::app_layer(settings, &built.needs)?);
     let (engine_settings, more) =
         EngineSettings::from_settings(settings, args.ips, load::seed()).map_err(Failure::input)?;
     warnings.extend(more);
@@ -184,6 +193,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             args.out.display()
         ))
     })?;
+    let _lock = crate::lock::folder(&args.out)?;
     let run = RunInfo {
         own_fields: built.policy.is_some(),
         functions: built.function_names.clone(),
@@ -192,6 +202,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut recorder =
         EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
             .map_err(Failure::stopped)?;
+    let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -212,7 +225,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
-            halves.push(half.map_err(Failure::stopped)?);
+            let mut half = half.map_err(Failure::stopped)?;
+            half.keep_files(handle());
+            halves.push(half);
             rings.push(receiver);
         }
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
@@ -220,10 +235,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         inspect_together(pool, rings, &mut recorder, captures)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let kept = store.as_mut().and_then(FileStore::finish);
     let report = &built.report;
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
-    let problems = recorder.finish();
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(kept);
+    problems.extend(load::save_datasets(builder.shared()));
     let written = write_stats(&args.out, &counters);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
@@ -238,11 +256,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         incomplete,
         patterns: builder.patterns(),
         eve: args.out.join("eve.json"),
+        events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
-    print_summary(&summary, args.json)?;
     for problem in &problems {
         eprintln!("error: {problem}");
     }
+    print_summary(&summary, args.json)?;
     written?;
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
 }
@@ -366,7 +385,10 @@ pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[barti
     for diagnostic in errors.clone().take(SHOWN) {
         match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
             Some(file) => eprintln!("{}", diagnostic.render(&file.source, color)),
-            None => eprintln!("error: {}: {}", diagnostic.file, diagnostic.message),
+            None => eprintln!(
+                "error: {}:{}:{}: {}",
+                diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
+            ),
         }
     }
     let more = errors.count().saturating_sub(SHOWN);
@@ -388,14 +410,14 @@ fn read_capture(
     taker: &mut dyn Taker,
 ) -> Result<Option<String>, PoolError> {
     taker.enter_capture(reader.name())?;
-    let mut unsupported = 0u64;
+    let mut unsupported = (0u64, 0u32);
     let failed = loop {
         match reader.next() {
             Ok(Some(record)) => {
                 *number += 1;
                 let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
                 if !link_type.is_supported() {
-                    unsupported += 1;
+                    unsupported = (unsupported.0 + 1, record.link_type);
                 }
                 let frame = Frame {
                     now: record.timestamp,
@@ -411,10 +433,14 @@ fn read_capture(
             Err(error) => break Some(error.to_string()),
         }
     };
-    if unsupported > 0 {
+    if unsupported.0 > 0 {
+        let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
         eprintln!(
-            "warning: {}: {unsupported} packets have a link type that is not supported and were only counted",
-            reader.name()
+            "warning: {}: {} packets have a link type that is not supported ({}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
+            reader.name(),
+            unsupported.0,
+            unsupported.1,
+            known.join(", ")
         );
     }
     Ok(match (&failed, &reader.status().end) {
@@ -432,6 +458,8 @@ fn read_capture(
 }
 
 fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
+    // Events are written by now; who reads the summary may stop doing so.
+    crate::signals::end_with_the_pipe();
     if json {
         let text = serde_json::to_string_pretty(summary).map_err(Failure::stopped)?;
         println!("{text}");
@@ -459,6 +487,9 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     for why in &summary.incomplete {
         println!("incomplete: {why}");
     }
-    println!("events: {}", summary.eve.display());
+    match summary.events_lost {
+        0 => println!("events: {}", summary.eve.display()),
+        lost => println!("events: {}, {lost} lost", summary.eve.display()),
+    }
     Ok(())
 }

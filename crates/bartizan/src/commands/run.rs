@@ -6,7 +6,8 @@ use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
 use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
-use crate::{lock, signals};
+use crate::{load, lock, signals};
+use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Spread};
 use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::board::Board;
@@ -14,6 +15,7 @@ use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::live::together::Ports;
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::sink::SinkWatch;
 use bartizan_ports::{InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort};
 use std::fmt::Write as _;
@@ -39,7 +41,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let _locks = locks(&plan)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
-    let mut builder = Builder::new(&plan.options)?;
+    // Without a folder no output is a file with a relative name.
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let mut builder = Builder::new(&plan.options, folder)?;
     let built = builder.build(Generation(1))?;
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
@@ -55,8 +59,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         functions: built.function_names.clone(),
         interface: Some(plan.ports.interfaces().join("-")),
     };
-    // Without a folder no output is a file with a relative name.
-    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut recorder = EveRecorder::new(
         builder.settings(),
         folder,
@@ -66,7 +68,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         &mut warnings,
     )
     .map_err(Failure::stopped)?;
-    let app = Arc::new(crate::load::app_layer(builder.settings(), built.file_hashes)?);
+    let app = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
+    let mut store =
+        load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
     check_unread(&plan, &builder, &mut warnings)?;
     let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
     for warning in &warnings {
@@ -88,17 +94,24 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     );
     let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers));
     let live = LiveOptions { spin, ..LiveOptions::default() };
-    let parts = Parts { settings, engine: app, chains, ports, live, control: &control, board };
+    let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
+    let keep = handle();
     let for_worker = |ring| {
-        EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring).map_err(Failure::stopped)
+        let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
+        let mut half = half.map_err(Failure::stopped)?;
+        half.keep_files(keep.clone());
+        Ok(half)
     };
-    let steer = |finished: &dyn Fn() -> bool| steer(&mut builder, &control, &source, finished);
+    let steer = |finished: &dyn Fn() -> bool| steer(&mut builder, &control, &source, &app, finished);
     let ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
     let rules = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&ended.stats, ended.clock, rules);
-    recorder.finish().iter().for_each(|problem| eprintln!("error: {problem}"));
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(store.as_mut().and_then(FileStore::finish));
+    problems.extend(load::save_datasets(&shared));
+    problems.iter().for_each(|problem| eprintln!("error: {problem}"));
     let mut text = String::new();
     if ended.failure.is_none() {
         ended.print(&mut text);
@@ -172,7 +185,13 @@ fn check_unread(plan: &Plan, builder: &Builder, warnings: &mut Vec<String>) -> R
 
 /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole. Says what
 /// outputs have to say, once.
-fn steer(builder: &mut Builder, control: &Control, source: &Source, finished: &dyn Fn() -> bool) {
+fn steer(
+    builder: &mut Builder,
+    control: &Control,
+    source: &Source,
+    app: &Engine,
+    finished: &dyn Fn() -> bool,
+) {
     let mut number = 1;
     while !finished() {
         if signals::stop_asked() {
@@ -184,6 +203,8 @@ fn steer(builder: &mut Builder, control: &Control, source: &Source, finished: &d
             match built {
                 Ok(built) => {
                     number += 1;
+                    // Hashes that only the new rules ask for are computed from here on.
+                    app.ask_hashes(built.needs.hashes);
                     control.swap(built.chains);
                     source.loaded(&built.report, builder.cache());
                     let (loaded, refused) = (built.report.loaded, built.report.refused_total());

@@ -8,8 +8,8 @@ use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{
-    EndReason as Reason, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord, TcpRecord,
-    TcpSession,
+    EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord,
+    TcpRecord, TcpSession,
 };
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 
@@ -65,6 +65,15 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
     })
 }
 
+/// The addresses of a flow's sides, as a packet of a direction has them.
+fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
+    let macs = &flow.ext.macs;
+    if macs.to_server.is_empty() && macs.to_client.is_empty() {
+        return Ether::None;
+    }
+    Ether::Flow { src: &macs[direction], dest: &macs[direction.flip()] }
+}
+
 fn action_of(flow: &Entry) -> Option<FlowAction> {
     let detect = flow.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>());
     let state = detect.map(|s| &s.state);
@@ -97,6 +106,7 @@ impl EveRecorder {
             tuple: Some(tuple),
             icmp: flow.ext.icmp,
             variables: lists.get(),
+            ether: ethers(flow, Direction::ToServer),
             community: Some((tuple, flow.ext.icmp)),
             pcap_filename: capture.as_deref(),
             ..Common::default()
@@ -154,6 +164,7 @@ impl EveRecorder {
                     proto: tuple.proto,
                 });
                 common.icmp = flow.ext.icmp_response;
+                common.ether = ethers(flow, Direction::ToClient);
             }
             self.each(
                 |types| types.netflow,

@@ -145,7 +145,7 @@ pub(super) fn head<'a>(
         packet_source: source(packet),
         ether: match packet.mac_addresses() {
             Some((src, dest)) => Ether::Packet { ether_type: packet.ethernet_type(), src, dest },
-            None => Ether::None,
+            None => flow_ether(flow),
         },
         community: flow
             .map(|f| (flow_tuple(f), f.ext.icmp))
@@ -153,6 +153,15 @@ pub(super) fn head<'a>(
         tx_id: None,
         pcap_filename: capture,
         ..Common::default()
+    }
+}
+
+/// What the engine made itself shows the flow's addresses, from the client's side.
+fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
+    let sides = flow.map(|f| &f.ext.macs).and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
+    match sides {
+        Some((src, dest)) => Ether::Packet { ether_type: None, src, dest },
+        None => Ether::None,
     }
 }
 

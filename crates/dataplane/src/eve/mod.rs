@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder that writes EVE: turns what workers find into the records of crate `events`.
 
+mod files;
 mod flow;
 mod head;
 mod packet;
 
 use crate::chain::{Chains, ClassName, ClassNames};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
@@ -18,7 +19,7 @@ use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
-use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
+use bartizan_events::{Common, EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use std::collections::{BTreeMap, VecDeque};
@@ -88,6 +89,8 @@ pub struct EveRecorder {
     /// Packets that were refused, or would have been.
     refusals: BTreeMap<RefusalKey, u64>,
     app_counters: AppCounters,
+    /// Where files are kept.
+    store: Option<FileStoreHandle>,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
 }
@@ -97,6 +100,8 @@ pub struct EveRecorder {
 struct AppCounters {
     flows: BTreeMap<String, u64>,
     transactions: BTreeMap<String, u64>,
+    /// Flows whose parser gave up.
+    errors: BTreeMap<String, u64>,
 }
 
 impl EveRecorder {
@@ -168,8 +173,14 @@ impl EveRecorder {
             names: VecDeque::new(),
             refusals: BTreeMap::new(),
             app_counters: AppCounters::default(),
+            store: None,
             ring: None,
         })
+    }
+
+    /// Keeps the files that rules or the settings ask for.
+    pub fn keep_files(&mut self, store: Option<FileStoreHandle>) {
+        self.store = store;
     }
 
     /// Closes the ring of a worker's recorder: the writer is told of the last losses.
@@ -276,6 +287,16 @@ impl EveRecorder {
         for (name, value) in &self.app_counters.transactions {
             counters.push((format!("app_layer.tx.{name}"), *value));
         }
+        for spec in bartizan_applayer::protocols::TABLE {
+            for name in counter_names(spec) {
+                let errors = self.app_counters.errors.get(&name).copied().unwrap_or(0);
+                counters.push((format!("app_layer.error.{name}.parser"), errors));
+            }
+        }
+        match &self.store {
+            Some(store) => store.counters().for_each(|name, value| counters.push((name.to_owned(), value))),
+            None => counters.push(("file_store.open_files".to_owned(), 0)),
+        }
         let totals: Vec<Counter<'_>> =
             counters.iter().map(|(name, value)| Counter { name, value: *value, last: 0 }).collect();
         let (loaded, failed, skipped) = rules;
@@ -314,8 +335,11 @@ impl EveRecorder {
 
 impl AppCounters {
     fn add(&mut self, other: &AppCounters) {
-        for (mine, others) in [(&mut self.flows, &other.flows), (&mut self.transactions, &other.transactions)]
-        {
+        for (mine, others) in [
+            (&mut self.flows, &other.flows),
+            (&mut self.transactions, &other.transactions),
+            (&mut self.errors, &other.errors),
+        ] {
             for (name, count) in others {
                 *mine.entry(name.clone()).or_default() += count;
             }
@@ -415,6 +439,17 @@ impl Recorder for EveRecorder {
         self.names.push_front((chains.generation, chains.classifier.names()));
     }
 
+    fn store(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) -> Kept {
+        self.store_file(occasion, flow, tx, direction, index)
+    }
+
     fn idle(&mut self) {
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
@@ -433,13 +468,24 @@ impl Recorder for EveRecorder {
     }
 }
 
+/// Protocols that are counted for each transport.
+const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip"];
+
 /// Name of a protocol in counters: with its transport where it has two.
 fn counter_name(flow: &Entry, name: &str) -> String {
-    match (name, flow.key().protocol()) {
-        ("dns" | "krb5" | "nfs" | "dcerpc" | "ldap", 6) => format!("{name}_tcp"),
-        ("dns" | "krb5" | "nfs" | "dcerpc" | "ldap", 17) => format!("{name}_udp"),
+    match flow.key().protocol() {
+        6 if BY_TRANSPORT.contains(&name) => format!("{name}_tcp"),
+        17 if BY_TRANSPORT.contains(&name) => format!("{name}_udp"),
         _ => name.to_owned(),
     }
+}
+
+/// All names of a protocol in counters.
+fn counter_names(spec: &bartizan_applayer::protocol::ProtocolSpec) -> Vec<String> {
+    if BY_TRANSPORT.contains(&spec.name) {
+        return vec![format!("{}_tcp", spec.name), format!("{}_udp", spec.name)];
+    }
+    vec![spec.name.to_owned()]
 }
 
 impl EveRecorder {
@@ -448,7 +494,12 @@ impl EveRecorder {
         let Some(app) = flow.ext.app.as_deref() else { return };
         let name = match app.protocol() {
             Known::Protocol(id) => {
-                bartizan_applayer::protocols::spec(id).map(|s| counter_name(flow, s.name)).unwrap_or_default()
+                let name = bartizan_applayer::protocols::spec(id).map(|s| counter_name(flow, s.name));
+                let name = name.unwrap_or_default();
+                if app.failed_parsing {
+                    *self.app_counters.errors.entry(name.clone()).or_default() += 1;
+                }
+                name
             }
             Known::Failed if flow.key().protocol() == 17 => "failed_udp".to_owned(),
             Known::Failed => "failed_tcp".to_owned(),

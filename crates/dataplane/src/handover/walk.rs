@@ -9,7 +9,7 @@ use crate::record::{Around, Recorder};
 use crate::worker::{Frame, MAX_DEPTH, Worker, around};
 use bartizan_base::spread::Part;
 use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, Decoded, Icmp, Network, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, Icmp, PacketView, Transport};
 use std::sync::Arc;
 
 /// Says who owns what. The same in every worker of an instance.
@@ -31,17 +31,12 @@ impl Owners {
         self.spread.workers()
     }
 
-    /// The owner of a packet: its flow's; a fragment's until it is part of a datagram. What else is in the flow's key (tenant,
+    /// The owner of a packet: its flow's; a fragment's, until it is part of a datagram, by its addresses. What else is in the flow's key (tenant,
     /// link, tunnel, VLANs) is left out: two flows of one owner do no harm.
     pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
         if packet.is_fragment() {
-            let id = match &packet.network {
-                Network::Ipv4(ip) => u32::from(ip.id),
-                Network::Ipv6(ip) => ip.fragment.map_or(0, |part| part.id),
-                _ => 0,
-            };
-            return WorkerId(self.spread.worker(source, destination, Part::Fragment(id)));
+            return WorkerId(self.spread.worker(source, destination, Part::Nothing));
         }
         // As the flow's key is made: see `identity`.
         let (source, destination, part) = match &packet.transport {
@@ -49,10 +44,10 @@ impl Owners {
             Transport::Udp(udp) => (source, destination, Part::Ports(udp.sport, udp.dport)),
             Transport::Sctp(sctp) => (source, destination, Part::Ports(sctp.sport, sctp.dport)),
             Transport::Icmp(Icmp { kind: 3, quoted: Some(quoted), .. }) => {
-                let part = quoted.ports.map_or(Part::Whole, |(a, b)| Part::Ports(a, b));
+                let part = quoted.ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
                 (quoted.src, quoted.dst, part)
             }
-            _ => (source, destination, Part::Whole),
+            _ => (source, destination, Part::Nothing),
         };
         WorkerId(self.spread.worker(source, destination, part))
     }
@@ -232,10 +227,6 @@ pub(crate) fn decode_datagram(
     output: &mut DecodeOutput,
 ) {
     worker.decoder.decode_reassembled(fragment, datagram, output);
-    // Bytes are counted from the link layer on, as for every packet.
-    if let Some(whole) = output.packets_mut().first_mut() {
-        whole.wire_len = whole.wire_len.saturating_add(fragment.l3.saturating_sub(fragment.start));
-    }
 }
 
 /// Counts what became of a frame, as [`Worker::frame`] does.

@@ -263,13 +263,8 @@ impl Function for Finder {
         });
         let in_stream = context.stream.as_ref().is_some_and(|s| find(s.bytes, b"evil"));
         if in_packet || in_stream {
-            context.findings.push(Finding {
-                rule: Arc::clone(&self.0),
-                action: FindingAction::Allowed,
-                tx: None,
-                guessed: false,
-                stream: in_stream,
-            });
+            let finding = Finding::new(Arc::clone(&self.0), FindingAction::Allowed);
+            context.findings.push(Finding { stream: in_stream, ..finding });
         }
         Decision::CONTINUE
     }

@@ -136,7 +136,10 @@ impl Sink {
                 let file = FileDestination { path: folder.join(&file.path), ..file.clone() };
                 let path = file.path.clone();
                 let medium = FileMedium::open(file).map_err(|source| OpenError {
-                    advice: advice(&source),
+                    advice: match source.kind() {
+                        std::io::ErrorKind::NotFound => "create its folder or choose another",
+                        _ => advice(&source),
+                    },
                     path: path.clone(),
                     source,
                 })?;

@@ -45,6 +45,7 @@ impl Rig {
         rig.handle(ToServer, &segment(TcpFlags::SYN, Seq(isn), Seq(0), b""));
         rig.handle(ToClient, &segment(TcpFlags::SYN | ACK, Seq(0), first, b""));
         rig.handle(ToServer, &segment(ACK, first, Seq(1), b""));
+        rig.handle(ToClient, &segment(ACK, Seq(1), first, b""));
         assert_eq!(rig.session.state(), TcpState::Established);
         rig
     }
@@ -194,13 +195,19 @@ fn the_depth_ends_reassembly() {
 }
 
 #[test]
-fn a_gap_at_the_depth_holds_nothing() {
+fn a_gap_before_the_depth_does_not_end_inspection() {
     let mut config = config(StreamMode::Inline);
     config.reassembly.depth = 10;
     let mut rig = Rig::open(config, 9);
     rig.client(9, 5, b"56789");
     let out = rig.client(9, 10, b"beyond");
     assert!(out.events.contains(StreamEvent::ReassemblyDepthReached));
+    // What is missing before the depth is inspected yet: nobody ends inspection by a segment ahead.
+    assert!(!rig.pair.stream(ToServer).is_dead());
+    rig.client(9, 0, b"01234");
+    assert_eq!(rig.app, b"0123456789");
+    rig.client(9, 10, b"beyond");
+    assert!(rig.pair.stream(ToServer).is_dead());
     assert_eq!(rig.budget.used(), 0);
 }
 

@@ -112,11 +112,16 @@ bitflags! {
         const ZERO_WINDOW_PROBE_TO_SERVER = 1 << 14;
         /// A zero-window probe to the client is under way.
         const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
+        /// The server has acknowledged the beginning of the client's stream by more than its SYN/ACK.
+        const BEGUN = 1 << 16;
     }
 }
 
 /// Bytes beyond the known window that inline data may lie ahead.
 const WINDOW_SLACK: u32 = 64 << 10;
+
+/// How far off the client's number may be for a SYN cookie: Linux adds one of four sizes to it; doubled.
+const COOKIE_SLACK: u32 = 8;
 
 /// What handling a segment needs besides the session: settings, counts and memory of the worker.
 #[derive(Debug)]
@@ -253,14 +258,17 @@ impl TcpSession {
             return out;
         }
 
-        if context.config.inline()
-            && context.config.drop_invalid
-            && self.is_far_ahead(segment, arrival.direction)
-        {
-            out.events.push(StreamEvent::EstPacketOutOfWindow);
-            out.rejected = true;
-            out.advice = Advice::Drop(Reason::StreamError);
-            return out;
+        if context.config.inline() && context.config.drop_invalid {
+            self.note_beginning(segment, arrival.direction);
+            let far = self.is_far_ahead(segment, arrival.direction);
+            if far {
+                out.events.push(StreamEvent::EstPacketOutOfWindow);
+            }
+            if far || self.may_move_the_beginning(segment, arrival.direction) {
+                out.rejected = true;
+                out.advice = Advice::Drop(Reason::StreamError);
+                return out;
+            }
         }
 
         let sender = &self.peers[arrival.direction];
@@ -306,6 +314,35 @@ impl TcpSession {
         // The receiver may have opened its window further than it has told yet.
         let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
         known && !segment.is_empty() && segment.end().after(edge)
+    }
+
+    /// Notes that the server has the connection and knows where the client's stream begins.
+    fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let client = self.client();
+        if direction == Direction::ToClient
+            && self.state >= TcpState::Established
+            && segment.has(TcpFlags::ACK)
+            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+            && segment.ack.at_least(client.base)
+            && segment.ack.at_most(client.next_seq)
+        {
+            self.flags |= SessionFlags::BEGUN;
+        }
+    }
+
+    /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first segment that
+    /// fits the cookie, and Linux's cookies also fit a number that is a little off. The stream that it reads would
+    /// begin elsewhere than the one that is inspected, so until it has begun no such segment leaves. An empty one
+    /// before the beginning may (a keep-alive): the byte that would fill the place does not.
+    fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+        let unknown = direction == Direction::ToServer
+            && self.state >= TcpState::SynRecv
+            && !self
+                .flags
+                .intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+        let away = segment.seq.since(self.client().base);
+        unknown && away != 0 && away.unsigned_abs() <= COOKIE_SLACK && (away > 0 || !segment.is_empty())
     }
 
     /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both

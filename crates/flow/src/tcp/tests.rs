@@ -172,6 +172,32 @@ fn a_session_opens_talks_and_closes() {
 }
 
 #[test]
+fn a_side_that_has_closed_goes_on_reading_more_than_a_window() {
+    for (config, closes) in [(inline(), ToServer), (inline(), ToClient), (StreamConfig::default(), ToServer)]
+    {
+        let mut rig = Rig::open(config);
+        let mut own = if closes == ToServer { 101 } else { 501 };
+        let mut other = if closes == ToServer { 501 } else { 101 };
+        rig.put(closes, FA, own, other, b"");
+        own += 1;
+        let data = [b'x'; 1000];
+        for _ in 0..50 {
+            let out = rig.put(closes.flip(), A, other, own, &data);
+            assert!(out.events.is_empty() && out.exception.is_none(), "{:?}", out.events);
+            other += 1000;
+            let out = rig.put(closes, A, own, other, b"");
+            assert!(out.events.is_empty(), "{closes:?}: {:?} at {other}", out.events);
+        }
+        let out = rig.put(closes.flip(), FA, other, own, b"");
+        assert!(out.events.is_empty(), "{:?}", out.events);
+        let out = rig.put(closes, A, own, other + 1, b"");
+        assert!(out.events.is_empty(), "{:?}", out.events);
+        assert_eq!(out.state, TcpState::Closed);
+        assert_eq!(rig.read[closes.flip()].len(), 50_000);
+    }
+}
+
+#[test]
 fn handshakes_that_go_wrong() {
     use TcpState::{Closed, Established, SynRecv, SynSent};
     let new = || Rig::new(StreamConfig::default());
@@ -323,6 +349,7 @@ fn inline_data_of_the_server_instead_of_the_last_ack_is_an_injection() {
 fn inline_nothing_leaves_without_comparison() {
     let mut rig = Rig::open(inline());
     rig.put(ToServer, A, 101, 501, b"abc");
+    rig.put(ToClient, A, 501, 101, b"");
     // A keep-alive with another byte than before.
     let out = rig.put(ToServer, A, 103, 501, b"X");
     assert!(out.kind.contains(PacketKind::KEEP_ALIVE));
@@ -336,6 +363,32 @@ fn inline_nothing_leaves_without_comparison() {
     let mut rig = Rig::new(inline());
     assert!(rig.put(ToServer, S, 100, 0, b"early").stored);
     assert_eq!(rig.read.to_server, "early");
+}
+
+#[test]
+fn inline_data_that_no_receiver_takes_does_not_leave() {
+    let mut rig = Rig::open(inline());
+    let refused = Advice::Drop(Reason::StreamError);
+    // A server that keeps nothing but a cookie may take these for the first.
+    for seq in [100, 102, 104] {
+        assert_eq!(rig.put(ToServer, A, seq, 501, b"x").advice, refused);
+    }
+    // A keep-alive may leave.
+    assert_eq!(rig.put(ToServer, A, 100, 501, b"").advice, Advice::Forward);
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"abc").advice, Advice::Forward);
+    rig.put(ToClient, A, 501, 104, b"");
+    assert_eq!(rig.put(ToServer, A, 105, 501, b"e").advice, Advice::Forward);
+    // Far beyond the window, in a SYN, without an ACK.
+    for (flags, seq) in [(A, 2_000_000), (A | S, 104), (S, 103), (TcpFlags::PSH, 104)] {
+        assert_eq!(rig.put(ToServer, flags, seq, 501, b"junk").advice, refused, "{flags:?} {seq}");
+    }
+    assert_eq!(rig.put(ToServer, A, 104, 501, b"d").advice, Advice::Forward);
+    assert_eq!(rig.read.to_server, "abcde");
+    // Before the SYN/ACK.
+    let mut rig = Rig::new(inline());
+    rig.put(ToServer, S, 100, 0, b"");
+    assert_eq!(rig.put(ToServer, A, 101, 501, b"early").advice, refused);
+    assert_eq!(rig.read.to_server, "");
 }
 
 #[test]

@@ -95,12 +95,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     // Before anything is compiled: a wrong flow costs nothing.
     let wanted = args.flow.as_deref().map(Wanted::parse).transpose()?;
-    let mut builder = Builder::for_captures(&args.options)?;
+    let mut builder = Builder::for_captures(&args.options, Path::new(""))?;
     let built = builder.build(Generation(1))?;
     // The hash needs no secret here: nobody waits for these flows.
     let (settings, _) =
         EngineSettings::from_settings(builder.settings(), args.ips, [1, 2]).map_err(Failure::input)?;
-    let engine = Arc::new(load::app_layer(builder.settings(), built.file_hashes)?);
+    let engine = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
     let stage = Stage { built, settings, engine };
     match asked {
         Asked::Tuple(tuple) => one(args, &stage, &tuple),
