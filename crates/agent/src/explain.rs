@@ -44,6 +44,8 @@ pub struct FlowQuestion {
     pub vlans: Vec<u16>,
     /// VXLAN network that it is in.
     pub vni: Option<u32>,
+    /// What `tenant` is known from; `as asked` unless given.
+    pub tenant_from: Option<&'static str>,
 }
 
 /// The generation that is asked.
@@ -315,7 +317,8 @@ impl Asking<'_> {
             known.map_or_else(|| id.to_string(), |(name, _)| name.clone())
         };
         if let Some(id) = self.question.tenant {
-            return TenantAnswer { name: name_of(id), id: id.0, why: "as asked".to_owned(), place: None };
+            let why = self.question.tenant_from.unwrap_or("as asked").to_owned();
+            return TenantAnswer { name: name_of(id), id: id.0, why, place: None };
         }
         let tunnel = self.question.vni.map_or(TunnelTag::NONE, |vni| TunnelTag::new(TunnelKind::Vxlan, vni));
         let id = self.subject.tenants.select(&TenantQuestion {
@@ -485,6 +488,10 @@ impl Asking<'_> {
 fn why(call: &Call) -> String {
     let decision = &call.decision;
     let rules = call.details.get("rules").and_then(Value::as_u64).unwrap_or(0);
+    // A staged policy's refusals come as findings.
+    if let Some((_, message)) = call.findings.first().filter(|_| call.half == Half::Header) {
+        return message.clone();
+    }
     match (decision.reason, decision.rule, call.half) {
         (Some(reason), Some(rule), Half::Header) => format!("rule {rule} of {rules}: {}", reason.meaning()),
         (Some(reason), _, _) => reason.meaning().to_owned(),
@@ -496,6 +503,9 @@ fn why(call: &Call) -> String {
         }
         (None, None, Half::Header) => "nothing speaks against it".to_owned(),
         (None, Some(rule), Half::Payload) => format!("rule {rule} passes it"),
-        (None, None, Half::Payload) => "no rule matches the first packet".to_owned(),
+        (None, None, Half::Payload) if call.findings.is_empty() => {
+            "no rule matches the first packet".to_owned()
+        }
+        (None, None, Half::Payload) => "rules match and only report".to_owned(),
     }
 }

@@ -125,14 +125,9 @@ impl Base {
         })
     }
 
-    /// Compiles rules into a generation.
-    pub fn rules(
-        &self,
-        files: &[RuleFile],
-        settings: &Settings,
-        generation: Generation,
-    ) -> Result<Loaded, Failure> {
-        let input = LoadInput {
+    /// What loading needs.
+    pub fn input<'b>(&'b self, settings: &'b Settings, generation: Generation) -> LoadInput<'b> {
+        LoadInput {
             settings,
             variables: &self.variables,
             classifications: self.classifications.as_ref(),
@@ -140,10 +135,19 @@ impl Base {
             shared: &self.shared,
             compiler: &self.compiler,
             generation,
-        };
+        }
+    }
+
+    /// Compiles rules into a generation.
+    pub fn rules(
+        &self,
+        files: &[RuleFile],
+        settings: &Settings,
+        generation: Generation,
+    ) -> Result<Loaded, Failure> {
         let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
         let before = damaged();
-        let mut loaded = ruleset::load(files, &input).map_err(Failure::input)?;
+        let mut loaded = ruleset::load(files, &self.input(settings, generation)).map_err(Failure::input)?;
         let found = damaged() - before;
         if found > 0 {
             eprintln!(

@@ -68,6 +68,17 @@ pub struct Ordering {
     pub pairbits: Use,
 }
 
+/// How far a keyword brought a rule: conditions on packet and transaction so far. For `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The keyword.
+    pub keyword: &'static str,
+    /// Conditions on packet and flow, its own included.
+    pub packet: usize,
+    /// Conditions on transactions, its own included.
+    pub tx: usize,
+}
+
 /// A signature in the making.
 pub struct SignatureBuilder<'e> {
     /// Surroundings.
@@ -106,6 +117,8 @@ pub struct SignatureBuilder<'e> {
     pub ordering: Ordering,
     /// Keywords seen so far, in order, for those that must stand before or after others.
     pub seen: Vec<&'static str>,
+    /// How far each of them brought the rule.
+    pub origins: Vec<Origin>,
     values: Vec<ValueCheck>,
     /// Index of the value that content keywords add to; `None` for the payload.
     current: Option<usize>,
@@ -150,6 +163,7 @@ impl<'e> SignatureBuilder<'e> {
             file_hashes: [false; 3],
             ordering: Ordering::default(),
             seen: Vec::new(),
+            origins: Vec::new(),
             values: Vec::new(),
             current: None,
             last_literal: None,
@@ -184,6 +198,12 @@ impl<'e> SignatureBuilder<'e> {
             + self.flags_set as usize
             + flow
             + self.values.iter().map(of_value).sum::<usize>()
+    }
+
+    /// A keyword was parsed.
+    pub fn note(&mut self, keyword: &'static str) {
+        self.seen.push(keyword);
+        self.origins.push(Origin { keyword, packet: self.packet.len(), tx: self.tx.len() });
     }
 
     /// Makes a buffer the one that the following content keywords look at.

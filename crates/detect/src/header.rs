@@ -40,6 +40,20 @@ impl Ends {
     }
 }
 
+impl core::fmt::Display for Ends {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (end, behind) in [(self.source, " -> "), (self.destination, "")] {
+            match end {
+                None => f.write_str("no address")?,
+                Some((IpAddr::V6(address), port)) => write!(f, "[{address}]:{port}")?,
+                Some((address, port)) => write!(f, "{address}:{port}")?,
+            }
+            f.write_str(behind)?;
+        }
+        Ok(())
+    }
+}
+
 /// Ports of a packet, if its protocol has some.
 #[must_use]
 pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
@@ -87,7 +101,7 @@ pub fn can_hold(
         && (one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned()))
 }
 
-fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
+pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     if let Some(packet) = scene.packet {
         let decoded = packet.decoded();
         if let Some(wanted) = protocol.ether_type {
@@ -116,7 +130,7 @@ fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
 }
 
-fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
+pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     if needs.is_empty() {
         return true;
     }
@@ -143,7 +157,7 @@ fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     true
 }
 
-fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
+pub(crate) fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
     let nothing = signature.source.is_none()
         && signature.destination.is_none()
         && signature.source_ports.is_none()

@@ -2,7 +2,7 @@
 //! A compiled set of rules: one generation of detection.
 
 use crate::buffers::{BufferRef, Buffers};
-use crate::builder::{Environment, Ordering, SignatureBuilder};
+use crate::builder::{Environment, Ordering, Origin, SignatureBuilder};
 use crate::content::Item;
 use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
@@ -76,6 +76,7 @@ pub struct Loaded {
 struct Built {
     signature: Signature,
     ordering: Ordering,
+    origins: Vec<Origin>,
 }
 
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
@@ -225,7 +226,7 @@ fn compile(
             let sticky = keywords::sticky::find(name, environment.buffers);
             let sticky = sticky.ok_or_else(|| unknown(rule, name, &option))?;
             sticky.apply(&mut builder, value).map_err(|e| refuse(rule, e, option.option.span))?;
-            builder.seen.push(sticky.name);
+            builder.note(sticky.name);
             continue;
         };
         let fits = match keyword.argument {
@@ -247,7 +248,7 @@ fn compile(
                 );
                 return Err(refuse(rule, error.help("please report the rule"), option.option.span));
             }
-            Ok(()) => builder.seen.push(keyword.name),
+            Ok(()) => builder.note(keyword.name),
             Err(error) if error.code == RefusalCode::RequirementUnmet => return Ok(None),
             Err(error) => {
                 let place = match &error.range {
@@ -369,7 +370,7 @@ fn finish(
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
-    Ok(Built { signature, ordering: builder.ordering })
+    Ok(Built { signature, ordering: builder.ordering, origins: builder.origins })
 }
 
 /// Whether addresses are given, at least in part, by what they are not; groups are followed.
@@ -493,6 +494,21 @@ fn strength(bytes: &[u8]) -> usize {
         }
     }
     bytes.len().saturating_add(distinct)
+}
+
+/// Which keywords of a rule its conditions come from; nothing of a rule that does not load. For `explain`.
+#[must_use]
+pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
+    let environment = Environment {
+        buffers: &Buffers::new(),
+        settings: input.settings,
+        shared: input.shared,
+        rule_folder: std::path::Path::new(""),
+    };
+    match compile(rule, &environment, input, &mut input.variables.resolver()) {
+        Ok(Some(built)) => built.origins,
+        _ => Vec::new(),
+    }
 }
 
 /// What rules ask of parsers beyond what the settings say.

@@ -102,7 +102,7 @@ fn policy_problems(args: &Args, path: &std::path::Path) -> Result<Vec<String>, F
         cache: args.cache.clone(),
         ..Options::default()
     };
-    match Builder::for_captures(&options)?.build(Generation(1)) {
+    match Builder::for_captures(&options, std::path::Path::new(""))?.build(Generation(1)) {
         Ok(_) => Ok(Vec::new()),
         Err(error) => Ok(error.to_string().lines().map(str::to_owned).collect()),
     }

@@ -100,7 +100,8 @@ pub fn first_packet(
 }
 
 /// Records nothing.
-struct Nobody;
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
 
 impl Recorder for Nobody {
     fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {

@@ -3,18 +3,17 @@
 //!
 //! Bounded: so many flows, so many moments of each; what is left out is counted.
 
+use super::notes::{Ended, Note, Notes, What};
 use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
+pub use super::told::{Alert, Ends, FlowHistory, Histories, Moment, Part, Refusal};
 use crate::chain::Chains;
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::settings::EngineSettings;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
-use bartizan_flow::{EndReason, TableError};
-use bartizan_function::{Finding, FindingAction};
+use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_flow::TableError;
 use bartizan_packet::{DecodeOutput, Decoder, Transport};
 use core::net::IpAddr;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -81,168 +80,6 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
     let ports = packet.ports();
     let ends = [(source, ports.map(|p| p.0)), (destination, ports.map(|p| p.1))];
     Ok(Select { protocol: packet.proto(), ends })
-}
-
-/// Both ends of a flow, from the side that opened it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ends {
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Address of the side that opened the flow.
-    pub src_ip: IpAddr,
-    /// Its port, 0 where the protocol has none.
-    pub src_port: u16,
-    /// Address of the other side.
-    pub dest_ip: IpAddr,
-    /// Its port.
-    pub dest_port: u16,
-}
-
-/// What a function contributed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Part {
-    /// The function.
-    pub function: &'static str,
-    /// Times that its header half was asked.
-    pub header_calls: u64,
-    /// Times that its payload half was asked.
-    pub payload_calls: u64,
-    /// Answers by verdict.
-    pub verdicts: BTreeMap<&'static str, u64>,
-    /// Refusals by reason.
-    pub reasons: BTreeMap<&'static str, u64>,
-    /// Findings that it reported.
-    pub alerts: u64,
-    /// Number of the packet with which it was done with the flow and left the path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub done_at: Option<u64>,
-}
-
-/// An alert of a flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Alert {
-    /// gid:sid:rev.
-    pub rule: String,
-    /// Message.
-    pub message: String,
-    /// `allowed` or `blocked`.
-    pub action: &'static str,
-    /// How often.
-    pub count: u64,
-    /// Packet of the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet: Option<u64>,
-}
-
-/// Packets of a flow that were refused for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refusal {
-    /// Who refused: a function, or the engine.
-    pub function: String,
-    /// Verdict.
-    pub verdict: &'static str,
-    /// Reason.
-    pub reason: &'static str,
-    /// What the reason means.
-    pub meaning: &'static str,
-    /// Rule of the function: number of a packet-filter rule, sid of a detection rule.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<u32>,
-    /// Packets.
-    pub count: u64,
-    /// The first of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet: Option<u64>,
-}
-
-/// Something that happened to a flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Moment {
-    /// Number of the packet in the capture.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packet: Option<u64>,
-    /// Seconds since the flow's first packet.
-    pub seconds: f64,
-    /// Direction of the packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub direction: Option<&'static str>,
-    /// `opened`, `said`, `tcp`, `protocol`, `done`, `alert`, `anomaly`, `transaction`, `file`, `refused`, `ended`.
-    pub what: &'static str,
-    /// The function that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<&'static str>,
-    /// In words.
-    pub text: String,
-}
-
-/// A flow's history.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FlowHistory {
-    /// Number in events of a run, unique there.
-    pub number: u64,
-    /// Both ends.
-    pub ends: Ends,
-    /// Whose traffic: number of the tenant.
-    pub tenant: u16,
-    /// Number of the link.
-    pub link: u16,
-    /// VLAN ids of the first packet.
-    pub vlans: Vec<u16>,
-    /// Its class.
-    pub fid: u32,
-    /// Generation of policies and rules.
-    pub generation: u64,
-    /// Where its packets are handled.
-    pub level: &'static str,
-    /// State at the end.
-    pub state: &'static str,
-    /// State of the TCP connection at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<&'static str>,
-    /// Application protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub app_proto: Option<&'static str>,
-    /// Why it ended.
-    pub end: &'static str,
-    /// First packet, seconds since 1970.
-    pub start: f64,
-    /// Seconds from first to last packet.
-    pub seconds: f64,
-    /// Packets to the server.
-    pub pkts_toserver: u64,
-    /// Packets to the client.
-    pub pkts_toclient: u64,
-    /// Bytes to the server.
-    pub bytes_toserver: u64,
-    /// Bytes to the client.
-    pub bytes_toclient: u64,
-    /// First and last packet of the capture in which it was seen.
-    pub frames: (u64, u64),
-    /// Functions that are still on its path.
-    pub path: Vec<&'static str>,
-    /// What each function contributed.
-    pub functions: Vec<Part>,
-    /// Alerts, in the order of the first of each rule.
-    pub alerts: Vec<Alert>,
-    /// Packets that were refused (in detection: would have been), by reason.
-    pub refused: Vec<Refusal>,
-    /// What happened, in order.
-    pub moments: Vec<Moment>,
-    /// Moments that are left out.
-    pub omitted: u64,
-}
-
-/// The histories of a capture.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Histories {
-    /// Refusals acted.
-    pub prevention: bool,
-    /// Frames that were read.
-    pub frames: u64,
-    /// The flows that were asked about, in the order of their first packets.
-    pub flows: Vec<FlowHistory>,
-    /// Flows that were asked about and are left out.
-    pub omitted: u64,
 }
 
 /// Runs the frames of a capture and writes down what happens to the flows that are asked about.
@@ -363,6 +200,7 @@ impl Watcher {
                 dest_ip: flow.server.0,
                 dest_port: flow.server.1,
             },
+            icmp: end.icmp,
             tenant: flow.tenant.0,
             link: end.link,
             vlans: end.vlans,
@@ -555,127 +393,5 @@ pub fn decision_text(decision: &Decision) -> String {
         (Some(reason), None) => format!("{verdict}, {}: {}", reason.name(), reason.meaning()),
         (None, Some(rule)) => format!("{verdict}, rule {rule}"),
         (None, None) => verdict.to_owned(),
-    }
-}
-
-/// Writes down what the data plane records.
-#[derive(Default)]
-struct Notes {
-    list: Vec<Note>,
-}
-
-struct Note {
-    flow: FlowSeen,
-    number: Option<u64>,
-    direction: Option<Direction>,
-    what: What,
-}
-
-enum What {
-    Alert { rule: String, message: String, action: &'static str },
-    Refused(Decision),
-    Anomaly(String),
-    Transaction(String),
-    File(String),
-    Ended(Box<Ended>),
-}
-
-/// A flow at its end.
-struct Ended {
-    reason: &'static str,
-    state: &'static str,
-    link: u16,
-    vlans: Vec<u16>,
-    fid: u32,
-    generation: u64,
-    level: &'static str,
-    path: bartizan_base::Path,
-    start: Timestamp,
-    last: Timestamp,
-    packets: PerDirection<u64>,
-    bytes: PerDirection<u64>,
-}
-
-impl Notes {
-    fn add(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, what: What) {
-        let Some(flow) = flow else { return };
-        let number = occasion.number.or(occasion.around.and_then(|a| a.number));
-        self.list.push(Note {
-            flow: FlowSeen::of_entry(flow),
-            number,
-            direction: Some(occasion.direction),
-            what,
-        });
-    }
-}
-
-impl Recorder for Notes {
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        let action = if finding.action == FindingAction::Blocked { "blocked" } else { "allowed" };
-        let (rule, message) = (finding.rule.id.to_string(), finding.rule.message.clone());
-        self.add(occasion, flow, What::Alert { rule, message, action });
-    }
-
-    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
-
-    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
-        let text = match anomaly {
-            Anomaly::Decode(event) => event.eve_name().to_owned(),
-            Anomaly::Stream(event) => event.eve_name().to_owned(),
-            Anomaly::App { protocol, event, .. } => {
-                format!("{} {event}", protocol.map_or("protocol", |p| p.eve_name))
-            }
-        };
-        self.add(occasion, flow, What::Anomaly(text));
-    }
-
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, _: &[Finding]) {
-        self.add(occasion, flow, What::Refused(fate.decision));
-    }
-
-    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        let text = format!("{} transaction {}", tx.spec.eve_name, tx.id);
-        self.add(occasion, Some(flow), What::Transaction(text));
-    }
-
-    fn file(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
-        tx: TxRecord<'_>,
-        direction: Direction,
-        index: usize,
-    ) {
-        let file = tx.tx.files(direction).get(index).map(|f| {
-            let name = String::from_utf8_lossy(&f.name).into_owned();
-            format!("{name} of {} bytes in {} transaction {}", f.size, tx.spec.eve_name, tx.id)
-        });
-        self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
-    }
-
-    fn flow(&mut self, flow: &Entry, reason: EndReason, _: Timestamp) {
-        let ended = Ended {
-            reason: reason.eve_name(),
-            state: flow.state().eve_name(),
-            link: flow.key().scope().link.0,
-            vlans: flow.ext.vlan.as_slice().to_vec(),
-            fid: flow.fid.0,
-            generation: flow.generation.0,
-            level: flow.level.name(),
-            path: flow.path,
-            start: flow.start,
-            last: flow.last_seen,
-            packets: flow.packets,
-            bytes: flow.bytes,
-        };
-        let what = What::Ended(Box::new(ended));
-        self.list.push(Note { flow: FlowSeen::of_entry(flow), number: None, direction: None, what });
     }
 }

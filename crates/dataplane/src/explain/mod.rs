@@ -11,5 +11,7 @@
 
 pub mod first;
 pub mod history;
+mod notes;
 pub mod observe;
 mod probe;
+pub mod told;

@@ -3,11 +3,13 @@
 //!
 //! * [`groups_of`]: which rules of a set a flow's packets can meet at all;
 //! * [`rule`]: one rule: its head, what the prefilter looks for, its conditions in the order of evaluation;
+//! * [`trace`]: why it matched in a capture, or did not;
 //! * [`words`]: conditions in words.
 //!
 //! The structures grow by adding fields; `--json` prints them.
 
 pub mod rule;
+pub mod trace;
 pub mod words;
 
 use crate::header;

@@ -173,6 +173,7 @@ fn one(args: &Args, stage: &Stage, tuple: &Tuple) -> Result<Exit, Failure> {
         link: link(args, Some(policy))?,
         vlans: args.vlan.clone(),
         vni: args.vni,
+        tenant_from: None,
     };
     let told = explained(stage, policy, &question)?;
     if args.json {
@@ -321,11 +322,12 @@ fn question_of(history: &FlowHistory) -> FlowQuestion {
         protocol: ends.protocol,
         source: Some((ends.src_ip, ends.src_port)),
         destination: Some((ends.dest_ip, ends.dest_port)),
-        icmp: None,
+        icmp: history.icmp,
         tenant: Some(TenantId(history.tenant)),
         link: LinkId(history.link),
         vlans: history.vlans.clone(),
         vni: None,
+        tenant_from: Some("as in the capture"),
     }
 }
 
@@ -353,7 +355,7 @@ fn select_packet(stage: &Stage, path: &Path, link: LinkId, number: u64) -> Resul
 }
 
 /// Reads a capture until its end or until `take` has enough.
-fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
+pub fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
     let file = crate::input::open(path, "capture")?;
     let mut reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
     let mut number = 0;

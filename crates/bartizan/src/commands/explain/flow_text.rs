@@ -123,7 +123,8 @@ fn answer(answer: &FunctionAnswer) {
     }
     for (name, value) in &answer.details {
         // What stands above already.
-        if !matches!(name.as_str(), "matched" | "action") && (name != "rules" || answer.rule.is_none()) {
+        let above = matches!(name.as_str(), "matched" | "action") || name == "rules" && answer.rule.is_some();
+        if !above {
             println!("          {}: {}", name.replace('_', " "), plain(value));
         }
     }

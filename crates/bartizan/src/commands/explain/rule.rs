@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan explain rule SID`: what the engine made of a rule.
+//! `bartizan explain rule SID`: what the engine made of a rule, and with captures why it matched or did not.
 
-use super::flow::print_json;
+use super::flow::{frames, print_json};
 use crate::error::{Exit, Failure};
 use crate::load;
-use bartizan_base::Generation;
+use bartizan_base::{FunctionId, Generation, LinkId, Settings};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::explain::first::Nobody;
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_detect::builder::Origin;
 use bartizan_detect::explain::rule::{Condition, RuleExplanation, explain};
-use bartizan_rules::{Rule, RuleFile, Severity};
+use bartizan_detect::explain::trace::{Trace, Traced, Tracer};
+use bartizan_detect::ruleset::{self, RuleSet};
+use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
+use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// Shown below `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   bartizan explain rule 2019284 --rules emerging.rules.gz
   bartizan explain rule 1000001 --rules my.rules --set vars.address-groups.HOME_NET=10.0.0.0/8
+  bartizan explain rule 1000001 --rules my.rules capture.pcap           # why it matched, or did not
   bartizan explain rule 1000001 --rules my.rules --json";
 
 /// Arguments.
@@ -34,6 +44,9 @@ pub struct Args {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
+    /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did not hold.
+    #[arg(value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
 }
 
 fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
@@ -65,20 +78,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             other.id().rev
         ));
     }
-    // Only this rule is compiled: the others change nothing of it but its place in the order.
-    let alone = RuleFile {
-        rules: vec![rule.clone()],
-        refused: Vec::new(),
-        diagnostics: Vec::new(),
-        diagnostics_dropped: 0,
-        ..file.clone()
-    };
-    let loaded = base.rules(std::slice::from_ref(&alone), &settings, Generation(1))?;
+    let alone = beside(file, |other| other.id() == rule.id() && other.span == rule.span);
+    let related = related(rule, file, &files, &args.captures);
+    let loaded = base.rules(&related, &settings, Generation(1))?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let Some(signature) = loaded.rules.signatures.first() else {
-        let error = loaded.diagnostics.iter().find(|d| d.severity == Severity::Error);
+    let Some(signature) = loaded.rules.signatures.iter().find(|s| s.id == rule.id()) else {
+        let error = loaded.diagnostics.iter().find(|d| d.severity == Severity::Error && is_about(d, rule));
         let text = match error {
             Some(error) => error.render(&alone.source, false),
             None => "what it `requires` is not there, so it is skipped".to_owned(),
@@ -91,15 +98,97 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let mut told = explain(&loaded.rules, signature, rule);
     told.warnings.extend(unset_bits(rule, &files));
-    for diagnostic in &loaded.diagnostics {
-        told.warnings.push(diagnostic.message.clone());
-    }
+    let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
+    told.warnings.extend(mine.map(|d| d.message.clone()));
+    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1)));
+    let trace = match args.captures.as_slice() {
+        [] => None,
+        captures => Some(trace(&settings, loaded.rules, rule, origins, captures)?),
+    };
     if args.json {
-        print_json(&told)?
+        let mut json = serde_json::to_value(&told).map_err(Failure::stopped)?;
+        if let (Some(json), Some(trace)) = (json.as_object_mut(), &trace) {
+            json.insert("trace".to_owned(), serde_json::to_value(trace).map_err(Failure::stopped)?);
+        }
+        print_json(&json)?;
     } else {
-        print(&told, &String::from_utf8_lossy(rule.raw()))
+        print(&told, &String::from_utf8_lossy(rule.raw()));
+        trace.iter().for_each(print_trace);
     }
     Ok(Exit::Done)
+}
+
+/// Whether a finding is about a rule.
+fn is_about(finding: &Diagnostic, rule: &Rule) -> bool {
+    finding.file == *rule.source.name()
+        && finding.span.start >= rule.span.start
+        && finding.span.end <= rule.span.end
+}
+
+/// A file with some of its rules.
+fn beside(file: &RuleFile, keep: impl Fn(&Rule) -> bool) -> RuleFile {
+    RuleFile {
+        rules: file.rules.iter().filter(|r| keep(r)).cloned().collect(),
+        refused: Vec::new(),
+        diagnostics: Vec::new(),
+        diagnostics_dropped: 0,
+        ..file.clone()
+    }
+}
+
+/// Whether a rule sets or asks for variables that outlive a packet.
+fn uses_variables(rule: &Rule) -> bool {
+    let names = ["flowbits", "flowint", "flowvar", "xbits", "hostbits", "dataset"];
+    rule.iter().any(|o| names.iter().any(|n| o.keyword().eq_ignore_ascii_case(n)))
+}
+
+/// The rule, and with captures those that share variables with it: without them it would not match.
+fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf]) -> Vec<RuleFile> {
+    let is_it = |other: &Rule| other.id() == rule.id() && other.span == rule.span;
+    if captures.is_empty() || !uses_variables(rule) {
+        return vec![beside(file, is_it)];
+    }
+    let others = |r: &Rule| uses_variables(r) && (r.id().gid, r.id().sid) != (rule.id().gid, rule.id().sid);
+    files
+        .iter()
+        .map(|f| beside(f, |r| others(r) || f.source.name() == file.source.name() && is_it(r)))
+        .collect()
+}
+
+/// Runs captures through detection and asks the rule's conditions on every packet.
+fn trace(
+    settings: &Settings,
+    rules: RuleSet,
+    rule: &Rule,
+    origins: Vec<Origin>,
+    captures: &[PathBuf],
+) -> Result<Trace, Failure> {
+    let rules = Arc::new(rules);
+    let engine = Arc::new(load::app_layer(settings, ruleset::file_hashes(&rules))?);
+    let (engine_settings, _) =
+        EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::input)?;
+    let Some(tracer) = Tracer::new(Arc::clone(&rules), rule.id(), origins) else {
+        return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
+    };
+    let tracer = Arc::new(Mutex::new(tracer));
+    let ids = Arc::new(Ids::new(FunctionId(0), rules, ALERTS_PER_PACKET));
+    let traced = Arc::new(Traced::new(ids, Arc::clone(&tracer)));
+    let chains = Arc::new(Chains::one(Generation(1), vec![traced]));
+    let mut worker = Worker::new(engine_settings, engine, chains).map_err(Failure::stopped)?;
+    let mut number = 0;
+    for path in captures {
+        frames(path, LinkId(0), |frame| {
+            number += 1;
+            if let Ok(mut tracer) = tracer.lock() {
+                tracer.packet = number;
+            }
+            worker.frame(&Frame { number: Some(number), ..*frame }, &mut Nobody);
+            true
+        })?;
+    }
+    worker.shutdown(&mut Nobody);
+    let mut tracer = tracer.lock().map_err(|_| Failure::stopped("tracing broke off: please report this"))?;
+    Ok(tracer.finish())
 }
 
 /// No rule has the sid: say what there is.
@@ -118,9 +207,16 @@ fn missing(args: &Args, files: &[RuleFile]) -> Failure {
     let names: Vec<String> = args.rules.iter().map(|p| p.display().to_string()).collect();
     let near = files.iter().flat_map(|f| &f.rules).map(|r| r.id().sid).min_by_key(|s| s.abs_diff(sid));
     let near = near.map(|s| format!("; the nearest is {s}")).unwrap_or_default();
+    let unread: Vec<String> = (files.iter().filter(|f| !f.refused.is_empty()))
+        .map(|f| {
+            let (count, name) = (f.refused.len(), f.source.name());
+            format!(". {count} of {name} cannot be read, and it may be among them: `bartizan check {name}`")
+        })
+        .collect();
     Failure::input(format!(
-        "no rule with sid {sid} among the {rules} of {}{near}. Check the number, or name the file that has it with --rules",
-        names.join(", ")
+        "no rule with sid {sid} among the {rules} of {}{near}. Check the number, or name the file that has it with --rules{}",
+        names.join(", "),
+        unread.concat()
     ))
 }
 
@@ -209,4 +305,44 @@ fn print_condition(number: usize, condition: &Condition) {
         format!(" after {}", condition.transforms.join(", "))
     };
     println!("  {number:>2} {:<11} {}{transforms}: {}", condition.kind, condition.name, condition.text);
+}
+
+fn print_trace(trace: &Trace) {
+    println!();
+    println!(
+        "asked on {} packets, pieces of streams and transactions: all conditions held {} times, {} alerts",
+        trace.attempts, trace.matched, trace.alerts
+    );
+    if trace.attempts == 0 {
+        println!("  the captures have nothing that the rule is evaluated on (see `about` and `on` above)");
+    }
+    if trace.matched > trace.alerts {
+        println!(
+            "  a match without alert: a threshold, `noalert`, a match of the same transaction before, or a decided flow"
+        );
+    }
+    if !trace.alert_packets.is_empty() {
+        let packets: Vec<String> = trace.alert_packets.iter().map(|n| format!("#{n}")).collect();
+        println!("alerts with packets {}", packets.join(", "));
+    }
+    for failed in &trace.first_false {
+        println!(
+            "  {:>6} times the first that did not hold: {} {}: {}",
+            failed.count, failed.step, failed.name, failed.text
+        );
+    }
+    for attempt in &trace.best {
+        println!();
+        let word = if attempt.matched { "matched" } else { "got this far" };
+        println!("packet #{}, {}, on {}: {word}", attempt.packet, attempt.direction, attempt.on);
+        for (number, step) in attempt.steps.iter().enumerate() {
+            let holds = if step.holds { "true " } else { "FALSE" };
+            let offset = step.offset.map(|o| format!(", at offset {o}")).unwrap_or_default();
+            let found = step.found.as_ref().map(|f| format!(" [{f}]")).unwrap_or_default();
+            println!("  {:>2} {holds} {}: {}{offset}{found}", number + 1, step.name, step.text);
+        }
+        if !attempt.matched && attempt.not_asked > 0 {
+            println!("     {} further conditions were not asked", attempt.not_asked);
+        }
+    }
 }
