@@ -197,15 +197,20 @@ impl Ended {
     /// What became of the frames, for people.
     pub fn print(&self, text: &mut String) {
         let c = &self.counters;
-        let refused: u64 = c.refused.iter().sum();
+        let refused = c.refused.iter().sum::<u64>() - c.let_go;
         let _ = writeln!(
             text,
             "{} frames, {} forwarded, {refused} refused, {} alerts",
-            c.packets, c.forwarded, c.alerts
+            c.packets,
+            c.forwarded + c.let_go,
+            c.alerts
         );
+        let lost = bartizan_base::Reason::HandOverRing;
         for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
+            // In detection only what no worker could take does not go on.
+            let word = if c.let_go > 0 && *reason != lost { "would be refused" } else { "refused" };
             if count > 0 {
-                let _ = writeln!(text, "    {count} refused: {}", reason.name());
+                let _ = writeln!(text, "    {count} {word}: {}", reason.name());
             }
         }
         let mut tell = |name: &str, value: u64| {

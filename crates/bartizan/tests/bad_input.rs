@@ -146,7 +146,7 @@ fn outputs() {
             &[],
             &with("o --set outputs.1.eve-log.filename=no/eve.json"),
             3,
-            &["cannot open the event output o/no/eve.json", "create its folder"],
+            &["cannot open the event output o/no/eve.json", "create the folder"],
         ),
         case(
             &[],

@@ -93,6 +93,36 @@ fn the_host_file_drives_a_run_and_metrics_agree_with_it() {
 }
 
 #[test]
+fn detection_counts_what_would_be_and_refuses_nothing() {
+    for workers in [1, 2] {
+        in_namespace(move || detection(workers));
+    }
+}
+
+fn detection(workers: u16) {
+    let folder = Folder::new();
+    folder.write("policy.yaml", POLICY);
+    folder.write("local.rules", RULES);
+    let more = format!("workers: {workers}\ndetect: true\nmetrics: {{listen: '127.0.0.1:9100'}}\n");
+    folder.write("bartizan.yaml", host_file(&more));
+    let (mut client, mut server) = network();
+    let running = start(&folder, &["-c", "bartizan.yaml"]);
+    let frames: Vec<_> = (0..6u16).map(|n| udp(n % 2 == 0, 40_000 + n, 53, b"query")).collect();
+    assert_eq!(exchange(&mut client, &mut server, &frames, 6), 6);
+    let page = get("/metrics");
+    assert_eq!(value(&page, "bartizan_packets_total", &["verdict=\"pass\""]), 6);
+    assert_eq!(value(&page, "bartizan_packets_total", &["verdict=\"drop\""]), 0);
+    let decision = ["function=\"pfw\"", "reason=\"pfw_rule\"", "verdict=\"drop\""];
+    assert_eq!(value(&page, "bartizan_staged_decisions_total", &decision), 6);
+    assert_eq!(value(&page, "bartizan_decisions_total", &decision), 0);
+    let ended = running.stop();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stdout.contains("6 frames, 6 forwarded, 0 refused"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("6 would be refused: pfw_rule"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
+}
+
+#[test]
 fn metrics_of_several_workers_add_up() {
     in_namespace(|| the_host_file(2));
 }

@@ -59,6 +59,8 @@ pub(crate) struct Tally {
     alerts: Vec<[u64; 2]>,
     /// As many as policies have decisions: bounded by what operators write.
     refused: BTreeMap<DecisionKey, Amount>,
+    /// The same where nothing is refused: what would have been.
+    would: BTreeMap<DecisionKey, Amount>,
     /// What states that are gone had counted of staged policies.
     staged: BTreeMap<(&'static str, DecisionKey), u64>,
 }
@@ -103,21 +105,19 @@ impl Tally {
         }
     }
 
-    /// Counts a packet.
+    /// Counts a packet. `acts`: what is refused does not go on (prevention).
     #[inline]
-    pub(crate) fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32) {
+    pub(crate) fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32, acts: bool) {
         let policy = self.policies.number(fid);
-        match (decision.verdict.forwards(), decision.reason) {
-            (false, Some(reason)) => {
-                let key =
-                    DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
-                self.refused.entry(key).or_default().add(bytes);
-            }
-            _ => {
-                if let Some(passed) = self.passed.get_mut(policy as usize) {
-                    passed.add(bytes);
-                }
-            }
+        let mut refused = false;
+        if let (false, Some(reason)) = (decision.verdict.forwards(), decision.reason) {
+            let key = DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
+            let counts = if acts { &mut self.refused } else { &mut self.would };
+            counts.entry(key).or_default().add(bytes);
+            refused = acts;
+        }
+        if !refused && let Some(passed) = self.passed.get_mut(policy as usize) {
+            passed.add(bytes);
         }
     }
 }
@@ -159,6 +159,8 @@ pub struct Snapshot {
     pub alerts: Vec<[u64; 2]>,
     /// Packets that did not.
     pub refused: Vec<(DecisionKey, Amount)>,
+    /// Packets that would not have, where nothing is refused.
+    pub would: Vec<(DecisionKey, Amount)>,
     /// What would not have, in staged policies.
     pub staged: Vec<(&'static str, DecisionKey, u64)>,
     /// What functions count of their own: function, counter, value.
@@ -193,6 +195,8 @@ impl Snapshot {
         self.alerts.clone_from(&tally.alerts);
         self.refused.clear();
         self.refused.extend(tally.refused.iter().map(|(key, amount)| (*key, *amount)));
+        self.would.clear();
+        self.would.extend(tally.would.iter().map(|(key, amount)| (*key, *amount)));
         self.staged.clear();
         self.staged.extend(tally.staged.iter().map(|((function, key), value)| (*function, *key, *value)));
         let staged = &mut self.staged;

@@ -240,6 +240,11 @@ pub trait LineSink {
     /// Takes one event of an output, without its line end.
     fn line(&mut self, output: u16, line: &[u8]);
 
+    /// Events of an output were lost in a ring. A record about it is among its lines.
+    fn lost(&mut self, output: u16, events: u64) {
+        let _ = (output, events);
+    }
+
     /// The output's name, as losses say it.
     fn name(&self, output: u16) -> String;
 
@@ -284,7 +289,10 @@ struct Losses {
 impl Losses {
     fn write(&mut self, item: Item<'_>, sink: &mut dyn LineSink) {
         match item {
-            Item::Lost(output, events) => self.pending.push((output, events)),
+            Item::Lost(output, events) => {
+                sink.lost(output, events);
+                self.pending.push((output, events));
+            }
             Item::Event(output, line) => {
                 if !self.pending.is_empty() {
                     self.last_time.clear();

@@ -419,13 +419,16 @@ impl Station {
 
     fn refuse(&mut self) -> Decision {
         self.counters.refused += 1;
-        self.decided(Decision::refuse(Verdict::Drop, Reason::HandOverRing, FunctionId::ENGINE))
+        // Nobody has looked at the frame, so it does not go on, in detection neither.
+        if let Some(count) = self.worker.counters.refused.get_mut(Reason::HandOverRing as usize) {
+            *count += 1;
+        }
+        Decision::refuse(Verdict::Drop, Reason::HandOverRing, FunctionId::ENGINE)
     }
 
-    /// Counts a decision, as [`Worker::frame`] does.
+    /// Counts a decision, as [`Worker::frame`] does, and gives what becomes of the frame.
     fn decided(&mut self, decision: Decision) -> Decision {
-        count_decision(&mut self.worker, &decision);
-        decision
+        count_decision(&mut self.worker, &decision)
     }
 }
 

@@ -28,7 +28,8 @@ impl Worker {
     ) -> Decision {
         self.fid = Fid(0);
         let decision = self.judge(frame, bytes, packet, place.into(), recorder);
-        self.tally.count(self.fid, &decision, packet.captured_len());
+        let acts = self.settings.prevention;
+        self.tally.count(self.fid, &decision, packet.captured_len(), acts);
         decision
     }
 

@@ -5,12 +5,13 @@ use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::fragment::{Fragmented, defragment};
+use crate::handover::walk::count_decision;
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -122,6 +123,8 @@ pub struct WorkerCounters {
     pub refused: [u64; bartizan_base::Reason::COUNT],
     /// Frames forwarded (or that would have been).
     pub forwarded: u64,
+    /// Frames that are counted as refused and go on all the same (detection).
+    pub let_go: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
     /// Exception policies that were applied.
@@ -155,6 +158,7 @@ impl WorkerCounters {
             alerts,
             refused,
             forwarded,
+            let_go,
             no_flow,
             exceptions,
             rejected,
@@ -173,6 +177,7 @@ impl WorkerCounters {
             *sum += more;
         }
         self.forwarded += forwarded;
+        self.let_go += let_go;
         self.no_flow += no_flow;
         for (sum, more) in self.exceptions.0.iter_mut().zip(exceptions.0) {
             *sum += more;
@@ -394,16 +399,7 @@ impl Worker {
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
         let decision = self.packets(frame, frame.bytes, &mut output, recorder, (0, None));
         self.outputs.push(output);
-        self.counters.rejected += u64::from(decision.verdict == Verdict::Reject);
-        match (decision.verdict.forwards(), decision.reason) {
-            (false, Some(reason)) => {
-                if let Some(count) = self.counters.refused.get_mut(reason as usize) {
-                    *count += 1;
-                }
-            }
-            _ => self.counters.forwarded += 1,
-        }
-        if self.settings.prevention { decision } else { Decision::CONTINUE }
+        count_decision(self, &decision)
     }
 
     /// All packets of a frame or reassembled datagram, innermost first.

@@ -95,7 +95,7 @@ metrics! {
     DECISIONS Counter Packets "bartizan_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
         "Packets that a function decided on, by its reason.";
     STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
-        "Would-be decisions of staged policies: nothing was dropped.";
+        "Would-be decisions, of staged policies and where nothing is refused (detection): nothing was dropped.";
     FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
         "Packets that a packet-filter rule decided on; rules by their place from 1, or `default`.";
     SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker"]

@@ -116,14 +116,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if ended.failure.is_none() {
         ended.print(&mut text);
     }
-    let lost = events_summary(&mut text, &recorder.watches());
+    let failed = events_summary(&mut text, &recorder.watches());
     say(&plan, &text);
     if let Some(out) = &plan.out {
         super::inspect::write_stats(out, &counters)?;
     }
     match ended.failure {
         Some(failure) => Err(failure),
-        None if lost > 0 => Ok(Exit::Stopped),
+        None if failed > 0 => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
 }
@@ -243,16 +243,16 @@ fn open_ports(
     }
 }
 
-/// Says what was written and what was lost on the way out. Gives the number lost.
+/// Says what was written and what was lost on the way out. Gives the number that outputs did not take.
 fn events_summary(text: &mut String, watches: &[Arc<SinkWatch>]) -> u64 {
-    let mut lost = 0;
+    let mut failed = 0;
     for watch in watches {
         let path = watch.path().display();
         let _ = match watch.lost() {
             0 => writeln!(text, "events: {} in {path}", watch.written()),
             some => writeln!(text, "events: {} in {path}, {some} lost", watch.written()),
         };
-        lost += watch.lost();
+        failed += watch.failed();
     }
-    lost
+    failed
 }

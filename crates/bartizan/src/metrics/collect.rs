@@ -181,6 +181,9 @@ impl Worker<'_> {
         for (key, amount) in &self.snapshot.refused {
             add(&m::DECISIONS, self.function(key.function), key, amount.packets);
         }
+        for (key, amount) in &self.snapshot.would {
+            add(&m::STAGED, self.function(key.function), key, amount.packets);
+        }
         for (function, key, packets) in &self.snapshot.staged {
             add(&m::STAGED, function, key, *packets);
         }

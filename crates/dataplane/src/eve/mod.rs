@@ -348,6 +348,12 @@ impl AppCounters {
 }
 
 impl LineSink for EveRecorder {
+    fn lost(&mut self, output: u16, events: u64) {
+        if let Some(sink) = self.outputs.get(usize::from(output)).and_then(|o| o.sink.as_ref()) {
+            sink.watch().add_missed(events);
+        }
+    }
+
     fn line(&mut self, output: u16, line: &[u8]) {
         if let Some(sink) = self.outputs.get_mut(usize::from(output)).and_then(|o| o.sink.as_mut()) {
             sink.write_event(line);

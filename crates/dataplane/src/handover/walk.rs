@@ -229,15 +229,18 @@ pub(crate) fn decode_datagram(
     worker.decoder.decode_reassembled(fragment, datagram, output);
 }
 
-/// Counts what became of a frame, as [`Worker::frame`] does.
-pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) {
+/// Counts what became of a frame, and gives what is done with it: in detection every frame goes on.
+pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) -> Decision {
     worker.counters.rejected += u64::from(decision.verdict == Verdict::Reject);
+    let acts = worker.settings.prevention;
     match (decision.verdict.forwards(), decision.reason) {
         (false, Some(reason)) => {
             if let Some(count) = worker.counters.refused.get_mut(reason as usize) {
                 *count += 1;
             }
+            worker.counters.let_go += u64::from(!acts);
         }
         _ => worker.counters.forwarded += 1,
     }
+    if acts { *decision } else { Decision::CONTINUE }
 }

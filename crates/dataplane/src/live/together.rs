@@ -417,8 +417,8 @@ pub struct Balance {
 impl Balance {
     /// Adds a worker with its ports.
     pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
-        self.forwarded += counters.forwarded;
-        self.refused += counters.refused.iter().sum::<u64>();
+        self.forwarded += counters.forwarded + counters.let_go;
+        self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;
         self.made += live.normaliser.resets + live.normaliser.unreachables;
         self.not_given += live.unwritable + live.incomplete;

@@ -81,6 +81,8 @@ pub struct SinkWatch {
     path: PathBuf,
     written: AtomicU64,
     lost: AtomicU64,
+    /// Events that did not get as far as the output.
+    missed: AtomicU64,
     problem: Mutex<Option<SinkProblem>>,
 }
 
@@ -97,10 +99,21 @@ impl SinkWatch {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Events that were lost.
+    /// Events that were lost, here and on the way here.
     #[must_use]
     pub fn lost(&self) -> u64 {
+        self.failed() + self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Events that were lost because the output did not take them.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Counts events that were lost on the way to the output; its readers are told by who lost them.
+    pub fn add_missed(&self, events: u64) {
+        self.missed.fetch_add(events, Ordering::Relaxed);
     }
 
     /// The problem of the current incident, for who asks first.
@@ -137,7 +150,7 @@ impl Sink {
                 let path = file.path.clone();
                 let medium = FileMedium::open(file).map_err(|source| OpenError {
                     advice: match source.kind() {
-                        std::io::ErrorKind::NotFound => "create its folder or choose another",
+                        std::io::ErrorKind::NotFound => "create the folder or choose another",
                         _ => advice(&source),
                     },
                     path: path.clone(),

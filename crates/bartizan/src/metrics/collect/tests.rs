@@ -115,6 +115,7 @@ fn snapshot() -> Snapshot {
             (key(1, Reason::PfwDefault, Verdict::Drop), amount(2, 120)),
             (key(0, Reason::PfwRule, Verdict::Reject), amount(1, 60)),
         ],
+        would: vec![(key(1, Reason::IdsRule, Verdict::Drop), amount(8, 80))],
         staged: vec![("sfw", key(1, Reason::SfwState, Verdict::Drop), 7)],
         own: vec![
             ("pfw", "rule.we\"b\\shop\n.2", 4),
@@ -148,6 +149,8 @@ fn a_page_is_read_back_and_says_what_was_counted() {
         find(&samples, "bartizan_staged_decisions_total", &[("function", "sfw"), web, ("worker", "0")]),
         [7]
     );
+    let would = [web, ("reason", "ids_rule"), ("worker", "0")];
+    assert_eq!(find(&samples, "bartizan_staged_decisions_total", &would), [8]);
     // Rules are counted over all workers.
     assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "2")]), [8]);
     assert_eq!(find(&samples, "bartizan_filter_rule_packets_total", &[web, ("rule", "default")]), [4]);
