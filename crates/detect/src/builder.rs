@@ -68,15 +68,19 @@ pub struct Ordering {
     pub pairbits: Use,
 }
 
-/// How far a keyword brought a rule: conditions on packet and transaction so far. For `explain`.
+/// How far a keyword brought a rule: what the signature has of each kind, its own included. For `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The keyword.
     pub keyword: &'static str,
-    /// Conditions on packet and flow, its own included.
+    /// Conditions on packet and flow.
     pub packet: usize,
-    /// Conditions on transactions, its own included.
+    /// Conditions on transactions.
     pub tx: usize,
+    /// Effects, and what is asked of records and files.
+    pub effects: usize,
+    /// Thresholds.
+    pub thresholds: usize,
 }
 
 /// A signature in the making.
@@ -117,7 +121,7 @@ pub struct SignatureBuilder<'e> {
     pub ordering: Ordering,
     /// Keywords seen so far, in order, for those that must stand before or after others.
     pub seen: Vec<&'static str>,
-    /// How far each of them brought the rule.
+    /// How far the head, and then each of them, brought the rule.
     pub origins: Vec<Origin>,
     values: Vec<ValueCheck>,
     /// Index of the value that content keywords add to; `None` for the payload.
@@ -203,7 +207,18 @@ impl<'e> SignatureBuilder<'e> {
     /// A keyword was parsed.
     pub fn note(&mut self, keyword: &'static str) {
         self.seen.push(keyword);
-        self.origins.push(Origin { keyword, packet: self.packet.len(), tx: self.tx.len() });
+        self.note_origin(keyword);
+    }
+
+    /// Notes how far the rule is; also for its head, which is no keyword.
+    pub fn note_origin(&mut self, keyword: &'static str) {
+        self.origins.push(Origin {
+            keyword,
+            packet: self.packet.len(),
+            tx: self.tx.len(),
+            effects: self.effects.len() + self.requests.len(),
+            thresholds: self.thresholds.len(),
+        });
     }
 
     /// Makes a buffer the one that the following content keywords look at.

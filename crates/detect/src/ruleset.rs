@@ -216,6 +216,7 @@ fn compile(
     if let Some(hook) = rule.hook() {
         protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
     }
+    builder.note_origin("head");
     // What a rule requires comes first: a rule for newer engines may hold anything.
     let required = |o: &bartizan_rules::OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
     for option in rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o))) {

@@ -3,6 +3,7 @@
 
 use super::{apps, kind_name, words};
 use crate::buffers::BufferRef;
+use crate::builder::Origin;
 use crate::condition::PrefilterKey;
 use crate::content::{Item, Literal};
 use crate::keywords;
@@ -12,7 +13,7 @@ use crate::signature::{Absent, Family, FlowNeeds, RejectSide, RuleAction, Signat
 use bartizan_applayer::protocol::BufferKind;
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
-use bartizan_rules::Rule;
+use bartizan_rules::{OptionRef, Rule};
 use serde::Serialize;
 
 /// Text of an address or port expression is cut here.
@@ -114,55 +115,9 @@ pub struct Condition {
     pub transforms: Vec<String>,
 }
 
-/// Keywords that say something about a rule and ask for nothing.
-const DESCRIPTIVE: &[&str] = &[
-    "msg",
-    "sid",
-    "gid",
-    "rev",
-    "classtype",
-    "reference",
-    "metadata",
-    "priority",
-    "target",
-    "requires",
-    "noalert",
-    "alert",
-    "bypass",
-];
-/// Keywords whose work is shown with their buffer.
-const ON_BUFFERS: &[&str] = &[
-    "content",
-    "nocase",
-    "offset",
-    "depth",
-    "distance",
-    "within",
-    "startswith",
-    "endswith",
-    "rawbytes",
-    "fast_pattern",
-    "replace",
-    "pcre",
-    "isdataat",
-    "byte_test",
-    "byte_jump",
-    "byte_extract",
-    "byte_math",
-    "bsize",
-    "base64_decode",
-    "base64_data",
-    "pkt_data",
-    "absent",
-    "prefilter",
-];
-/// Keywords that do something when everything else holds.
-const EFFECTS: &[&str] = &["tag", "config", "filestore", "lua", "luajit"];
-const THRESHOLDS: &[&str] = &["threshold", "detection_filter"];
-
-/// Explains a rule of a set.
+/// Explains a rule of a set; `origins`: what its keywords came to ([`crate::ruleset::origins`]).
 #[must_use]
-pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule) -> RuleExplanation {
+pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule, origins: &[Origin]) -> RuleExplanation {
     let mut explanation = RuleExplanation {
         rule: signature.id.to_string(),
         place: format!("{}:{}", rule.source.name(), rule.line),
@@ -178,7 +133,8 @@ pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule) -> RuleExpla
         effects: Vec::new(),
         warnings: Vec::new(),
     };
-    options(&mut explanation, rules, signature, rule);
+    options(&mut explanation, rule, origins);
+    buffers(&mut explanation, rules, signature);
     explanation.warnings = warnings(signature, &explanation);
     explanation
 }
@@ -374,46 +330,47 @@ fn evaluated_group(signature: &Signature) -> String {
     }
 }
 
-/// Conditions and effects: the head, conditions on packets, buffers, conditions on transactions.
-fn options(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signature, rule: &Rule) {
-    let mut transactions = Vec::new();
-    for option in rule.iter() {
-        let name = option.keyword();
-        let Some(keyword) = keywords::find(name) else { continue };
-        if DESCRIPTIVE.contains(&keyword.name)
-            || ON_BUFFERS.contains(&keyword.name)
-            || rules.buffers.find(keyword.name).is_some()
-            // Older spellings of buffers.
-            || keyword.summary.contains("(sticky: ")
-            || is_transform(signature, keyword.name)
-        {
+/// What keywords came to beside buffers: the head, conditions on packets, effects, conditions on transactions.
+fn options(explanation: &mut RuleExplanation, rule: &Rule, origins: &[Origin]) {
+    let required = |o: &OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
+    // The order in which they are read: what is required comes first.
+    let options = rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o)));
+    let Some((head, origins)) = origins.split_first() else { return };
+    let mut before = *head;
+    for (option, origin) in options.zip(origins) {
+        let kind = match () {
+            () if origin.packet > before.packet => "packet",
+            () if origin.tx > before.tx => "transaction",
+            () if origin.effects > before.effects => "effect",
+            () if origin.thresholds > before.thresholds => "threshold",
+            () if origin.keyword == "flow" => "head",
+            () => "",
+        };
+        before = *origin;
+        if kind.is_empty() {
             continue;
         }
+        let summary = keywords::find(origin.keyword).map_or("", |k| k.summary);
         let value = option.value().map(|v| String::from_utf8_lossy(v).into_owned()).unwrap_or_default();
-        let text = if value.is_empty() {
-            keyword.summary.to_owned()
-        } else {
-            format!("{}: {}", cut(value.clone()), keyword.summary)
-        };
-        let sets = matches!(keyword.name, "flowbits" | "xbits" | "hostbits" | "flowint")
-            && !["isset", "isnotset", "==", "!=", "<", ">"].iter().any(|word| value.contains(word));
-        let threshold = THRESHOLDS.contains(&keyword.name);
-        let effect = sets || EFFECTS.contains(&keyword.name) || threshold;
-        let kind = match () {
-            () if threshold => "threshold",
-            () if effect => "effect",
-            () if keyword.name == "flow" => "head",
-            () if signature.inspects_tx() && is_about_tx(keyword.name) => "transaction",
-            () => "packet",
-        };
-        let condition = Condition { kind, name: keyword.name.to_owned(), text, transforms: Vec::new() };
+        let text = if value.is_empty() { summary.to_owned() } else { format!("{}: {summary}", cut(value)) };
+        let condition = Condition { kind, name: origin.keyword.to_owned(), text, transforms: Vec::new() };
         match kind {
             "threshold" | "effect" => explanation.effects.push(condition),
-            "transaction" => transactions.push(condition),
             _ => explanation.conditions.push(condition),
         }
     }
-    explanation.conditions.sort_by_key(|c| c.kind != "head");
+}
+
+/// Conditions on buffers, put where they are evaluated: behind head and packet, before transactions.
+fn buffers(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signature) {
+    let place = |c: &Condition| match c.kind {
+        "head" => 0,
+        "packet" => 1,
+        _ => 2,
+    };
+    explanation.conditions.sort_by_key(place);
+    let transactions = explanation.conditions.iter().position(|c| place(c) == 2);
+    let transactions = explanation.conditions.split_off(transactions.unwrap_or(explanation.conditions.len()));
     for value in &signature.values {
         let name = rules.buffers.name(value.buffer);
         let texts: Vec<String> = value.program.items.iter().map(words::item).collect();
@@ -441,21 +398,6 @@ fn options(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signa
             transforms: Vec::new(),
         });
     }
-}
-
-/// Whether a keyword is a transform of some buffer of the rule.
-fn is_transform(signature: &Signature, name: &str) -> bool {
-    let is = |key: String| key == name || key.split([':', '(', ' ']).next() == Some(name);
-    signature.values.iter().flat_map(|v| v.transforms.iter()).any(|t| is(t.key()))
-}
-
-/// Whether a keyword of a rule on transactions looks at the transaction, not at its packet.
-fn is_about_tx(name: &str) -> bool {
-    const ON_PACKETS: &[&str] = &[
-        "flowbits", "xbits", "hostbits", "flowint", "ttl", "dsize", "itype", "icode", "id", "tos", "geoip",
-        "iprep", "sameip", "ipopts", "fragbits", "window", "seq", "ack", "vlan", "ip_proto",
-    ];
-    !ON_PACKETS.contains(&name) && !name.starts_with("tcp.") && !name.starts_with("flow.")
 }
 
 fn warnings(signature: &Signature, explanation: &RuleExplanation) -> Vec<String> {

@@ -96,11 +96,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             rule.line
         )));
     };
-    let mut told = explain(&loaded.rules, signature, rule);
+    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1)));
+    let mut told = explain(&loaded.rules, signature, rule, &origins);
     told.warnings.extend(unset_bits(rule, &files));
     let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
     told.warnings.extend(mine.map(|d| d.message.clone()));
-    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1)));
     let trace = match args.captures.as_slice() {
         [] => None,
         captures => Some(trace(&settings, loaded.rules, rule, origins, captures)?),
