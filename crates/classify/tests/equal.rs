@@ -3,7 +3,8 @@
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
-    BitVector, Classifier, Entry, Flat, Header, HeaderRule, InsertError, Linear, Live, Match, Net, Range, Rebuild,
+    BitVector, Classifier, Entry, Flat, Header, HeaderRule, InsertError, Linear, Live, Match, Net, Range,
+    Rebuild,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan check FILE...`: are these rules and policies right?
 
-use crate::error::{Exit, Failure};
 use crate::cache::CacheOption;
+use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Options};
 use crate::load;
 use bartizan_base::Generation;

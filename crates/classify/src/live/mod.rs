@@ -73,9 +73,10 @@ impl Index {
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
         let revived = match same {
             // Alone with its priority: its place among equals does not matter.
-            [rank] if !of_set.is_valid(*rank)
-                && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
-                && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
+            [rank]
+                if !of_set.is_valid(*rank)
+                    && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
+                    && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
             {
                 of_set.revive(*rank, entry.fid);
                 Some(Place::Compiled { set, rank: *rank })

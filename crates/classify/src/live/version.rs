@@ -45,9 +45,7 @@ impl Set {
     #[inline]
     pub fn is_valid(&self, rank: u32) -> bool {
         // Acquire: a fid that came before the flag is seen.
-        self.valid
-            .get(rank as usize / 64)
-            .is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
+        self.valid.get(rank as usize / 64).is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
     }
 
     pub fn fid(&self, rank: u32) -> Fid {
@@ -69,7 +67,8 @@ impl Set {
 
     /// Sets the flag of an entry that was deleted and comes back.
     pub fn revive(&self, rank: u32, fid: Fid) {
-        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize)) else {
+        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize))
+        else {
             return;
         };
         place.store(fid.0, Ordering::Relaxed);
@@ -191,7 +190,8 @@ impl Version {
             }
             added(header, found);
             for (set, found) in found.iter().enumerate() {
-                let place = found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
+                let place =
+                    found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
                 if let Some((priority, added)) = place {
                     change(set, i, Match { fid: added.entry.fid, priority });
                 }
@@ -204,9 +204,7 @@ impl Version {
         for (index, (set, result)) in self.sets.iter().zip(results).enumerate() {
             let compiled = set.live().find(|s| s.entry.rule.matches(header));
             let added = self.delta.iter().filter(|a| {
-                usize::from(a.set) == index
-                    && a.valid.load(Ordering::Acquire)
-                    && a.entry.rule.matches(header)
+                usize::from(a.set) == index && a.valid.load(Ordering::Acquire) && a.entry.rule.matches(header)
             });
             let added = added.map(|a| Stored { entry: a.entry, sequence: a.sequence });
             let best = compiled.into_iter().chain(added).min_by_key(|s| (s.entry.priority, s.sequence));

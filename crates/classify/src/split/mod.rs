@@ -87,8 +87,12 @@ impl Compiled {
     /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
     #[must_use]
     pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
-        Compiled { sets: sets.len(), v4: Half::new(sets, options, false), v6: Half::new(sets, options, true),
-            rules: sets.to_vec() }
+        Compiled {
+            sets: sets.len(),
+            v4: Half::new(sets, options, false),
+            v6: Half::new(sets, options, true),
+            rules: sets.to_vec(),
+        }
     }
 
     /// Bytes of all tables.

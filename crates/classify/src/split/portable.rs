@@ -107,7 +107,11 @@ impl Tables {
         let (source, destination) = (stage.source.at(0), stage.destination.at(0));
         self.bundles.iter().flat_map(move |bundle| {
             let words = (word(&bundle.source, source), word(&bundle.destination, destination));
-            bundle.aggregates.iter().filter(move |a| a.set == set).map(move |a| a.candidates(words.0, words.1))
+            bundle
+                .aggregates
+                .iter()
+                .filter(move |a| a.set == set)
+                .map(move |a| a.candidates(words.0, words.1))
         })
     }
 }
