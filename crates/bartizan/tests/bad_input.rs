@@ -448,7 +448,7 @@ fn a_file_that_may_not_be_read() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let folder = Folder::new();
     let path = folder.write("x.pcap", good());
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         eprintln!("root may read everything: not run");
         return;

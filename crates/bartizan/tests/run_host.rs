@@ -320,5 +320,5 @@ fn dns_query(port: u16, id: u16) -> Vec<u8> {
         message.extend_from_slice(label.as_bytes());
     }
     message.extend_from_slice(&[0, 0, 1, 0, 1]);
-    udp(id % 2 == 0, port, 53, &message)
+    udp(id.is_multiple_of(2), port, 53, &message)
 }

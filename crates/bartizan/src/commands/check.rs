@@ -10,6 +10,13 @@ use bartizan_rules::Severity;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+/// Shown below `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  bartizan check my.rules policy.yaml
+  bartizan check emerging.rules.gz --json
+  bartizan explain rule 1000001 --rules my.rules        # what the engine made of one of them";
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {

@@ -143,6 +143,14 @@ pub struct Rebuilt {
 }
 
 impl Rebuild {
+    /// Compiles for at most this level, to compare.
+    #[must_use]
+    pub fn run_at(self, level: crate::Level) -> Rebuilt {
+        let mut rebuilt = self.run();
+        rebuilt.version.set_level(level);
+        rebuilt
+    }
+
     /// Compiles.
     #[must_use]
     pub fn run(self) -> Rebuilt {
@@ -263,6 +271,12 @@ impl Live {
         // A rebuild that is under way would lack these.
         self.log = None;
         self.changed = true;
+    }
+
+    /// Rules that are in no table.
+    #[must_use]
+    pub fn rest(&self) -> usize {
+        self.published.load().compiled.rest()
     }
 
     /// What was built, a line a group.

@@ -10,7 +10,7 @@ use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{Compiled, Options};
 use bartizan_base::Fid;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Headers of which the ranks are kept before they become results.
 const BATCH: usize = 64;
@@ -26,16 +26,20 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
-    /// An entry may be given a new fid when it comes back.
-    fids: Vec<AtomicU32>,
+    /// What a match says: priority above, fid below. An entry may be given a new fid when it comes back.
+    matches: Vec<AtomicU64>,
     valid: Vec<AtomicU64>,
     dead: AtomicUsize,
+}
+
+const fn pack(priority: u32, fid: Fid) -> u64 {
+    (priority as u64) << 32 | fid.0 as u64
 }
 
 impl Set {
     fn new(stored: Vec<Stored>) -> Self {
         Set {
-            fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
+            matches: stored.iter().map(|s| AtomicU64::new(pack(s.entry.priority, s.entry.fid))).collect(),
             valid: (0..stored.len().div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect(),
             dead: AtomicUsize::new(0),
             stored,
@@ -48,8 +52,10 @@ impl Set {
         self.valid.get(rank as usize / 64).is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
     }
 
-    pub fn fid(&self, rank: u32) -> Fid {
-        Fid(self.fids.get(rank as usize).map_or(0, |f| f.load(Ordering::Relaxed)))
+    #[inline]
+    pub fn at(&self, rank: u32) -> Option<Match> {
+        let word = self.matches.get(rank as usize)?.load(Ordering::Relaxed);
+        Some(Match { fid: Fid(word as u32), priority: (word >> 32) as u32 })
     }
 
     /// Clears the flag; whether it was set.
@@ -67,11 +73,16 @@ impl Set {
 
     /// Sets the flag of an entry that was deleted and comes back.
     pub fn revive(&self, rank: u32, fid: Fid) {
+<<<<<<< HEAD
         let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize))
+=======
+        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.matches.get(rank as usize))
+>>>>>>> main
         else {
             return;
         };
-        place.store(fid.0, Ordering::Relaxed);
+        let priority = (place.load(Ordering::Relaxed) >> 32) as u32;
+        place.store(pack(priority, fid), Ordering::Relaxed);
         word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
         self.dead.fetch_sub(1, Ordering::Release);
     }
@@ -79,8 +90,8 @@ impl Set {
     /// Entries that are not deleted, with their present fids.
     pub fn live(&self) -> impl Iterator<Item = Stored> {
         self.stored.iter().enumerate().filter(|(rank, _)| self.is_valid(*rank as u32)).map(|(rank, s)| {
-            let entry = Entry { fid: self.fid(rank as u32), ..s.entry };
-            Stored { entry, ..*s }
+            let fid = self.at(rank as u32).map_or(s.entry.fid, |m| m.fid);
+            Stored { entry: Entry { fid, ..s.entry }, ..*s }
         })
     }
 }
@@ -102,6 +113,11 @@ impl Version {
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
         }
+    }
+
+    /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
+    pub(crate) fn set_level(&mut self, level: crate::Level) {
+        self.compiled.set_level(level);
     }
 
     /// Rule sets.
@@ -141,9 +157,27 @@ impl Version {
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
+        // As much to clear as there are sets.
+        match self.sets.len() {
+            0 => {}
+            1 => self.lookup_in::<H, BATCH>(headers, results, find, next, added),
+            2..=4 => self.lookup_in::<H, { BATCH * 4 }>(headers, results, find, next, added),
+            _ => self.lookup_in::<H, { BATCH * SETS_MAX as usize }>(headers, results, find, next, added),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_in<H, const RANKS: usize>(
+        &self,
+        headers: &[H],
+        results: &mut [Option<Match>],
+        find: impl Fn(&[H], &mut [u32]),
+        next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
+        added: impl Fn(&H, &mut [Found]),
+    ) {
         let total = headers.len();
         let sets = self.sets.len();
-        let mut ranks = [0u32; BATCH * SETS_MAX as usize];
+        let mut ranks = [0u32; RANKS];
         let with_delta = self.delta.len() > 0;
         for (number, batch) in headers.chunks(BATCH).enumerate() {
             let Some(ranks) = ranks.get_mut(..batch.len() * sets) else { return };
@@ -159,8 +193,7 @@ impl Version {
                 }
                 let results = results.get_mut(index * total + number * BATCH..).unwrap_or_default();
                 for (rank, result) in ranks.iter().zip(results) {
-                    let stored = set.stored.get(*rank as usize);
-                    *result = stored.map(|s| Match { fid: set.fid(*rank), priority: s.entry.priority });
+                    *result = set.at(*rank);
                 }
             }
             if with_delta {
@@ -215,7 +248,7 @@ impl Version {
     /// Bytes in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let per_entry = size_of::<Stored>() + 4;
+        let per_entry = size_of::<Stored>() + 8;
         self.compiled.memory()
             + self.sets.iter().map(|s| s.stored.len() * per_entry + s.valid.len() * 8).sum::<usize>()
             + size_of::<super::delta::Added>() * super::delta::DELTA_MAX
