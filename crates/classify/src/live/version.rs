@@ -73,11 +73,7 @@ impl Set {
 
     /// Sets the flag of an entry that was deleted and comes back.
     pub fn revive(&self, rank: u32, fid: Fid) {
-<<<<<<< HEAD
-        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize))
-=======
         let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.matches.get(rank as usize))
->>>>>>> main
         else {
             return;
         };
