@@ -84,6 +84,11 @@ pub trait Transaction: Send {
         None
     }
 
+    /// Whose message it is, where a transaction is one message (DNS).
+    fn message_direction(&self) -> Option<Direction> {
+        None
+    }
+
     /// The value of a header field of the request, by its name in lower case (HTTP).
     fn request_field(&self, name: &str) -> Option<&[u8]> {
         let _ = name;

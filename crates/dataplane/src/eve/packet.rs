@@ -391,8 +391,13 @@ impl EveRecorder {
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
         // Newer DNS records show the sides as in the message: an answer comes from the server.
-        let mut as_message = this.head(occasion, Some(flow), Orientation::Packet, None);
-        let by_message = kind == "dns" && flow.key().protocol() == 17 && occasion.number.is_some();
+        let is_datagram = flow.key().protocol() == 17;
+        let orientation = match tx.tx.message_direction() {
+            Some(direction) if !is_datagram => Orientation::Direction(direction),
+            _ => Orientation::Packet,
+        };
+        let mut as_message = this.head(occasion, Some(flow), orientation, None);
+        let by_message = kind == "dns" && (!is_datagram || occasion.number.is_some());
         for common in [&mut common, &mut as_message] {
             common.tx_id = Some(tx.id);
             common.variables = lists.get();

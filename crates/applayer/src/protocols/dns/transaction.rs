@@ -114,6 +114,10 @@ impl DnsTransaction {
 }
 
 impl Transaction for DnsTransaction {
+    fn message_direction(&self) -> Option<Direction> {
+        Some(if self.response { Direction::ToClient } else { Direction::ToServer })
+    }
+
     fn common(&self) -> &TxCommon {
         &self.common
     }
