@@ -55,8 +55,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), prevention, crate::load::seed())
             .map_err(Failure::input)?;
-    let settings = if prevention && args.options.leaves_urgent_bytes_to_us() {
-        settings.with_urgent_bytes_in_place()
+    let settings = if prevention {
+        settings.for_real_receivers(args.options.leaves_urgent_bytes_to_us())
     } else {
         settings
     };
