@@ -27,7 +27,7 @@ use bartizan_functions::registry::{self, Services};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_ports::{InlinePair, TestClock, TestPort};
 use bartizan_rules::Variables;
-use common::{Captured, Nothing, Shape, ethernet, fragments, gre, ip, marked, tcp, udp};
+use common::{Captured, Nothing, Shape, ethernet, fragments, ip, marked, tcp, udp};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,12 +117,16 @@ fn row(reason: Reason) -> Row {
             |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]),
         Reason::IdsRule => Packets { rules: DROP_EVIL, ..packets("chain: [ids], ids: {rules: r}",
             |v6| vec![datagram(v6, (1000, 53), b"good"), datagram(v6, (1000, 53), b"evil")]) },
-        Reason::IdsFlow => Packets { rules: DROP_EVIL, ..packets("chain: [ids], ids: {rules: r}",
-            |v6| vec![datagram(v6, (1000, 53), b"evil"), datagram(v6, (1000, 53), b"good")]) },
+        // A rule that matched in a stream decided for all of it.
+        Reason::IdsFlow => Packets { rules: "drop tcp any any -> any any (msg:\"evil\"; flow:established; content:\"evil\"; sid:1;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"evil"), (105, ACK, b"good")])) },
         Reason::StreamMidstream | Reason::ExceptionFlow => packets("chain: [ids]",
             |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x"), segment(v6, (1000, 80), 2, 1, ACK, b"y")]),
         Reason::TunnelInner => Packets { rules: DROP_EVIL, counted_as: Some(Reason::IdsRule), ..packets("chain: [ids], ids: {rules: r}",
-            |v6| vec![ethernet(v6, &ip(v6, (3, 4), 47, &gre(v6, &ip(v6, (1, 2), 17, &udp((1000, 53), b"evil")))))]) },
+            |v6| {
+                let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &datagram(v6, (1000, 53), b"evil")].concat();
+                vec![ethernet(v6, &ip(v6, (3, 4), 17, &udp((5000, 4789), &vxlan)))]
+            }) },
         // Two fragments that lie over each other.
         Reason::Defrag => packets("chain: [ids]", |v6| {
             let mut all: Vec<_> = fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[1; 64]), 24);
