@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them.
+//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask keywords`: writes the
+//! reference of the rule language from the registry of keywords.
 
 use std::process::ExitCode;
 use xtask::tidy::{CHECKS, Tree};
@@ -8,6 +9,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy(),
+        ["keywords"] => keywords(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -19,7 +21,26 @@ fn main() -> ExitCode {
     }
 }
 
-const USAGE: &str = "usage: cargo xtask tidy    check the rules of the house (CONTRIBUTING.md lists them)";
+const USAGE: &str = "\
+usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
+       cargo xtask keywords    write docs/reference/keywords.md and its neighbours from the registry of keywords";
+
+/// The test that compares the pages also writes them: the registry is in a crate that this one need not build.
+fn keywords() -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let done = std::process::Command::new(cargo)
+        .args(["test", "--quiet", "-p", "bartizan-detect", "--test", "reference_pages"])
+        .env("UPDATE_REFERENCE", "1")
+        .status();
+    match done {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: cannot run cargo: {error}; run this by `cargo xtask keywords`");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 fn tidy() -> ExitCode {
     let tree = match Tree::of_repository() {

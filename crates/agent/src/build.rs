@@ -13,7 +13,7 @@ use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
     read,
 };
-use bartizan_dataplane::chain::{Chains, Class};
+use bartizan_dataplane::chain::{Chains, Class, ClassName, PolicyMap};
 use bartizan_function::{Function, FunctionKind, RuleSource, RulesError};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -25,6 +25,8 @@ const CLASSIFIER_BYTES: usize = 256 << 20;
 const NO_DETECTION: &str = "none";
 /// The function that service levels are about.
 const DETECTION: &str = "ids";
+/// What the default is called in events.
+pub const DEFAULT_POLICY: &str = "default";
 /// The function that the agent adds.
 const GATE: &str = "gate";
 
@@ -79,6 +81,8 @@ struct State {
     table: GlobalRuleTable,
     /// Numbers of tenants, by name; a number is never given to another name.
     tenants: BTreeMap<String, TenantId>,
+    /// Numbers of policies for counters, from 1; a number is never given to another name.
+    policies: HashMap<String, u32>,
     generation: Generation,
 }
 
@@ -121,6 +125,12 @@ impl Agent {
         self.kinds.iter().zip(&self.ids).find(|(k, _)| k.spec().name == name).map(|(_, id)| *id)
     }
 
+    /// The tenants and their numbers.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<(String, TenantId)> {
+        self.state.tenants.iter().map(|(name, id)| (name.clone(), *id)).collect()
+    }
+
     /// The global rule table.
     #[must_use]
     pub const fn table(&self) -> &GlobalRuleTable {
@@ -157,6 +167,19 @@ impl Agent {
             }
         }
     }
+}
+
+/// Names of the classes by fid.
+fn class_names(infos: &[ClassInfo]) -> Arc<[Option<ClassName>]> {
+    let end = infos.iter().map(|i| i.fid.0 as usize + 1).max().unwrap_or(0);
+    let mut names = vec![None; end];
+    for info in infos {
+        if let Some(slot) = names.get_mut(info.fid.0 as usize) {
+            let policy = Arc::from(info.policy.as_deref().unwrap_or(DEFAULT_POLICY));
+            *slot = Some(ClassName { policy, staged: info.staged });
+        }
+    }
+    names.into()
 }
 
 /// What the policies and the default have in common.
@@ -267,10 +290,32 @@ impl<'a> Build<'a> {
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
         let fallback = defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default();
-        let classifier =
-            Box::new(PolicyClassifier { classifier, classes, defaults, fallback, tenants: tenants.clone() });
+        let policies = Arc::new(self.policy_map(&infos));
+        let classifier = Box::new(PolicyClassifier {
+            classifier,
+            classes,
+            defaults,
+            fallback,
+            tenants: tenants.clone(),
+            names: class_names(&infos),
+            policies,
+        });
         let chains = Chains { generation: self.state.generation, functions, classifier };
         Some(Prepared { chains, tenants, classes: infos })
+    }
+
+    /// The policy of each class, by a number that stays.
+    fn policy_map(&mut self, infos: &[ClassInfo]) -> PolicyMap {
+        let numbers = &mut self.state.policies;
+        let mut classes = Vec::new();
+        for info in infos {
+            let Some(name) = &info.policy else { continue };
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
+            classes.push((info.fid, *numbers.entry(name.clone()).or_insert(next)));
+        }
+        let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
+        names.sort_unstable();
+        PolicyMap::new(names.into_iter().map(|(_, name)| name).collect(), &classes)
     }
 
     /// Numbers for all tenants, and how their traffic is known.
@@ -553,7 +598,7 @@ impl<'a> Build<'a> {
                 self.file.resolve(targets).iter().map(ToString::to_string).collect()
             };
             classes.push(json!({
-                "policy": owner.name.unwrap_or("default"),
+                "policy": owner.name.unwrap_or(DEFAULT_POLICY),
                 "fids": group.fids.iter().map(|f| f.0).collect::<Vec<_>>(),
                 "from": prefixes(owner.from),
                 "to": prefixes(owner.to),

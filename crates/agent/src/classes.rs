@@ -5,10 +5,11 @@ use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, FlowClassifier};
+use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, PolicyMap};
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Rule set of the policies.
 pub(crate) const POLICIES: u8 = 0;
@@ -41,6 +42,10 @@ pub struct PolicyClassifier {
     pub(crate) fallback: Class,
     /// Whose traffic a packet is.
     pub(crate) tenants: TenantSelector,
+    /// Which policy a class belongs to.
+    pub(crate) policies: Arc<PolicyMap>,
+    /// What the classes are called.
+    pub(crate) names: ClassNames,
 }
 
 /// A flow's header as its first packet has it.
@@ -62,6 +67,10 @@ pub fn header_of(tenant: TenantId, key: &FlowKey) -> Header {
 }
 
 impl FlowClassifier for PolicyClassifier {
+    fn policies(&self) -> Arc<PolicyMap> {
+        Arc::clone(&self.policies)
+    }
+
     fn classify(&self, tenant: TenantId, key: &FlowKey) -> Class {
         let mut results = [None; 2];
         self.classifier.lookup(&header_of(tenant, key), &mut results);
@@ -83,6 +92,10 @@ impl FlowClassifier for PolicyClassifier {
             link,
             addresses: packet.src().zip(packet.dst()),
         })
+    }
+
+    fn names(&self) -> ClassNames {
+        std::sync::Arc::clone(&self.names)
     }
 }
 

@@ -6,6 +6,7 @@
 //! * [`tenants`]: whose traffic a packet is;
 //! * [`classes`]: which class a new flow gets;
 //! * [`staged`]: policies whose verdicts are only reported;
+//! * [`explain`]: why a flow is treated as it is;
 //! * [`build`]: a policy file to a generation, all or nothing.
 //!
 //! Not done yet: rule library, statistics upward, the southbound protocol.
@@ -13,6 +14,7 @@
 
 pub mod build;
 pub mod classes;
+pub mod explain;
 pub mod grt;
 pub mod order;
 pub mod staged;

@@ -10,7 +10,7 @@ use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
     Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, Slot, WorkerState,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Generator id of findings about would-be refusals.
@@ -26,6 +26,8 @@ pub struct Staged {
 struct Worker {
     inner: WorkerState,
     refusals: u64,
+    /// The same by class, verdict and reason.
+    by_class: BTreeMap<(Fid, Verdict, Reason), u64>,
 }
 
 /// What is kept per flow: the function's own, and the reasons that were reported.
@@ -79,11 +81,18 @@ impl Staged {
                 None
             }
         };
-        let before = context.findings.len();
+        let (before, edits) = (context.findings.len(), context.edits.len());
         let mut decision = callback(self.inner.as_ref(), context);
         core::mem::swap(context.worker, &mut worker.inner);
+        if staged {
+            // A staged policy changes nothing.
+            context.edits.truncate(edits);
+        }
         if staged && !decision.verdict.forwards() {
             worker.refusals += 1;
+            if let Some(reason) = decision.reason {
+                *worker.by_class.entry((context.notes.fid, decision.verdict, reason)).or_default() += 1;
+            }
             let kept = kept.get_or_insert_default();
             self.report(&decision, kept, before, context.findings);
             decision = Decision { verdict: Verdict::Continue, reason: None, ..decision };
@@ -110,13 +119,7 @@ impl Staged {
             && !own
             && let Some(info) = self.infos.get(reason as usize)
         {
-            findings.push(Finding {
-                rule: Arc::clone(info),
-                action: FindingAction::Allowed,
-                tx: None,
-                guessed: false,
-                stream: false,
-            });
+            findings.push(Finding::new(Arc::clone(info), FindingAction::Allowed));
         }
     }
 }
@@ -131,7 +134,7 @@ impl Function for Staged {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(Worker { inner: self.inner.worker(), refusals: 0 })
+        Box::new(Worker { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
@@ -142,10 +145,22 @@ impl Function for Staged {
         self.run(context, |function, context| function.payload(context))
     }
 
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        self.inner.explain(context)
+    }
+
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         if let Some(worker) = worker.downcast_ref::<Worker>() {
             self.inner.log(&worker.inner, each);
             each("staged_refusals", worker.refusals);
+        }
+    }
+
+    fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
+        if let Some(worker) = worker.downcast_ref::<Worker>() {
+            for ((fid, verdict, reason), packets) in &worker.by_class {
+                each(*fid, *verdict, *reason, *packets);
+            }
         }
     }
 }

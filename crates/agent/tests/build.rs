@@ -307,6 +307,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
                 worker: &mut worker,
                 slot: &mut slot,
                 findings: &mut findings,
+                edits: &mut Vec::new(),
                 prevention: true,
             });
             assert_eq!(decision.verdict, if staged { Verdict::Continue } else { Verdict::Drop });

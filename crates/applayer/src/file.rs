@@ -15,13 +15,32 @@ pub struct FileSettings {
     pub sha1: bool,
     /// Compute SHA-256.
     pub sha256: bool,
+    /// Truncated files and files with gaps get the SHA-256 of what was seen (an output asks for it, not only a rule).
+    pub sha256_of_parts: bool,
+    /// Every file is kept (`file-store.force-filestore`).
+    pub store_all: bool,
+    /// Bytes of a kept file that are taken in, instead of the protocol's own limit; 0 for all.
+    pub store_depth: Option<u64>,
     /// Most bytes of content held per file for inspection; older bytes are dropped, and counted by `offset`.
     pub window: usize,
 }
 
+impl FileSettings {
+    /// Bytes of content held where rules decide later whether a file is kept.
+    pub const STORE_WINDOW: usize = 16 << 20;
+}
+
 impl Default for FileSettings {
     fn default() -> Self {
-        FileSettings { md5: false, sha1: false, sha256: false, window: 1 << 20 }
+        FileSettings {
+            md5: false,
+            sha1: false,
+            sha256: false,
+            sha256_of_parts: false,
+            store_all: false,
+            store_depth: None,
+            window: 1 << 20,
+        }
     }
 }
 
@@ -51,6 +70,9 @@ impl FileState {
     }
 }
 
+/// Rules noted of one file.
+const SIDS_MAX: usize = 64;
+
 /// One file.
 pub struct FileTrack {
     /// Number within the flow, from 0... as EVE's `file_id` where it is written.
@@ -73,6 +95,10 @@ pub struct FileTrack {
     pub store: bool,
     /// It was kept.
     pub stored: bool,
+    /// Number under which it is being kept; 0 for none.
+    pub store_id: u32,
+    /// Bytes of the content that were handed to who keeps it.
+    pub kept: u64,
     /// Finished digests.
     pub md5: Option<[u8; 16]>,
     /// SHA-1 of the content.
@@ -81,6 +107,7 @@ pub struct FileTrack {
     pub sha256: Option<[u8; 32]>,
     /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
     pub sids: Vec<u32>,
+    sha256_of_parts: bool,
     content: Vec<u8>,
     content_offset: u64,
     window: usize,
@@ -102,12 +129,15 @@ impl FileTrack {
             end: None,
             gaps: false,
             logged: false,
-            store: false,
+            store: settings.store_all,
             stored: false,
+            store_id: 0,
+            kept: 0,
             md5: None,
             sha1: None,
             sha256: None,
             sids: Vec::new(),
+            sha256_of_parts: settings.sha256_of_parts,
             content: Vec::new(),
             content_offset: 0,
             window: settings.window,
@@ -147,7 +177,9 @@ impl FileTrack {
         self.size = self.size.saturating_add(missing);
         self.hash_md5 = None;
         self.hash_sha1 = None;
-        self.hash_sha256 = None;
+        if !self.sha256_of_parts {
+            self.hash_sha256 = None;
+        }
     }
 
     /// No more content comes; `state` says how it ended.
@@ -159,8 +191,24 @@ impl FileTrack {
         if state == FileState::Closed {
             self.md5 = self.hash_md5.take().map(|h| h.finalize().into());
             self.sha1 = self.hash_sha1.take().map(|h| h.finalize().into());
+        }
+        if state == FileState::Closed || self.sha256_of_parts && state == FileState::Truncated {
             self.sha256 = self.hash_sha256.take().map(|h| h.finalize().into());
         }
+    }
+
+    /// A rule about files matched it.
+    pub fn note_rule(&mut self, sid: u32) {
+        if self.sids.len() < SIDS_MAX && !self.sids.contains(&sid) {
+            self.sids.push(sid);
+        }
+    }
+
+    /// Content that was not handed on yet. `None`: some of it is gone already.
+    #[must_use]
+    pub fn unkept(&self) -> Option<&[u8]> {
+        let from = usize::try_from(self.kept.checked_sub(self.content_offset)?).ok()?;
+        self.content.get(from..)
     }
 
     /// The content held, with the offset of its first byte in the file.

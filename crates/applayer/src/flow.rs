@@ -7,6 +7,7 @@ use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+use core::sync::atomic::{AtomicU8, Ordering};
 
 /// After this many bytes of one side without any from the other, an undetected protocol is given up.
 const ONE_SIDED_LIMIT: u64 = 100_000;
@@ -17,6 +18,8 @@ pub struct Engine {
     factories: Vec<Option<Box<dyn ParserFactory>>>,
     parses: Vec<[bool; 2]>,
     files: FileSettings,
+    /// Hashes that rules ask for, a bit each.
+    asked: AtomicU8,
 }
 
 impl Engine {
@@ -37,13 +40,24 @@ impl Engine {
             }
             parses.push(on);
         }
-        Ok(Engine { detector: Detector::new(settings)?, factories, parses, files })
+        Ok(Engine { detector: Detector::new(settings)?, factories, parses, files, asked: AtomicU8::new(0) })
     }
 
     /// How files are tracked.
     #[must_use]
-    pub fn files(&self) -> &FileSettings {
-        &self.files
+    pub fn files(&self) -> FileSettings {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let mut files = self.files.clone();
+        files.md5 |= asked & 1 != 0;
+        files.sha1 |= asked & 2 != 0;
+        files.sha256 |= asked & 4 != 0;
+        files
+    }
+
+    /// Rules of a new generation ask for hashes of files: MD5, SHA-1, SHA-256. Files that begin from here on have them.
+    pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
+        let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
+        self.asked.fetch_or(bits, Ordering::Relaxed);
     }
 
     fn make(&self, id: ProtocolId, transport: Transport) -> Option<Box<dyn Parser>> {
@@ -376,7 +390,7 @@ impl AppLayer {
             server_port: flow.ports.to_server,
             client_port: flow.ports.to_client,
             transport: flow.transport,
-            files: &engine.files,
+            files: &engine.files(),
             events: &mut self.events,
         };
         let progress = parser.parse(direction, input, &mut context);
@@ -490,7 +504,7 @@ impl AppLayer {
             server_port: flow.ports.to_server,
             client_port: flow.ports.to_client,
             transport: flow.transport,
-            files: &engine.files,
+            files: &engine.files(),
             events: &mut self.events,
         };
         if !parser.gap(direction, missing, &mut context) {
@@ -509,7 +523,7 @@ impl AppLayer {
             server_port: flow.ports.to_server,
             client_port: flow.ports.to_client,
             transport: flow.transport,
-            files: &engine.files,
+            files: &engine.files(),
             events: &mut self.events,
         };
         for direction in Direction::BOTH {

@@ -221,6 +221,14 @@ pub trait Parser: Send {
     /// A transaction to mark as inspected or logged.
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction>;
 
+    /// A rule asks for no record of a transaction to be written. Parsers that keep what belongs together in several
+    /// transactions extend it to the others.
+    fn silence(&mut self, id: TxId) {
+        if let Some(tx) = self.tx_mut(id) {
+            tx.common_mut().silent = true;
+        }
+    }
+
     /// Frees a transaction that was inspected and logged.
     fn free_tx(&mut self, id: TxId);
 

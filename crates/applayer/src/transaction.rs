@@ -56,6 +56,10 @@ pub struct TxCommon {
     pub updated: PerDirection<bool>,
     /// The flow ended or the stream broke before this direction was complete.
     pub ended: PerDirection<bool>,
+    /// No record is to be written (a rule with `config: logging disable` matched).
+    pub silent: bool,
+    /// All files of these directions are to be kept (a rule with `filestore` matched).
+    pub store: PerDirection<bool>,
 }
 
 /// A transaction as functions, detection and events see it.
@@ -77,6 +81,12 @@ pub trait Transaction: Send {
     /// `None`: this transaction has no such number (yet).
     fn number(&self, name: &str, direction: Direction) -> Option<u64> {
         let _ = (name, direction);
+        None
+    }
+
+    /// The value of a header field of the request, by its name in lower case (HTTP).
+    fn request_field(&self, name: &str) -> Option<&[u8]> {
+        let _ = name;
         None
     }
 

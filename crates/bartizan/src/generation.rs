@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Building generations: rules (and policy) into chains, again and again with what outlives them shared.
 
+use crate::cache::CacheOption;
 use crate::error::Failure;
+use crate::outputs::Wanted;
 use crate::{input, load};
-use bartizan_agent::Agent;
-use bartizan_base::{FunctionId, Generation, Settings};
-use bartizan_config::policy;
+use bartizan_agent::{Agent, ClassInfo, TenantSelector};
+use bartizan_base::{FunctionId, Generation, LinkId, Settings};
+use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::chain::Chains;
-use bartizan_detect::ruleset::RuleSet;
+use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
@@ -15,13 +17,14 @@ use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
+use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// What a generation is built from.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub struct Options {
     /// Rule file (may be repeated); plain, gzip or zstd.
     #[arg(long, value_name = "FILE")]
@@ -35,13 +38,40 @@ pub struct Options {
     /// Policy file: who may talk to whom, and which functions look. Without one the chain is `ids` alone.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Where compiled patterns are kept.
+    #[command(flatten)]
+    pub cache: CacheOption,
+    /// Settings of a host file: below those of the command line.
+    #[arg(skip)]
+    pub below: Vec<(String, String)>,
+    /// Outputs of a host file.
+    #[arg(skip)]
+    pub outputs: Wanted,
+    /// Entries of each host table.
+    #[arg(skip)]
+    pub hosts: Option<u32>,
+    /// Names of the links, by number.
+    #[arg(skip)]
+    pub links: Vec<String>,
 }
 
 impl Options {
+    /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = load::settings(self.suricata_config.as_deref(), &[])?;
+        for (key, value) in &self.below {
+            settings.set(key.clone(), value.clone());
+        }
+        load::overrides(&mut settings, &self.overrides)?;
+        Ok(settings)
+    }
+
     /// Nobody said what happens to urgent bytes.
     pub fn leaves_urgent_bytes_to_us(&self) -> bool {
-        let named = |set: &String| set.starts_with("stream.reassembly.urgent.policy=");
-        self.suricata_config.is_none() && !self.overrides.iter().any(named)
+        const KEY: &str = "stream.reassembly.urgent.policy";
+        let named = |set: &String| set.split('=').next().map(str::trim) == Some(KEY);
+        let below = self.below.iter().any(|(key, _)| key == KEY);
+        self.suricata_config.is_none() && !below && !self.overrides.iter().any(named)
     }
 }
 
@@ -53,8 +83,24 @@ pub struct Built {
     pub report: RuleSetReport,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
-    /// Hashes of files that rules ask for.
-    pub file_hashes: [bool; 3],
+    /// What rules ask of parsers.
+    pub needs: Needs,
+    /// The policy that the chains come from.
+    pub policy: Option<BuiltPolicy>,
+}
+
+/// A policy as it runs.
+pub struct BuiltPolicy {
+    /// The file.
+    pub file: PolicyFile,
+    /// Its classes, by fid.
+    pub classes: Vec<ClassInfo>,
+    /// Whose traffic a packet is.
+    pub tenants: TenantSelector,
+    /// Numbers of the tenants, by name.
+    pub tenant_ids: Vec<(String, bartizan_base::TenantId)>,
+    /// Numbers of the links, by name.
+    pub links: Vec<(String, LinkId)>,
 }
 
 /// Builds generations.
@@ -65,21 +111,42 @@ pub struct Builder {
     warnings: Vec<String>,
     agent: Option<Agent>,
     hosts: Hosts,
+    /// The links by name; `None`: whatever links the policy names.
+    links: Option<Vec<(String, LinkId)>>,
 }
 
 impl Builder {
-    /// Reads the settings.
-    pub fn new(options: &Options) -> Result<Self, Failure> {
-        let mut settings = load::settings(options.suricata_config.as_deref(), &options.overrides)?;
-        if options.suricata_config.is_none() {
+    /// Reads the settings. What rules save lies below `out` unless the settings say otherwise.
+    pub fn new(options: &Options, out: &Path) -> Result<Self, Failure> {
+        let links = options.links.iter().zip(0..).map(|(name, n)| (name.clone(), LinkId(n))).collect();
+        Self::with(options, out, true, Some(links))
+    }
+
+    /// Reads the settings for captures: without a policy everything is as with Suricata.
+    pub fn for_captures(options: &Options, out: &Path) -> Result<Self, Failure> {
+        Self::with(options, out, options.policy.is_some(), None)
+    }
+
+    fn with(
+        options: &Options,
+        out: &Path,
+        drops: bool,
+        links: Option<Vec<(String, LinkId)>>,
+    ) -> Result<Self, Failure> {
+        let mut settings = options.settings()?;
+        load::data_folder(&mut settings, out);
+        if options.suricata_config.is_none() && drops {
             // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
             settings.set("outputs.1.eve-log.types.34", "drop");
             settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         }
         let mut warnings = Vec::new();
-        let base = Arc::new(load::Base::new(&settings, &mut warnings)?);
-        let hosts = Arc::new(HostTable::new(&load::hosts()));
-        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts })
+        options.outputs.apply(&mut settings, &mut warnings);
+        let entries = options.hosts.unwrap_or(load::HOSTS);
+        let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
+        let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
+        let hosts = Arc::new(HostTable::new(&load::hosts(entries)));
+        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts, links })
     }
 
     /// The settings.
@@ -102,6 +169,11 @@ impl Builder {
         self.base.compiler.info().to_string()
     }
 
+    /// What the cache of compiled patterns did, if there is one.
+    pub fn cache(&self) -> Option<CacheCounters> {
+        self.base.compiler.info().cache
+    }
+
     /// Builds a generation from the files as they are now. Nothing of one that fails is used.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
         match self.options.policy.clone() {
@@ -116,10 +188,18 @@ impl Builder {
         let loaded = self.base.rules(&files, &self.settings, number)?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
-        let file_hashes = bartizan_detect::ruleset::file_hashes(&loaded.rules);
-        let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), ALERTS_PER_PACKET);
+        let needs = Needs::of(&loaded.rules);
+        let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(Chains::one(number, vec![Arc::new(ids)]));
-        Ok(Built { chains, report, function_names: vec!["ids"], file_hashes })
+        Ok(Built { chains, report, function_names: vec!["ids"], needs, policy: None })
+    }
+
+    /// Alerts of one packet that are reported.
+    fn alerts_max(&self) -> Result<usize, Failure> {
+        match self.settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+            0 => Ok(ALERTS_PER_PACKET),
+            number => Ok(number),
+        }
     }
 
     /// What a policy file says.
@@ -133,7 +213,8 @@ impl Builder {
         });
         // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
         let mut kinds = registry::kinds(&Services { hosts: Arc::clone(&self.hosts) });
-        kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, ALERTS_PER_PACKET)));
+        let alerts_max = self.alerts_max()?;
+        kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
         let agent = match &mut self.agent {
             Some(agent) => {
                 agent.set_kinds(kinds);
@@ -141,21 +222,52 @@ impl Builder {
             }
             none => none.insert(Agent::new(kinds).map_err(Failure::input)?),
         };
-        let text = input::read_text(path, "policy file")?;
-        let text = String::from_utf8_lossy(&text);
+        let text = input::read_utf8(path, "policy file")?;
         let file = policy::parse(&path.display().to_string(), &text, &agent.function_names())
             .map_err(Failure::input)?;
-        let mut prepared = agent.prepare(&file, &[]).map_err(Failure::input)?;
+        let links = self.links.clone().unwrap_or_else(|| links_of(&file));
+        let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        let mut prepared = agent.prepare(&file, &by_name).map_err(Failure::input)?;
         prepared.chains.generation = number;
+        let detection = agent.function_id("ids");
+        let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
+        if !detects && !self.options.rules.is_empty() {
+            eprintln!(
+                "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
+                path.display()
+            );
+        }
         let mut names = vec!["?"; 32];
         for name in agent.function_names().into_iter().chain(["gate"]) {
             if let Some(slot) = agent.function_id(name).and_then(|id| names.get_mut(usize::from(id.0))) {
                 *slot = name;
             }
         }
-        let (report, file_hashes) = compiler.totals();
-        Ok(Built { chains: Arc::new(prepared.chains), report, function_names: names, file_hashes })
+        let (report, needs) = compiler.totals();
+        let policy = BuiltPolicy {
+            tenant_ids: agent.tenants(),
+            file,
+            classes: prepared.classes,
+            tenants: prepared.tenants,
+            links,
+        };
+        let chains = Arc::new(prepared.chains);
+        Ok(Built { chains, report, function_names: names, needs, policy: Some(policy) })
     }
+}
+
+/// Numbers for the links that a policy names, in the order of their first place in the file.
+fn links_of(file: &PolicyFile) -> Vec<(String, LinkId)> {
+    let of_tenants = file.tenants.iter().flat_map(|t| t.select.link.iter());
+    let of_policies = file.policies.iter().flat_map(|p| p.link.iter());
+    let mut names: Vec<(String, LinkId)> = Vec::new();
+    for name in of_tenants.chain(of_policies).flat_map(|list| list.iter()) {
+        if !names.iter().any(|(known, _)| known == name) {
+            let id = LinkId(u16::try_from(names.len()).unwrap_or(u16::MAX));
+            names.push((name.clone(), id));
+        }
+    }
+    names
 }
 
 /// Compiles the rule files that policies name: each set of files once per generation.
@@ -169,21 +281,19 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// What became of all rules, and which hashes of files they ask for.
-    fn totals(&self) -> (RuleSetReport, [bool; 3]) {
+    /// What became of all rules, and what they ask of parsers.
+    fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
-        let mut hashes = [false; 3];
+        let mut needs = Needs::default();
         for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
             total.loaded += rules.report.loaded;
             total.skipped += rules.report.skipped;
             for (reason, count) in &rules.report.refused {
                 *total.refused.entry(reason.clone()).or_default() += count;
             }
-            for (all, one) in hashes.iter_mut().zip(bartizan_detect::ruleset::file_hashes(rules)) {
-                *all |= one;
-            }
+            needs = needs.and(Needs::of(rules));
         }
-        (total, hashes)
+        (total, needs)
     }
 }
 

@@ -8,11 +8,12 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Settings};
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
-use bartizan_detect::ruleset::{self, LoadInput, Loaded};
+use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
 use bartizan_detect::shared::Shared;
+use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
-use bartizan_pattern::{Compiler, Config};
+use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Thresholds, Variables};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +21,21 @@ use std::sync::Arc;
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
 pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
     let mut settings = match file {
-        Some(path) => suricata::load(path).map_err(Failure::input)?,
+        Some(path) => {
+            let mut notes = Vec::new();
+            let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
+            notes.iter().for_each(|note| eprintln!("warning: {note}"));
+            settings
+        }
         None => suricata::shipped(),
     };
-    suricata::apply_overrides(&mut settings, overrides).map_err(Failure::usage)?;
+    self::overrides(&mut settings, overrides)?;
     Ok(settings)
+}
+
+/// Applies `KEY=VALUE` overrides.
+pub fn overrides(settings: &mut Settings, overrides: &[String]) -> Result<(), Failure> {
+    suricata::apply_overrides(settings, overrides).map_err(Failure::usage)
 }
 
 /// Reads and parses rule files.
@@ -68,27 +79,61 @@ pub struct Base {
 }
 
 impl Base {
-    /// Reads what the settings name.
+    /// Reads what the settings name; with the default cache of compiled patterns.
     pub fn new(settings: &Settings, warnings: &mut Vec<String>) -> Result<Self, Failure> {
-        let text = |key: &str| {
+        let cache = crate::cache::open(None, warnings)?;
+        Self::with(settings, cache, HOSTS, warnings)
+    }
+
+    /// Reads what the settings name. `hosts`: entries of the host table that rules use.
+    pub fn with(
+        settings: &Settings,
+        cache: Option<Arc<Cache>>,
+        hosts: u32,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
+        let shipped = suricata::shipped();
+        let mut text = |key: &str| {
             let path = PathBuf::from(settings.get(key)?);
-            // The shipped settings name files that need not be installed here.
-            std::fs::read(&path).ok().map(|bytes| (bytes, path.display().to_string()))
+            match std::fs::read(&path) {
+                Ok(bytes) => Some((bytes, path.display().to_string())),
+                // The shipped settings name files that need not be installed here.
+                Err(_) if shipped.get(key) == settings.get(key) => None,
+                Err(error) => {
+                    let path = path.display();
+                    warnings.push(format!("{key}: cannot read {path}: {error}; correct the path or remove the key"));
+                    None
+                }
+            }
         };
         let classifications = text("classification-file")
             .map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
         let references =
             text("reference-config-file").map(|(bytes, name)| bartizan_rules::parse_references(bytes, &name));
+        let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
+        let thresholds =
+            text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
         Ok(Base {
-            compiler: Compiler::new(Config::default().with_environment().map_err(Failure::input)?)
-                .map_err(Failure::input)?,
-            shared: Arc::new(Shared::new(&hosts())),
+            compiler: Compiler::new(config).map_err(Failure::input)?,
+            shared: Arc::new(Shared::new(&self::hosts(hosts))),
             classifications,
             references,
-            thresholds: text("threshold-file")
-                .map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name)),
+            thresholds,
             variables: variables(settings, warnings),
         })
+    }
+
+    /// What loading needs.
+    pub fn input<'b>(&'b self, settings: &'b Settings, generation: Generation) -> LoadInput<'b> {
+        LoadInput {
+            settings,
+            variables: &self.variables,
+            classifications: self.classifications.as_ref(),
+            references: self.references.as_ref(),
+            shared: &self.shared,
+            compiler: &self.compiler,
+            generation,
+        }
     }
 
     /// Compiles rules into a generation.
@@ -98,16 +143,15 @@ impl Base {
         settings: &Settings,
         generation: Generation,
     ) -> Result<Loaded, Failure> {
-        let input = LoadInput {
-            settings,
-            variables: &self.variables,
-            classifications: self.classifications.as_ref(),
-            references: self.references.as_ref(),
-            shared: &self.shared,
-            compiler: &self.compiler,
-            generation,
-        };
-        let mut loaded = ruleset::load(files, &input).map_err(Failure::input)?;
+        let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
+        let before = damaged();
+        let mut loaded = ruleset::load(files, &self.input(settings, generation)).map_err(Failure::input)?;
+        let found = damaged() - before;
+        if found > 0 {
+            eprintln!(
+                "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
+            );
+        }
         if let Some(thresholds) = &self.thresholds {
             loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
             let signatures = &mut loaded.rules.signatures;
@@ -117,18 +161,88 @@ impl Base {
     }
 }
 
-/// The application layer for a rule set: hashes are computed if a rule or an output asks for them.
-pub fn app_layer(settings: &Settings, hashes: [bool; 3]) -> Result<Engine, Failure> {
-    let [mut md5, mut sha1, mut sha256] = hashes;
+/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them.
+pub fn app_layer(settings: &Settings, needs: &Needs) -> Result<Engine, Failure> {
+    let files = file_settings(settings, needs)?;
+    // `auto` is what Suricata ships: on as soon as a rule looks at it.
+    let key = "app-layer.protocols.tls.ja3-fingerprints";
+    if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
+        let mut with_ja3 = settings.clone();
+        with_ja3.set(key, "yes");
+        settings.mark_read(key);
+        return Engine::new(&with_ja3, files).map_err(Failure::input);
+    }
+    Engine::new(settings, files).map_err(Failure::input)
+}
+
+fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {
+    let [mut md5, mut sha1, mut sha256] = needs.hashes;
+    let mut sha256_of_parts = false;
     for (key, value) in settings.iter() {
         if key.contains("force-hash") {
             md5 |= value.contains("md5");
             sha1 |= value.contains("sha1");
             sha256 |= value.contains("sha256");
+            sha256_of_parts |= value.contains("sha256");
         }
     }
-    let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
-    Engine::new(settings, files).map_err(Failure::input)
+    let mut files = FileSettings { md5, sha1, sha256, sha256_of_parts, ..FileSettings::default() };
+    let store = FileStoreOptions::from_settings(settings).map_err(Failure::input)?;
+    if let Some(store) = store {
+        // Files are named by their SHA-256.
+        (files.sha256, files.sha256_of_parts) = (true, true);
+        files.store_all = store.force;
+        let depth = match store.stream_depth {
+            Some(depth) => depth,
+            None => settings.size("stream.reassembly.depth", 1 << 20).map_err(Failure::input)?,
+        };
+        files.store_depth = Some(depth);
+        files.window = FileSettings::STORE_WINDOW;
+    }
+    Ok(files)
+}
+
+/// Starts keeping files, if the settings ask for it; says where rules ask in vain.
+pub fn file_store(
+    settings: &Settings,
+    needs: &Needs,
+    folder: &Path,
+    behind: WhenBehind,
+    warnings: &mut Vec<String>,
+) -> Result<Option<FileStore>, Failure> {
+    let Some(options) = FileStoreOptions::from_settings(settings).map_err(Failure::input)? else {
+        if needs.store {
+            warnings.push(
+                "rules ask for files to be kept (keyword `filestore`), but the output `file-store` is not enabled: they \
+                 match, and nothing is kept"
+                    .to_owned(),
+            );
+        }
+        return Ok(None);
+    };
+    match FileStore::start(&options, folder, behind) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) => Err(Failure::stopped(format!(
+            "cannot keep files below {}: {error}; choose another folder, or switch the output `file-store` off",
+            folder.display()
+        ))),
+    }
+}
+
+/// What rules save lies below the output folder unless the settings name another one.
+pub fn data_folder(settings: &mut Settings, out: &Path) {
+    if settings.get("default-data-dir").is_none() {
+        settings.set("default-data-dir", out.display().to_string());
+    }
+}
+
+/// Writes the data sets that have a file for it. Gives what could not be written.
+pub fn save_datasets(shared: &Shared) -> Vec<String> {
+    let failed = shared.datasets.save();
+    failed
+        .iter()
+        .map(|(path, error)| format!("cannot save the dataset to {}: {error}", path.display()))
+        .collect()
 }
 
 /// A secret seed for keyed hashes, new in each run.
@@ -138,15 +252,10 @@ pub fn seed() -> [u64; 2] {
     [random(), random()]
 }
 
-/// Entries of the host table: thresholds, bits and limits by address.
-const HOSTS: u32 = 65_536;
+/// Entries of the host table unless something else is said: thresholds, bits and limits by address.
+pub const HOSTS: u32 = 65_536;
 
 /// A host table with a secret hash of this run.
-pub fn hosts() -> HostTableConfig {
-    HostTableConfig {
-        capacity: HOSTS,
-        shards: 64,
-        hasher: FlowHasher::new(seed()),
-        when_full: WhenHostsFull::Evict,
-    }
+pub fn hosts(capacity: u32) -> HostTableConfig {
+    HostTableConfig { capacity, shards: 64, hasher: FlowHasher::new(seed()), when_full: WhenHostsFull::Evict }
 }

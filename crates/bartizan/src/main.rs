@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
 
+mod cache;
 mod commands;
+mod crew;
 mod error;
 mod generation;
 mod input;
 mod load;
+mod lock;
+mod metrics;
+mod outputs;
+mod plan;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 
@@ -25,11 +31,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Inspect capture files and write EVE events.
+    #[command(after_help = commands::inspect::EXAMPLES)]
     Inspect(commands::inspect::Args),
     /// Run on live traffic, inline between two interfaces or passive on one.
     Run(commands::run::Args),
     /// Check rule files: every error with file, line, column and a suggestion.
     Check(commands::check::Args),
+    /// Explain why a flow is treated as it is, or what the engine made of a rule.
+    Explain(commands::explain::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -46,10 +55,14 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
+    if !matches!(cli.command, Command::Run(_) | Command::Inspect(_)) {
+        signals::end_with_the_pipe();
+    }
     let result = match cli.command {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     };

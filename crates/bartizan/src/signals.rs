@@ -27,6 +27,13 @@ pub fn install() {
     }
 }
 
+/// From here on the program ends when nobody reads its results any more (`bartizan check FILE | head`), as others do; until
+/// then a closed pipe is an error of an output like others.
+pub fn end_with_the_pipe() {
+    // SAFETY: the default action runs no code of this program.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Whether the end was asked for.
 pub fn stop_asked() -> bool {
     STOP.load(Ordering::Relaxed)

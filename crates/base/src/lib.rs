@@ -11,6 +11,7 @@ mod direction;
 mod ids;
 mod path;
 mod settings;
+pub mod spread;
 mod time;
 mod verdict;
 
@@ -19,5 +20,6 @@ pub use direction::{Direction, PerDirection};
 pub use ids::{Fid, FlowId, FunctionId, Generation, Level, LinkId, PortIndex, RuleId, TenantId, WorkerId};
 pub use path::Path;
 pub use settings::{SettingError, Settings, parse_bool, parse_size};
+pub use spread::Spread;
 pub use time::{PacketDuration, Timestamp};
 pub use verdict::{Action, Decision, Reason, Verdict};

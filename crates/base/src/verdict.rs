@@ -55,12 +55,12 @@ pub enum Action {
 }
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
+    ($(#[doc = $doc:literal] $variant:ident => $name:literal,)+) => {
         /// Why a packet was not simply forwarded, or why a thing was not done. There is no catch-all:
         /// whoever needs a new reason adds it here with its name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
-        pub enum Reason { $($(#[$doc])* $variant,)+ }
+        pub enum Reason { $(#[doc = $doc] $variant,)+ }
 
         impl Reason {
             /// Every reason, in the order of the counters.
@@ -72,6 +72,12 @@ macro_rules! reasons {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$variant => $name,)+ }
+            }
+
+            /// What it means, one sentence for people.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Reason::$variant => $doc.trim_ascii(),)+ }
             }
         }
     };
@@ -98,6 +104,8 @@ reasons! {
     SfwConnectionLimit => "sfw_connection_limit",
     /// A detection rule said so.
     IdsRule => "ids_rule",
+    /// A rate filter turned a detection rule's match into a refusal.
+    IdsThreshold => "ids_threshold",
     /// An earlier detection rule decided for the whole flow.
     IdsFlow => "ids_flow",
     /// An exception policy decided earlier for the whole flow.

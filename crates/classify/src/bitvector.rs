@@ -199,6 +199,10 @@ impl Classifier for BitVector {
         }
     }
 
+    fn sets(&self) -> usize {
+        usize::from(self.sets)
+    }
+
     fn len(&self) -> usize {
         self.live
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What every classifier does, and the reference that defines it: linear search.
 
+use crate::flat::{FlatV4, FlatV6};
 use crate::header::{Header, HeaderRule};
 use bartizan_base::Fid;
 use core::fmt::Debug;
@@ -66,6 +67,19 @@ pub trait Classifier: Debug + Send + Sync {
     /// `None` behind them.
     fn lookup(&self, header: &Header, results: &mut [Option<Match>]);
 
+    /// Looks IPv4 headers up. `results` has a place for each set and header: those of the first set first.
+    fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {
+        one_by_one(self, headers, results);
+    }
+
+    /// Looks IPv6 headers up, as [`Classifier::lookup_v4`].
+    fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
+        one_by_one(self, headers, results);
+    }
+
+    /// Rule sets.
+    fn sets(&self) -> usize;
+
     /// Entries in all sets.
     fn len(&self) -> usize;
 
@@ -76,6 +90,23 @@ pub trait Classifier: Debug + Send + Sync {
 
     /// Upper bound of the bytes in use.
     fn memory(&self) -> usize;
+}
+
+/// A batch without a batch's gains.
+fn one_by_one<H, C: Classifier + ?Sized>(classifier: &C, headers: &[H], results: &mut [Option<Match>])
+where
+    Header: for<'a> From<&'a H>,
+{
+    let mut found = [None; SETS_MAX as usize];
+    let Some(found) = found.get_mut(..classifier.sets()) else { return };
+    for (number, header) in headers.iter().enumerate() {
+        classifier.lookup(&header.into(), found);
+        for (set, found) in found.iter().enumerate() {
+            if let Some(result) = results.get_mut(set * headers.len() + number) {
+                *result = *found;
+            }
+        }
+    }
 }
 
 /// The reference: the entries of each set in their order, one after the other. Right for a few dozen rules.
@@ -120,6 +151,10 @@ impl Classifier for Linear {
                 .find(|e| e.rule.matches(header))
                 .map(|e| Match { fid: e.fid, priority: e.priority });
         }
+    }
+
+    fn sets(&self) -> usize {
+        self.sets.len()
     }
 
     fn len(&self) -> usize {

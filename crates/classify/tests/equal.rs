@@ -3,7 +3,7 @@
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
-    BitVector, Classifier, Entry, Header, HeaderRule, InsertError, Linear, Match, Net, Range,
+    BitVector, Classifier, Entry, Flat, Header, HeaderRule, InsertError, Linear, Live, Match, Net, Range, Rebuild,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -77,6 +77,8 @@ fn header() -> impl Strategy<Value = Header> {
 enum Step {
     Insert(u8, Vec<Entry>),
     Delete(Fid),
+    Begin(bool),
+    Finish,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -87,7 +89,9 @@ fn step() -> impl Strategy<Value = Step> {
     });
     prop_oneof![
         4 => (0..SETS, proptest::collection::vec(entry, 1..90)).prop_map(|(set, entries)| Step::Insert(set, entries)),
-        1 => (0u32..40).prop_map(|fid| Step::Delete(Fid(fid))),
+        4 => (0u32..40).prop_map(|fid| Step::Delete(Fid(fid))),
+        1 => any::<bool>().prop_map(Step::Begin),
+        1 => Just(Step::Finish),
     ]
 }
 
@@ -107,6 +111,7 @@ proptest! {
                     bits.insert(set, &entries).unwrap();
                 }
                 Step::Delete(fid) => prop_assert_eq!(linear.delete(fid), bits.delete(fid)),
+                Step::Begin(_) | Step::Finish => {}
             }
             prop_assert_eq!(linear.len(), bits.len());
             for header in &headers {
@@ -116,6 +121,171 @@ proptest! {
                 prop_assert_eq!(a, b);
             }
         }
+    }
+}
+
+/// Both forms of lookup against the reference.
+fn same(linear: &Linear, live: &Live, headers: &[Header]) {
+    let mut flats = (Vec::new(), Vec::new());
+    for header in headers {
+        let (mut a, mut b) = ([None; 4], [Some(Match { fid: Fid(9), priority: 9 }); 4]);
+        linear.lookup(header, &mut a);
+        live.lookup(header, &mut b);
+        assert_eq!(a, b, "{header:?} {:?}", live.summary());
+        match Flat::new(header) {
+            Some(Flat::V4(flat)) => flats.0.push(flat),
+            Some(Flat::V6(flat)) => flats.1.push(flat),
+            None => {}
+        }
+    }
+    let sets = usize::from(SETS);
+    let (mut a, mut b) = (vec![None; flats.0.len() * sets], vec![None; flats.0.len() * sets]);
+    linear.lookup_v4(&flats.0, &mut a);
+    live.lookup_v4(&flats.0, &mut b);
+    assert_eq!(a, b);
+    let (mut a, mut b) = (vec![None; flats.1.len() * sets], vec![None; flats.1.len() * sets]);
+    linear.lookup_v6(&flats.1, &mut a);
+    live.lookup_v6(&flats.1, &mut b);
+    assert_eq!(a, b);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn live_answers_as_the_linear_search_through_inserts_deletes_and_rebuilds(
+        steps in proptest::collection::vec(step(), 1..16),
+        headers in proptest::collection::vec(header(), 80),
+    ) {
+        let mut linear = Linear::new(SETS);
+        let mut live = Live::new(SETS, 64 << 20);
+        let mut rebuild: Option<Rebuild> = None;
+        let mut gone: Vec<(u8, Entry)> = Vec::new();
+        let mut all: Vec<(u8, Entry)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Insert(set, entries) => {
+                    linear.insert(set, &entries).unwrap();
+                    live.insert(set, &entries).unwrap();
+                    all.extend(entries.iter().map(|e| (set, *e)));
+                }
+                Step::Delete(fid) => {
+                    // What was deleted before comes back.
+                    for (set, entry) in gone.drain(..) {
+                        linear.insert(set, &[entry]).unwrap();
+                        live.insert(set, &[entry]).unwrap();
+                        all.push((set, entry));
+                    }
+                    prop_assert_eq!(linear.delete(fid), live.delete(fid));
+                    gone.extend(all.extract_if(.., |(_, e)| e.fid == fid));
+                }
+                Step::Begin(fast) => rebuild = Some(live.begin(fast)),
+                Step::Finish => {
+                    if let Some(rebuild) = rebuild.take() {
+                        live.finish(rebuild.run());
+                    }
+                }
+            }
+            prop_assert_eq!(linear.len(), live.len());
+            same(&linear, &live, &headers);
+        }
+    }
+}
+
+#[test]
+fn lookups_go_on_while_entries_come_and_go() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    // Entry i matches source 10.i.0.0/16 and one destination port in 20; the catch-all always stays.
+    let entry = |i: u32| Entry {
+        fid: Fid(i),
+        priority: i,
+        rule: HeaderRule {
+            source: Some(Net { address: Ipv4Addr::from(0x0a00_0000 | (i % 256) << 16).into(), length: 16 }),
+            destination_ports: Range::one((i / 256) as u16),
+            ..HeaderRule::default()
+        },
+    };
+    let any = Entry { fid: Fid(99_999), priority: 99_999, rule: HeaderRule::default() };
+    let count = 4_000u32;
+    let mut live = Live::new(1, 64 << 20);
+    let mut entries: Vec<Entry> = (0..count).map(entry).collect();
+    entries.push(any);
+    live.insert(0, &entries).unwrap();
+    let mut linear = Linear::new(1);
+    linear.insert(0, &entries).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut n = Numbers(7);
+    std::thread::scope(|scope| {
+        let (reader, stop) = (live.reader(), &stop);
+        let lookups = scope.spawn(move || {
+            let mut n = Numbers(5);
+            let mut batches = 0u32;
+            while !stop.load(Ordering::Relaxed) || batches < 100 {
+                let chosen: Vec<u32> = (0..64).map(|_| n.next(u64::from(count)) as u32).collect();
+                let flat: Vec<_> = chosen
+                    .iter()
+                    .map(|i| bartizan_classify::FlatV4 {
+                        source: 0x0a00_0001 | (i % 256) << 16,
+                        destination_port: (i / 256) as u16,
+                        ..Default::default()
+                    })
+                    .collect();
+                let mut results = vec![None; 64];
+                reader.version().lookup_v4(&flat, &mut results);
+                for (i, found) in chosen.iter().zip(results) {
+                    let found: Match = found.expect("the last rule always matches");
+                    assert!(found.fid == Fid(*i) || found.fid == any.fid, "{i} {found:?}");
+                }
+                batches += 1;
+            }
+        });
+        let mut present = vec![true; count as usize];
+        for step in 0..30_000u32 {
+            let i = n.next(u64::from(count)) as u32;
+            if std::mem::replace(&mut present[i as usize], false) {
+                assert_eq!(live.delete(Fid(i)), 1);
+                linear.delete(Fid(i));
+                let header = Header {
+                    tenant: TenantId(0),
+                    link: LinkId(0),
+                    source: Ipv4Addr::from(0x0a00_0001 | (i % 256) << 16).into(),
+                    destination: Ipv4Addr::LOCALHOST.into(),
+                    protocol: 6,
+                    source_port: 1,
+                    destination_port: (i / 256) as u16,
+                };
+                let mut found = [None];
+                live.lookup(&header, &mut found);
+                assert_eq!(found[0].map(|m| m.fid), Some(any.fid), "a deleted entry is gone at once");
+            } else {
+                live.insert(0, &[entry(i)]).unwrap();
+                linear.insert(0, &[entry(i)]).unwrap();
+                present[i as usize] = true;
+            }
+            if step % 5_000 == 0 {
+                let rebuild = live.begin(step % 10_000 == 0);
+                assert!(live.finish(rebuild.run()));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        lookups.join().unwrap();
+    });
+    assert_eq!(live.len(), linear.len());
+    let headers: Vec<Header> = (0..count)
+        .map(|i| Header {
+            tenant: TenantId(0),
+            link: LinkId(0),
+            source: Ipv4Addr::from(0x0a00_0001 | (i % 256) << 16).into(),
+            destination: Ipv4Addr::LOCALHOST.into(),
+            protocol: 6,
+            source_port: 1,
+            destination_port: (i / 256) as u16,
+        })
+        .collect();
+    for header in headers {
+        let (mut a, mut b) = ([None], [None]);
+        linear.lookup(&header, &mut a);
+        live.lookup(&header, &mut b);
+        assert_eq!(a, b);
     }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host file, bartizan.yaml: links, workers, memory, outputs.
 //!
-//! Not done here: whether interfaces exist (the ports say so), defaults that depend on the machine.
+//! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
+//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine,
+//! which of the links a run can serve (the program says so).
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Size};
@@ -10,7 +12,7 @@ use crate::yaml;
 use core::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The host file.
@@ -22,18 +24,31 @@ pub struct HostFile {
     pub links: Vec<Link>,
     /// Worker threads; one per core unless given.
     pub workers: Option<u16>,
+    /// Only report what would be refused, also inline.
+    #[serde(default)]
+    pub detect: bool,
+    /// How long a worker looks for packets before it sleeps, in microseconds; 0 where no core is free.
+    pub spin: Option<u32>,
     /// Bounds of what traffic can make grow.
     #[serde(default)]
     pub memory: Memory,
     /// Where events go.
     #[serde(default)]
     pub outputs: Outputs,
-    /// Metrics for Prometheus.
+    /// Metrics for Prometheus; none unless given.
     pub metrics: Option<Metrics>,
+    /// Rule files, beside this file or absolute: what every flow with detection gets.
+    #[serde(default)]
+    pub rules: List<PathBuf>,
     /// The policy file, beside this file or absolute; without one the chain is `ids` alone.
     pub policy: Option<PathBuf>,
     /// An existing suricata.yaml, beside this file or absolute.
     pub suricata_config: Option<PathBuf>,
+    /// Single settings over those of Suricata: `stream.midstream: yes`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// Folder for compiled patterns, beside this file or absolute; `none` for none.
+    pub cache: Option<PathBuf>,
 }
 
 /// What packets come in by: exactly one of `inline`, `tap` and `capture`.
@@ -58,6 +73,9 @@ pub struct Inline {
     pub a: String,
     /// The other.
     pub b: String,
+    /// Switch off the interfaces' offloads while running, and on again at the end.
+    #[serde(default)]
+    pub fix_offloads: bool,
 }
 
 /// An interface that is listened on.
@@ -92,51 +110,32 @@ impl Link {
     }
 }
 
-/// Bounds of what traffic can make grow, in total for all workers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Bounds of what traffic can make grow, in total for all workers; what is left out is as the Suricata settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Memory {
-    /// Entries of the flow tables.
-    #[serde(default = "flows")]
-    pub flows: u32,
-    /// Entries of the host table.
-    #[serde(default = "hosts")]
-    pub hosts: u32,
+    /// Entries of the flow tables, from 1,024 to 16,777,216.
+    pub flows: Option<u32>,
+    /// Entries of the host tables (rules have one, connection limits have one), from 64 to 16,777,216; 65,536 unless given.
+    pub hosts: Option<u32>,
     /// Stream reassembly.
-    #[serde(default = "reassembly")]
-    pub reassembly: Size,
+    pub reassembly: Option<Size>,
     /// IP defragmentation.
-    #[serde(default = "defrag")]
-    pub defrag: Size,
+    pub defrag: Option<Size>,
 }
 
-fn flows() -> u32 {
-    262_144
-}
+/// Fewest and most entries of flow tables.
+pub const FLOWS: core::ops::RangeInclusive<u32> = 1024..=1 << 24;
+/// Fewest and most entries of a host table.
+pub const HOSTS: core::ops::RangeInclusive<u32> = 64..=1 << 24;
+/// Least memory that reassembly and defragmentation can work with, in bytes.
+pub const MEMORY_MIN: u64 = 1 << 16;
 
-fn hosts() -> u32 {
-    65_536
-}
-
-fn reassembly() -> Size {
-    Size(256 << 20)
-}
-
-fn defrag() -> Size {
-    Size(32 << 20)
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Memory { flows: flows(), hosts: hosts(), reassembly: reassembly(), defrag: defrag() }
-    }
-}
-
-/// Where events go.
+/// Where events go; with nothing given, to `bartizan-out/eve.json` in the working folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Outputs {
-    /// EVE JSON files.
+    /// EVE JSON files, and the counters at the end beside them.
     pub eve: Option<Eve>,
     /// EVE JSON to a Unix socket that a reader listens on.
     pub socket: Option<PathBuf>,
@@ -149,7 +148,7 @@ pub struct Outputs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Eve {
-    /// The folder; `eve.json` is written there.
+    /// The folder, beside this file or absolute; `eve.json` and `stats.json` are written there.
     pub dir: PathBuf,
     /// When a new file is begun.
     #[serde(default)]
@@ -162,7 +161,7 @@ pub struct Eve {
 pub struct Rotate {
     /// When the file has grown to this size.
     pub size: Option<Size>,
-    /// After this time.
+    /// After this time, by the clock of the packets.
     pub every: Option<Seconds>,
     /// How many old files are kept; all unless given.
     pub keep: Option<u32>,
@@ -174,8 +173,26 @@ pub struct Rotate {
 pub struct Metrics {
     /// Address and port: `127.0.0.1:9100`, `[::1]:9100`.
     #[schemars(with = "String")]
+    #[serde(deserialize_with = "read_listen_address")]
     pub listen: SocketAddr,
 }
+
+fn read_listen_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    listen_address(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+/// Reads an address with a port.
+///
+/// # Errors
+/// What is wrong, and how it is written.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")
+    })
+}
+
+/// Most workers of a run.
+pub const WORKERS: u16 = 256;
 
 /// The JSON schema of host files.
 #[must_use]
@@ -201,14 +218,8 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     let mut problem = |path: String, message: String| {
         problems.push(Problem { position: read::locate(&root, &path), path, message });
     };
-    if file.links.is_empty() {
-        problem("links".to_owned(), "no link: packets come in by none; add one".to_owned());
-    }
-    if file.workers == Some(0) {
-        problem(
-            "workers".to_owned(),
-            "at least one worker is needed; leave the key out for one per core".to_owned(),
-        );
+    for (path, message) in numbers(&file) {
+        problem(path.to_owned(), message);
     }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
@@ -240,19 +251,67 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 
-/// Reads and checks a host file from disk; relative paths in it become relative to its folder.
-///
-/// # Errors
-/// It cannot be read, or see [`parse`].
-pub fn load(path: &Path) -> Result<HostFile, PolicyError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| PolicyError::Read { path: path.display().to_string(), source })?;
-    let mut file = parse(&path.display().to_string(), &text)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    for inner in [&mut file.policy, &mut file.suricata_config].into_iter().flatten() {
-        *inner = folder.join(&*inner);
+/// What is wrong with single values: path and message.
+fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    if file.links.is_empty() {
+        found.push(("links", "no link: packets come in by none; add one".to_owned()));
     }
-    Ok(file)
+    if file.workers == Some(0) {
+        let message = "at least one worker is needed; leave the key out for one per core";
+        found.push(("workers", message.to_owned()));
+    }
+    if file.workers.is_some_and(|workers| workers > WORKERS) {
+        found.push(("workers", format!("more than {WORKERS} workers are not supported; give fewer")));
+    }
+    let entries = [("memory/flows", file.memory.flows, FLOWS), ("memory/hosts", file.memory.hosts, HOSTS)];
+    for (path, value, range) in entries {
+        if let Some(value) = value.filter(|v| !range.contains(v)) {
+            let message =
+                format!("{value} entries are out of range; give {} to {}", range.start(), range.end());
+            found.push((path, message));
+        }
+    }
+    let sizes = [("memory/reassembly", file.memory.reassembly), ("memory/defrag", file.memory.defrag)];
+    for (path, size) in sizes {
+        if let Some(Size(bytes)) = size.filter(|s| s.0 < MEMORY_MIN) {
+            let message =
+                format!("{bytes} bytes are too few to work with; give {} or more", Size(MEMORY_MIN));
+            found.push((path, message));
+        }
+    }
+    let rotate = file.outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default();
+    if rotate.size == Some(Size(0)) {
+        found.push((
+            "outputs/eve/rotate/size",
+            "a file of no bytes holds nothing; leave the key out for no limit".to_owned(),
+        ));
+    }
+    if rotate.every == Some(Seconds(0)) {
+        found.push((
+            "outputs/eve/rotate/every",
+            "a file of no time holds nothing; leave the key out for no limit".to_owned(),
+        ));
+    }
+    if rotate.keep.is_some() && rotate.size.is_none() && rotate.every.is_none() {
+        let message = "nothing is put aside without `size` or `every`; add one of them or remove `keep`";
+        found.push(("outputs/eve/rotate/keep", message.to_owned()));
+    }
+    found
+}
+
+impl HostFile {
+    /// Relative paths become relative to the folder of the file.
+    pub fn relative_to(&mut self, folder: &Path) {
+        let named = [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket];
+        let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
+        let rules = self.rules.0.iter_mut();
+        let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());
+        let cache = self.cache.as_mut().filter(|c| c.as_os_str() != "none");
+        for path in named.into_iter().flatten().chain(eve).chain(rules).chain(captures).chain(cache) {
+            *path = folder.join(&*path);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +332,11 @@ outputs:
 metrics: {listen: '[::1]:9100'}
 policy: policy.yaml
 suricata-config: /etc/suricata/suricata.yaml
+rules: [a.rules, /etc/b.rules]
+settings: {stream.midstream: yes, packet-alert-max: 20}
+detect: true
+spin: 0
+cache: none
 ";
 
     #[test]
@@ -283,8 +347,10 @@ suricata-config: /etc/suricata/suricata.yaml
         assert!(
             matches!(file.links[2].kind(), Some(LinkKind::Capture([one])) if one == Path::new("one.pcap"))
         );
-        assert_eq!(file.memory.reassembly, Size(1 << 30));
-        assert_eq!(file.memory.hosts, 65_536);
+        assert_eq!(file.memory.reassembly, Some(Size(1 << 30)));
+        assert_eq!((file.memory.flows, file.memory.hosts), (Some(1_000_000), None));
+        assert_eq!(file.rules[..], [Path::new("a.rules"), Path::new("/etc/b.rules")]);
+        assert_eq!(file.settings.get("stream.midstream").map(String::as_str), Some("yes"));
         let rotate = &file.outputs.eve.as_ref().expect("eve").rotate;
         assert_eq!(
             (rotate.size, rotate.every, rotate.keep),
@@ -312,11 +378,41 @@ suricata-config: /etc/suricata/suricata.yaml
             ),
             ("links: []\nworkers: many", "2:10: expected a whole number from 0 to 65535, found `many`"),
             ("links: []", "1:1: no link: packets come in by none; add one"),
+            ("links: []\nmemory: {flows: 3}", "2:17: 3 entries are out of range; give 1024 to 16777216"),
+            ("links: []\nmemory: {hosts: 0}", "2:17: 0 entries are out of range; give 64 to 16777216"),
+            (
+                "links: []\nmemory: {defrag: 1kb}",
+                "2:18: 1024 bytes are too few to work with; give 64KiB or more",
+            ),
+            ("links: []\nworkers: 0", "2:10: at least one worker is needed"),
+            ("links: []\noutputs: {eve: {dir: d, rotate: {keep: 3}}}", "2:40: nothing is put aside without"),
+            (
+                "links: []\noutputs: {eve: {dir: d, rotate: {size: 0}}}",
+                "2:40: a file of no bytes holds nothing",
+            ),
+            (
+                "links: []\nmetrics: {listen: 9100}",
+                "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100",
+            ),
+            ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
+            ("links: []\nsettings: [a]", "2:11: expected a mapping"),
+            ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
+            ("links: []\n\tworkers: 1", "2:"),
         ];
         for (text, expected) in cases {
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
         }
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let mut file = parse("bartizan.yaml", FILE).expect("host file");
+        file.relative_to(Path::new("/etc/bartizan"));
+        assert_eq!(file.policy.as_deref(), Some(Path::new("/etc/bartizan/policy.yaml")));
+        assert_eq!(file.rules[..], [Path::new("/etc/bartizan/a.rules"), Path::new("/etc/b.rules")]);
+        assert_eq!(file.outputs.socket.as_deref(), Some(Path::new("/run/bartizan/eve.sock")));
+        assert_eq!(file.cache.as_deref(), Some(Path::new("none")));
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct YamlError {
 
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 64;
+/// Nodes of a document, those that aliases repeat included: a few lines of aliases of aliases could mean billions.
+const NODES_MAX: usize = 1 << 20;
 
 impl Node {
     /// The text of a scalar.
@@ -82,12 +84,12 @@ impl Node {
     }
 }
 
-/// Reads the first document of a text.
+/// Reads a text of one document.
 ///
 /// # Errors
-/// The text is not YAML, nests too deeply, or uses an alias before its anchor.
+/// The text is not YAML, nests too deeply, uses an alias before its anchor, or has a second document.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: Vec::new() };
+    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: Vec::new(), nodes: 0 };
     loop {
         let (event, position) = reader.next()?;
         match event {
@@ -95,14 +97,20 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
             Event::StreamEnd | Event::DocumentEnd => {
                 return Ok(Node { position, tag: None, value: Value::Mapping(Vec::new()) });
             }
-            event => return reader.node(event, position, 0),
+            event => {
+                let root = reader.node(event, position, 0)?;
+                reader.end()?;
+                return Ok(root);
+            }
         }
     }
 }
 
 struct Reader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
-    anchors: Vec<(usize, Node)>,
+    /// What anchors stand for, each with its number of nodes.
+    anchors: Vec<(usize, Node, usize)>,
+    nodes: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -119,33 +127,54 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn node(&mut self, event: Event<'t>, position: Position, depth: usize) -> Result<Node, YamlError> {
-        if depth > DEPTH_MAX {
-            return Err(YamlError { position, message: format!("nested deeper than {DEPTH_MAX} levels") });
+    /// Nothing comes behind the document.
+    fn end(&mut self) -> Result<(), YamlError> {
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(()),
+                (Event::DocumentStart(_), position) => {
+                    let message = "a second document begins here; put everything into one, without `---` in between";
+                    return Err(YamlError { position, message: message.to_owned() });
+                }
+                _ => {}
+            }
         }
-        let (value, anchor, tag) =
-            match event {
-                Event::Scalar(text, style, anchor, tag) => {
-                    let quoted = style != saphyr_parser::ScalarStyle::Plain;
-                    (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
+    }
+
+    fn node(&mut self, event: Event<'t>, position: Position, depth: usize) -> Result<Node, YamlError> {
+        let wrong = |message: String| Err(YamlError { position, message });
+        if depth > DEPTH_MAX {
+            return wrong(format!("nested deeper than {DEPTH_MAX} levels"));
+        }
+        let before = self.nodes;
+        self.nodes += 1;
+        let (value, anchor, tag) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let quoted = style != saphyr_parser::ScalarStyle::Plain;
+                (Value::Scalar { text: text.into_owned(), quoted }, anchor, tag)
+            }
+            Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
+            Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
+            Event::Alias(id) => {
+                let Some((_, node, nodes)) = self.anchors.iter().find(|(a, ..)| *a == id) else {
+                    return wrong("an alias stands before its anchor, or inside of it".to_owned());
+                };
+                self.nodes = before.saturating_add(*nodes);
+                if self.nodes > NODES_MAX {
+                    return wrong(format!(
+                        "with its aliases the document has more than {NODES_MAX} nodes; write it without them"
+                    ));
                 }
-                Event::SequenceStart(anchor, tag) => (self.sequence(depth)?, anchor, tag),
-                Event::MappingStart(anchor, tag) => (self.mapping(depth)?, anchor, tag),
-                Event::Alias(id) => {
-                    return self.anchors.iter().find(|(a, _)| *a == id).map(|(_, n)| n.clone()).ok_or(
-                        YamlError { position, message: "an alias stands before its anchor".to_owned() },
-                    );
-                }
-                _ => {
-                    return Err(YamlError {
-                        position,
-                        message: "the document ends here unexpectedly".to_owned(),
-                    });
-                }
-            };
+                return Ok(node.clone());
+            }
+            _ => return wrong("the document ends here unexpectedly".to_owned()),
+        };
+        if self.nodes > NODES_MAX {
+            return wrong(format!("the document has more than {NODES_MAX} nodes"));
+        }
         let node = Node { position, tag: tag_name(tag), value };
         if anchor != 0 {
-            self.anchors.push((anchor, node.clone()));
+            self.anchors.push((anchor, node.clone(), self.nodes - before));
         }
         Ok(node)
     }
@@ -192,6 +221,28 @@ mod tests {
         let Some(Value::Sequence(items)) = root.get("c").map(|n| &n.value) else { panic!("no sequence") };
         assert_eq!(items[0].value, Value::Scalar { text: "no".into(), quoted: true });
         assert_eq!(items[1].get("k").expect("k").position, Position { line: 7, column: 9 });
+    }
+
+    #[test]
+    fn aliases_repeat_within_bounds() {
+        let root = parse("a: &x [1, {k: v}]\nb: *x\n").expect("yaml");
+        assert_eq!(root.get("a").map(|n| &n.value), root.get("b").map(|n| &n.value));
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let inner = format!("*a{}, ", level - 1).repeat(10);
+            text += &format!("a{level}: &a{level} [{inner}]\n");
+        }
+        let error = parse(&text).expect_err("too much").to_string();
+        assert!(error.contains("aliases") && error.contains("1048576 nodes"), "{error}");
+        assert!(parse("a: &x [*x]\n").is_err());
+    }
+
+    #[test]
+    fn a_second_document_is_an_error() {
+        assert!(parse("---\na: 1\n...\n").is_ok());
+        let error = parse("a: 1\n---\nb: 2\n").expect_err("two");
+        assert_eq!(error.position.line, 2);
+        assert!(parse("a: 1\n---\nb: [\n").is_err());
     }
 
     #[test]

@@ -15,6 +15,18 @@ pub struct Chains {
     pub classifier: Box<dyn FlowClassifier>,
 }
 
+/// What a fid stands for, as events and summaries name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassName {
+    /// The policy; `default` for traffic that no policy names.
+    pub policy: Arc<str>,
+    /// Its verdicts are only reported.
+    pub staged: bool,
+}
+
+/// The names of a generation's classes, by fid.
+pub type ClassNames = Arc<[Option<ClassName>]>;
+
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
     /// The class and the chain of a flow whose first packet is looked at.
@@ -24,6 +36,66 @@ pub trait FlowClassifier: Send + Sync {
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         let _ = (packet, link);
         TenantId(0)
+    }
+
+    /// Names of the classes; without policies there are none.
+    fn names(&self) -> ClassNames {
+        Arc::new([])
+    }
+
+    /// Which policy a class belongs to. Without policies all are of one.
+    fn policies(&self) -> Arc<PolicyMap> {
+        Arc::default()
+    }
+}
+
+/// Policies by number, for counters. A policy keeps its number over generations; 0 is for what belongs to none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyMap {
+    names: Vec<String>,
+    by_fid: Vec<u32>,
+}
+
+impl PolicyMap {
+    /// Name of what belongs to no policy.
+    pub const NONE: &'static str = "default";
+
+    /// From the names of the policies 1, 2, ... and the classes that belong to one of them.
+    #[must_use]
+    pub fn new(names: Vec<String>, classes: &[(Fid, u32)]) -> Self {
+        let mut by_fid = vec![0; classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0)];
+        for (fid, number) in classes {
+            if let Some(place) = by_fid.get_mut(fid.0 as usize) {
+                *place = *number;
+            }
+        }
+        PolicyMap { names, by_fid }
+    }
+
+    /// The policy of a class.
+    #[inline]
+    #[must_use]
+    pub fn number(&self, fid: Fid) -> u32 {
+        self.by_fid.get(fid.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Name of a policy.
+    #[must_use]
+    pub fn name(&self, number: u32) -> &str {
+        let place = (number as usize).checked_sub(1);
+        place.and_then(|place| self.names.get(place)).map_or(Self::NONE, String::as_str)
+    }
+
+    /// Numbers given so far, 0 included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.names.len() + 1
+    }
+
+    /// Never.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
     }
 }
 

@@ -104,6 +104,11 @@ impl EventSender {
         self.counters
     }
 
+    /// From here on the worker waits for room: no traffic waits for it any more.
+    pub const fn wait_when_full(&mut self) {
+        self.when_full = WhenFull::Wait;
+    }
+
     /// Sends one event without its line end. `false`: it was lost, and that is counted.
     pub fn send(&mut self, output: u16, line: &[u8]) -> bool {
         self.message.clear();

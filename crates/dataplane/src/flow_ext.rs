@@ -2,7 +2,7 @@
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, PerDirection};
+use bartizan_base::{Decision, Direction, PerDirection};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::Slot;
@@ -23,6 +23,9 @@ pub struct FlowExt {
     pub slots: Vec<Slot>,
     /// Least and greatest TTL or hop limit by direction.
     pub ttl: PerDirection<Option<(u8, u8)>>,
+    /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some output
+    /// shows them.
+    pub macs: PerDirection<Vec<[u8; 6]>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.
@@ -45,7 +48,20 @@ pub struct FlowExt {
     pub ended: bool,
 }
 
+/// Ethernet addresses kept of one side of a flow (as in Suricata).
+const MACS_MAX: usize = 10;
+
 impl FlowExt {
+    /// Notes the Ethernet addresses of a packet.
+    pub fn note_macs(&mut self, direction: Direction, (source, destination): ([u8; 6], [u8; 6])) {
+        for (side, address) in [(direction, source), (direction.flip(), destination)] {
+            let known = &mut self.macs[side];
+            if known.len() < MACS_MAX && !known.contains(&address) {
+                known.push(address);
+            }
+        }
+    }
+
     /// Transactions of the flow so far.
     #[must_use]
     pub fn tx_count(&self) -> u64 {

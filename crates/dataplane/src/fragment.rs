@@ -44,7 +44,12 @@ pub(crate) fn defragment(
         }
     }
     match outcome.result {
-        DefragResult::Complete => Fragmented::Whole,
+        DefragResult::Complete => {
+            // The link header of the last fragment stands before the datagram, as records show it.
+            let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
+            datagram.splice(..0, link.iter().copied());
+            Fragmented::Whole
+        }
         DefragResult::Held => Fragmented::Waits,
         DefragResult::Dropped(reason) => refused(reason.reason()),
     }
@@ -56,6 +61,14 @@ pub(crate) fn refuse_datagram(worker: &mut Worker, frame: &Frame<'_>, view: &Pac
     if let Some(key) = key {
         let host = worker.settings.hosts.fragments(key.dst);
         worker.defrag.refuse(&key, host, frame.now);
+    }
+}
+
+/// The datagram was refused only while another worker had it, and may go.
+pub(crate) fn permit_datagram(worker: &mut Worker, frame: &Frame<'_>, view: &PacketView<'_>) {
+    let key = fragment_of(worker, frame, view.frame(), view.decoded()).map(|(key, _)| key);
+    if let Some(key) = key {
+        worker.defrag.permit(&key);
     }
 }
 

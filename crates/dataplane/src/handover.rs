@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
 //!
-//! A flow has one owner: keyed symmetric hash of tenant, link and 5-tuple, with what else is in its key; for an ICMP
-//! error that of the packet that it quotes. Fragments belong, until they are a datagram again, to the owner of their
-//! addresses and id; the datagram then goes to the owner of its flow.
+//! A flow has one owner: keyed symmetric hash of its addresses and ports ([`Spread`], which the kernel computes as well,
+//! so that a plain packet arrives at its owner); for an ICMP error those of the packet that it quotes. Fragments belong,
+//! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow.
 //!
 //! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet first, as
 //! [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and decided, becomes a
@@ -21,14 +21,16 @@
 //! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`, read with
 //! `Acquire`), no two threads see one at a time. The end of all stations is found with [`Ledger`]: see there.
 //!
-//! Not done: a generation per parcel. A packet is handled in the generation that its owner runs; of a frame with
-//! packets of several owners each packet has one, but not all the same, while a swap is under way.
+//! Generations: a frame is handled in the generation that its first packet met. While a swap is under way, a worker that
+//! has another one handles the rest of such a frame in the frame's ([`Worker::in_generation`]).
+//!
+//! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
 
 pub(crate) mod walk;
 
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, FunctionId, LinkId, Reason, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, LinkType};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
@@ -98,6 +100,13 @@ impl Ledger {
         let ended: u64 = self.stations.iter().map(|s| s.ended.load(Ordering::Acquire)).sum();
         begun == ended
     }
+
+    /// Parcels under way; exact only while no station runs.
+    fn under_way(&self) -> u64 {
+        let ended: u64 = self.stations.iter().map(|s| s.ended.load(Ordering::Acquire)).sum();
+        let begun: u64 = self.stations.iter().map(|s| s.begun.load(Ordering::Acquire)).sum();
+        begun.saturating_sub(ended)
+    }
 }
 
 /// To one other station.
@@ -126,6 +135,16 @@ pub struct HandOverCounters {
 }
 
 impl HandOverCounters {
+    /// The counters of two stations together.
+    #[must_use]
+    pub const fn plus(self, other: HandOverCounters) -> HandOverCounters {
+        HandOverCounters {
+            handed_over: self.handed_over + other.handed_over,
+            taken: self.taken + other.taken,
+            refused: self.refused + other.refused,
+        }
+    }
+
     /// Each counter by name.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("flow.handed_over", self.handed_over);
@@ -167,7 +186,7 @@ pub struct Station {
 pub fn connect(workers: Vec<Worker>, seed: [u64; 2], parcels: usize) -> Vec<Station> {
     let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
     let parcels = parcels.max(1);
-    let owners = Owners::new(seed, count);
+    let owners = Owners::new(Spread::new(seed, count));
     let ledger = Arc::new(Ledger { stations: workers.iter().map(|_| Account::default()).collect() });
     let mut stations: Vec<Station> = (0..count)
         .zip(workers)
@@ -255,7 +274,7 @@ impl Station {
         // One whole packet of its own: what nearly all are. Nothing is copied.
         if let [packet] = output.packets()
             && !packet.is_fragment()
-            && self.owners.of_packet(&self.worker, frame, packet) == self.me
+            && self.owners.of_packet(packet) == self.me
         {
             let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);
             self.output = output;
@@ -265,7 +284,7 @@ impl Station {
             self.output = output;
             return Handled::Here(self.refuse());
         };
-        parcel.walk.begin(&mut output);
+        parcel.walk.begin(&mut output, frame.number);
         self.output = output;
         self.ledger.begin(self.me);
         match parcel.walk.run(self.me, &self.owners, &mut self.worker, frame, recorder) {
@@ -332,6 +351,18 @@ impl Station {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ledger.is_over()
+    }
+
+    /// Whether others have handed over something that is not taken yet.
+    #[must_use]
+    pub fn has_parcels(&self) -> bool {
+        self.incoming.iter().flatten().any(|incoming| !incoming.frames.is_empty())
+    }
+
+    /// Frames that are on their way between stations; exact only while none of them runs.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.ledger.under_way()
     }
 
     /// An empty parcel, if there is one.

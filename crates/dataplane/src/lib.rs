@@ -5,11 +5,14 @@
 //! layer once, let the functions on the flow's path speak, record, forward or refuse.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod board;
 pub mod chain;
 pub mod eve;
 pub mod event_ring;
+pub mod explain;
 pub mod flow_ext;
 mod fragment;
+mod generations;
 pub mod handover;
 pub mod hosts;
 mod identity;

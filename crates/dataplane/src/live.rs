@@ -1,82 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running a worker on live ports: inline between two of them, or passive on one.
+//! Running workers on live ports: one inline between two of them or passive on one, or several together ([`together`]).
 //!
 //! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
 //! takes what is there and never waits for more; one send call per batch and port.
 
-use crate::chain::Chains;
+mod control;
+pub mod together;
+
 use crate::normaliser::{self, NormaliserCounters};
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
-use bartizan_base::{Generation, LinkId, Verdict};
+use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
-use bartizan_ports::{Batch, Disposition, InlinePair, PassivePort, Port, PortError, Side, Waker, wait_any};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use bartizan_ports::{Batch, Disposition, FrameInfo, InlinePair, Port, PortError, Side, wait_any};
 use std::time::Duration;
 
-/// How a worker is steered from outside: stop, swap generations, and what it runs.
-pub struct Control {
-    stop: AtomicBool,
-    pending: Mutex<Option<Arc<Chains>>>,
-    has_pending: AtomicBool,
-    running: AtomicU64,
-    waker: Waker,
-}
+pub use control::Control;
 
-impl Control {
-    /// A control for one worker.
-    ///
-    /// # Errors
-    /// The system has no event descriptor left.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Control {
-            stop: AtomicBool::new(false),
-            pending: Mutex::new(None),
-            has_pending: AtomicBool::new(false),
-            running: AtomicU64::new(0),
-            waker: Waker::new()?,
-        })
-    }
-
-    /// Ends the worker at the next batch boundary.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    /// Whether the end was asked for.
-    #[must_use]
-    pub fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    /// Hands over another generation; it runs from the next batch boundary on.
-    pub fn swap(&self, chains: Arc<Chains>) {
-        if let Ok(mut pending) = self.pending.lock() {
-            *pending = Some(chains);
-        }
-        self.has_pending.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    /// The generation that the worker runs: what really happens, not what was asked for.
-    #[must_use]
-    pub fn running(&self) -> Generation {
-        Generation(self.running.load(Ordering::Acquire))
-    }
-
-    /// At a batch boundary: takes a pending generation.
-    fn take(&self, worker: &mut Worker) {
-        if self.has_pending.swap(false, Ordering::AcqRel)
-            && let Ok(mut pending) = self.pending.lock()
-            && let Some(chains) = pending.take()
-        {
-            worker.enter_generation(chains);
-        }
-        self.running.store(worker.generation().0, Ordering::Release);
-    }
-}
+/// The only worker's number.
+const ALONE: WorkerId = WorkerId(0);
 
 /// How a worker uses its ports.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +44,35 @@ pub struct LiveCounters {
     pub normaliser: NormaliserCounters,
     /// Turns that brought frames.
     pub turns: u64,
+    /// Frames that were to leave changed, and the change did not fit: they did not leave.
+    pub unwritable: u64,
+    /// Frames of which only the first bytes were here when their turn to leave came at another worker: they did not leave.
+    pub incomplete: u64,
+    /// Frames that were on their way between workers when one of them ended by a defect.
+    pub under_way: u64,
+}
+
+impl LiveCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub const fn plus(self, other: &LiveCounters) -> LiveCounters {
+        // Every field by name, so that a new one is not forgotten here.
+        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way } = *other;
+        LiveCounters {
+            normaliser: self.normaliser.plus(normaliser),
+            turns: self.turns + turns,
+            unwritable: self.unwritable + unwritable,
+            incomplete: self.incomplete + incomplete,
+            under_way: self.under_way + under_way,
+        }
+    }
+
+    /// Counters of frames that are lost elsewhere than in a port, by name.
+    pub fn for_each_loss(&self, mut each: impl FnMut(&'static str, u64)) {
+        each("normaliser.unwritable", self.unwritable);
+        each("hand_over.incomplete", self.incomplete);
+        each("hand_over.under_way", self.under_way);
+    }
 }
 
 /// Runs inline between two ports until the control says stop.
@@ -120,7 +91,14 @@ pub fn run_inline(
     let mut batch = Batch::with_capacity(options.batch);
     let mut decoder = Rejecter::default();
     while !control.stopping() {
-        control.take(worker);
+        control.take(ALONE, worker);
+        if worker.is_asked() {
+            worker.show(|snapshot| {
+                snapshot.live = counters;
+                let sides = Side::BOTH.into_iter().enumerate();
+                sides.for_each(|(at, side)| snapshot.port(at, pair.port(side)));
+            });
+        }
         let mut seen = 0;
         for side in Side::BOTH {
             let (ingress, egress) = pair.direction(side);
@@ -141,7 +119,7 @@ pub fn run_inline(
         if seen == 0 {
             let now = pair.port(Side::A).now();
             worker.idle(now, recorder);
-            pair.wait(Some(&control.waker), options.spin, options.tick)?;
+            pair.wait(control.waker(ALONE), options.spin, options.tick)?;
         }
     }
     Ok(counters)
@@ -153,7 +131,7 @@ pub fn run_inline(
 /// The port fails for good.
 pub fn run_passive(
     worker: &mut Worker,
-    port: &mut PassivePort,
+    port: &mut dyn Port,
     link: LinkId,
     options: &LiveOptions,
     control: &Control,
@@ -162,30 +140,42 @@ pub fn run_passive(
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
     while !control.stopping() {
-        control.take(worker);
+        control.take(ALONE, worker);
+        if worker.is_asked() {
+            worker.show(|snapshot| {
+                snapshot.live = counters;
+                snapshot.port(0, port);
+            });
+        }
         let frames = port.receive(&mut batch)?;
         if frames == 0 {
             let now = port.now();
             worker.idle(now, recorder);
-            wait_any(&mut [port], Some(&control.waker), options.spin, options.tick)?;
+            wait_any(&mut [port], control.waker(ALONE), options.spin, options.tick)?;
             continue;
         }
         counters.turns += 1;
         for index in 0..frames {
-            let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { continue };
-            let frame = Frame {
-                now: info.timestamp,
-                bytes,
-                wire_len: info.wire_length,
-                link_type: LinkType::ETHERNET,
-                link,
-                number: None,
-            };
+            let Some((frame, _)) = frame_of(&batch, index, link) else { continue };
             worker.frame(&frame, recorder);
         }
         batch.clear();
     }
     Ok(counters)
+}
+
+/// A frame of a batch, as a worker takes it.
+fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &FrameInfo)> {
+    let (info, bytes) = (batch.info(index)?, batch.bytes(index)?);
+    let frame = Frame {
+        now: info.timestamp,
+        bytes,
+        wire_len: info.wire_length,
+        link_type: LinkType::ETHERNET,
+        link,
+        number: None,
+    };
+    Some((frame, info))
 }
 
 fn one_frame(
@@ -197,17 +187,23 @@ fn one_frame(
     counters: &mut LiveCounters,
     recorder: &mut dyn Recorder,
 ) {
-    let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { return };
-    let frame = Frame {
-        now: info.timestamp,
-        bytes,
-        wire_len: info.wire_length,
-        link_type: LinkType::ETHERNET,
-        link,
-        number: None,
-    };
+    let Some((frame, _)) = frame_of(batch, index, link) else { return };
     let decision = worker.frame(&frame, recorder);
-    if decision.verdict == Verdict::Reject {
+    settle(worker, batch, index, &decision, rejecter, counters);
+}
+
+/// Does with a frame of the batch what was decided.
+fn settle(
+    worker: &mut Worker,
+    batch: &mut Batch,
+    index: usize,
+    decision: &Decision,
+    rejecter: &mut Rejecter,
+    counters: &mut LiveCounters,
+) {
+    if decision.verdict == Verdict::Reject
+        && let Some(bytes) = batch.bytes(index)
+    {
         rejecter.make(bytes, &mut counters.normaliser);
     }
     // A frame that is not marked stays here.
@@ -219,6 +215,7 @@ fn one_frame(
             batch.bytes_mut(index).is_some_and(|b| normaliser::rewrite(b, &change, &mut counters.normaliser));
         worker.reuse_rewrite(change);
         if !done {
+            counters.unwritable += 1;
             return;
         }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
 //!
-//! Changes: inspected bytes put back into a retransmission that differs; the urgent flag taken off, so that the receiver
-//! reads the byte in its place, as it was inspected (RFC 6093: receivers differ in what they take out, and Linux's choice
-//! depends on how fast its application reads). Made: the RST or ICMP message that tells of a
+//! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword `replace`); the
+//! urgent flag taken off, so that the receiver reads the byte in its place, as it was inspected (RFC 6093: receivers
+//! differ in what they take out, and Linux's choice depends on how fast its application reads). Made: the RST or ICMP message that tells of a
 //! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
 use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport, pseudo_header};
@@ -16,6 +16,8 @@ pub struct NormaliserCounters {
     pub rewritten: u64,
     /// Segments whose urgent flag was taken off.
     pub urgent_cleared: u64,
+    /// Packets in which a rule replaced bytes.
+    pub replaced: u64,
     /// RST segments made.
     pub resets: u64,
     /// ICMP messages made.
@@ -25,10 +27,25 @@ pub struct NormaliserCounters {
 }
 
 impl NormaliserCounters {
+    /// The counters of two workers together.
+    #[must_use]
+    pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
+        let NormaliserCounters { rewritten, replaced, urgent_cleared, resets, unreachables, silent } = other;
+        NormaliserCounters {
+            rewritten: self.rewritten + rewritten,
+            replaced: self.replaced + replaced,
+            urgent_cleared: self.urgent_cleared + urgent_cleared,
+            resets: self.resets + resets,
+            unreachables: self.unreachables + unreachables,
+            silent: self.silent + silent,
+        }
+    }
+
     /// Each counter by name.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.rewritten", self.rewritten);
         each("normaliser.urgent_cleared", self.urgent_cleared);
+        each("normaliser.replaced", self.replaced);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
         each("normaliser.silent", self.silent);
@@ -44,38 +61,66 @@ pub struct Rewrite {
     pub header: usize,
     /// The payload, of the same length.
     pub bytes: Vec<u8>,
-    /// The payload is another one.
-    pub differs: bool,
     /// The urgent flag and pointer are taken off.
     pub urgent: bool,
     /// Both ends, for the checksum.
     pub ends: Option<(IpAddr, IpAddr)>,
+    /// IP protocol: TCP, UDP, ICMP or ICMPv6.
+    pub protocol: u8,
+    /// Inspected bytes are put back.
+    pub restored: bool,
+    /// A rule replaces bytes.
+    pub replaced: bool,
 }
 
-/// Applies a change and makes the TCP checksum right again. `false`: it does not fit the frame, nothing was changed.
+/// Applies a change and makes the transport's checksum right again. `false`: it does not fit the frame, nothing was
+/// changed.
 pub fn rewrite(frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCounters) -> bool {
-    let end = change.payload.saturating_add(change.bytes.len());
-    let Some((src, dst)) = change.ends else { return false };
-    let Some(payload) = frame.get_mut(change.payload..end) else { return false };
-    payload.copy_from_slice(&change.bytes);
+    if apply(frame, change).is_none() {
+        return false;
+    }
+    counters.rewritten += u64::from(change.restored);
+    counters.replaced += u64::from(change.replaced);
+    counters.urgent_cleared += u64::from(change.urgent);
+    true
+}
+
+fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
+    let (src, dst) = change.ends?;
+    let end = change.payload.checked_add(change.bytes.len())?;
+    let at = change.header.checked_add(match change.protocol {
+        6 => 16,
+        17 => 6,
+        1 | 58 => 2,
+        _ => return None,
+    })?;
+    let field = at..at.checked_add(2)?;
+    // All that can fail comes before the first byte is changed.
+    frame.get(change.header..end)?;
+    let had = frame.get(field.clone())? != [0, 0];
+    frame.get_mut(change.payload..end)?.copy_from_slice(&change.bytes);
     if change.urgent {
-        let flags = frame.get_mut(change.header.saturating_add(13)..);
         // Flags, window (2), checksum (2), urgent pointer (2).
-        let Some([flags, _, _, _, _, high, low, ..]) = flags else { return false };
+        let [flags, _, _, _, _, high, low, ..] = frame.get_mut(change.header..end)?.get_mut(13..)? else {
+            return None;
+        };
         *flags &= !TcpFlags::URG.bits();
         (*high, *low) = (0, 0);
     }
-    let at = change.header.saturating_add(16);
-    let Some(field) = frame.get_mut(at..at.saturating_add(2)) else { return false };
-    field.fill(0);
-    let Some(segment) = frame.get(change.header..end) else { return false };
-    let Some(sum) = l4_checksum(src, dst, 6, segment) else { return false };
-    if let Some(field) = frame.get_mut(at..at.saturating_add(2)) {
-        field.copy_from_slice(&sum.to_be_bytes());
+    // A datagram over IPv4 without a checksum stays without one.
+    if change.protocol == 17 && src.is_ipv4() && !had {
+        return Some(());
     }
-    counters.rewritten += u64::from(change.differs);
-    counters.urgent_cleared += u64::from(change.urgent);
-    true
+    frame.get_mut(field.clone())?.fill(0);
+    let segment = frame.get(change.header..end)?;
+    let sum = match change.protocol {
+        1 => InternetChecksum::new().with(segment).finish(),
+        protocol => l4_checksum(src, dst, protocol, segment)?,
+    };
+    // Zero says "no checksum" in UDP (RFC 768).
+    let sum = if change.protocol == 17 && sum == 0 { 0xffff } else { sum };
+    frame.get_mut(field)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
 }
 
 fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
@@ -287,9 +332,11 @@ mod tests {
             payload: 54,
             header: 34,
             bytes: b"good".to_vec(),
-            differs: true,
             urgent: true,
             ends: Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())),
+            protocol: 6,
+            restored: true,
+            replaced: false,
         };
         let mut counters = NormaliserCounters::default();
         assert!(rewrite(&mut frame, &change, &mut counters));
@@ -302,5 +349,71 @@ mod tests {
         let long = Rewrite { bytes: vec![0; 5], ..change };
         assert!(!rewrite(&mut frame, &long, &mut counters));
         assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
+    }
+
+    #[test]
+    fn replaced_bytes_have_a_right_checksum_in_every_transport() {
+        for v6 in [false, true] {
+            for (protocol, header) in [
+                (17, vec![0, 9, 0, 9, 0, 12, 0x12, 0x34]),
+                (6, vec![0, 9, 0, 9, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0x12, 0x34, 0, 0]),
+                (if v6 { 58 } else { 1 }, vec![if v6 { 128 } else { 8 }, 0, 0x12, 0x34, 0, 1, 0, 2]),
+            ] {
+                let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2];
+                let length = header.len() as u8 + 4;
+                if v6 {
+                    frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, length, protocol, 64]);
+                    frame.extend_from_slice(&[0xfd; 16]);
+                    frame.extend_from_slice(&[0xfe; 16]);
+                } else {
+                    frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 20 + length, 0, 0, 0, 0, 64, protocol, 0, 0]);
+                    frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+                }
+                let at = frame.len();
+                frame.extend_from_slice(&header);
+                frame.extend_from_slice(b"evil");
+                let mut change = Rewrite::default();
+                decode(&frame, |view| {
+                    let packet = view.decoded();
+                    change.payload = packet.payload as usize;
+                    change.header = packet.l4 as usize;
+                    change.ends = packet.src().zip(packet.dst());
+                });
+                assert_eq!(change.header, at);
+                (change.bytes, change.protocol, change.replaced) = (b"good".to_vec(), protocol, true);
+                let mut counters = NormaliserCounters::default();
+                assert!(rewrite(&mut frame, &change, &mut counters));
+                decode(&frame, |view| {
+                    assert_eq!(view.payload(), b"good");
+                    assert_eq!(view.l4_checksum_ok(), Some(true), "{protocol} {v6}");
+                });
+                assert_eq!((counters.replaced, counters.rewritten), (1, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_datagram_without_a_checksum_stays_without_one() {
+        let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
+        frame.extend_from_slice(&[0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend_from_slice(&[0, 9, 0, 9, 0, 12, 0, 0]);
+        frame.extend_from_slice(b"evil");
+        let ends = Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()));
+        let mut change = Rewrite {
+            payload: 42,
+            header: 34,
+            bytes: b"good".to_vec(),
+            ends,
+            protocol: 17,
+            ..Rewrite::default()
+        };
+        let mut counters = NormaliserCounters::default();
+        assert!(rewrite(&mut frame, &change, &mut counters));
+        assert_eq!((&frame[40..42], &frame[42..]), (&[0, 0][..], &b"good"[..]));
+        // What has no checksum that is known here is left as it is.
+        change.protocol = 132;
+        let before = frame.clone();
+        assert!(!rewrite(&mut frame, &change, &mut counters));
+        assert_eq!(frame, before);
     }
 }

@@ -7,7 +7,7 @@ use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::{AppLayer, Known};
-use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
@@ -17,7 +17,7 @@ use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, St
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, Transport};
 
 impl Worker {
-    /// Handles one decoded packet.
+    /// Handles one decoded packet, and counts what became of it.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
@@ -26,13 +26,28 @@ impl Worker {
         place: impl Into<Place>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let place = place.into();
+        self.fid = Fid(0);
+        let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        self.tally.count(self.fid, &decision, packet.captured_len());
+        decision
+    }
+
+    fn judge(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        packet: &Decoded,
+        place: Place,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        self.announce(recorder);
         let view = PacketView::new(bytes, packet);
         let mut occasion = Occasion {
             packet: &view,
             // What was found inside another packet is no packet of the capture.
             number: frame.number.filter(|_| !place.made),
             now: frame.now,
+            generation: self.chains.generation,
             direction: Direction::ToServer,
             around: place.around,
         };
@@ -56,6 +71,9 @@ impl Worker {
             return self.without_flow(frame, &occasion, recorder);
         };
         occasion.direction = direction;
+        // Before the first event of the packet.
+        self.renew_class(id);
+        self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
@@ -218,6 +236,11 @@ impl Worker {
             let seen = &mut entry.ext.ttl[direction];
             *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
         }
+        if self.settings.keep_macs
+            && let Some(macs) = occasion.packet.mac_addresses()
+        {
+            entry.ext.note_macs(direction, macs);
+        }
         if direction == Direction::ToClient && entry.ext.icmp_response.is_none() {
             entry.ext.icmp_response = icmp_of(packet);
         }
@@ -244,6 +267,9 @@ impl Worker {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
         }
         for event in &events {
+            if let Some(count) = self.counters.stream_events.0.get_mut(*event as usize) {
+                *count += 1;
+            }
             recorder.anomaly(&occasion, Some(entry), Anomaly::Stream(*event));
         }
         if let Some((target, policy)) = exception
@@ -380,14 +406,13 @@ impl Worker {
         let packet = occasion.packet.decoded();
         let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
         let headers = class.is_some() && !packet.is_fragment();
-        let mut notes = Notes {
-            fid: class.map(|c| c.fid).unwrap_or_default(),
-            related: self.related(frame, packet),
-            ..Notes::default()
-        };
+        self.fid = class.map(|c| c.fid).unwrap_or_default();
+        let mut notes = Notes { fid: self.fid, related: self.related(frame, packet), ..Notes::default() };
         let mut reject = None;
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
+        let mut edits = core::mem::take(&mut self.edits);
+        edits.clear();
         for function in &chains.functions {
             if class.is_some_and(|c| !c.path.contains(function.id()))
                 || !headers && function.spec().model != Model::Payload
@@ -413,6 +438,7 @@ impl Worker {
                 slot: &mut slot,
                 reject: &mut reject,
                 findings: &mut findings,
+                edits: &mut edits,
                 prevention: self.settings.prevention,
             };
             let mut decision = function.packet(&mut context);
@@ -423,6 +449,7 @@ impl Worker {
         }
         for finding in &findings {
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };
             recorder.alert(occasion, None, finding, &fate, None);
         }
@@ -430,6 +457,8 @@ impl Worker {
             let fate = Fate { decision: notes.decision, reject };
             recorder.refused(occasion, None, &fate, &findings);
         }
+        self.note_edits(occasion.packet, notes.decision, &edits);
+        self.edits = edits;
         self.findings = findings;
         notes.decision
     }
@@ -448,9 +477,12 @@ impl Worker {
         let established = looks.established;
         self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
         let mut findings = core::mem::take(&mut self.findings);
         findings.clear();
+        let mut edits = core::mem::take(&mut self.edits);
+        edits.clear();
         let mut notes =
             Notes { tcp: tcp.copied(), fid: entry.fid, related: looks.related, ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
@@ -478,16 +510,22 @@ impl Worker {
         let mut occasion = *occasion;
         let mut reject = None;
         let mut bypass = false;
-        if wants_payload && notes.decision.verdict.forwards() {
+        // In detection the packet goes on whatever header functions say, so it is inspected all the same.
+        if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
             bypass = streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder)
                 || tcp.is_some_and(|o| o.bypass);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             if looks.inspect {
                 let news = News { tcp, events, established, detection: &detection };
-                reject =
-                    self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, &mut findings);
+                let told = (&mut findings, &mut edits);
+                reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
             }
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
+            // Rules look at packets until the handshake is complete, also at one that does not go on.
+            let news = News { tcp, events, established, detection: &Detection::default() };
+            let told = (&mut findings, &mut edits);
+            reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
         }
         let occasion = &occasion;
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
@@ -511,6 +549,8 @@ impl Worker {
         if urgent && decision.verdict.forwards() {
             self.note_urgent(occasion.packet);
         }
+        self.note_edits(occasion.packet, decision, &edits);
+        self.edits = edits;
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
@@ -572,6 +612,7 @@ impl Worker {
                 slot,
                 reject: &mut reject,
                 findings,
+                edits: &mut Vec::new(),
                 prevention: self.settings.prevention,
             };
             let decision = function.packet(&mut context);
@@ -595,7 +636,7 @@ impl Worker {
         parts: &mut FlowParts,
         notes: &mut Notes,
         news: &News<'_>,
-        findings: &mut Vec<bartizan_function::Finding>,
+        (findings, edits): (&mut Vec<bartizan_function::Finding>, &mut Vec<bartizan_function::Edit>),
     ) -> Option<RejectTo> {
         let mut reject = None;
         let News { tcp, events, established, detection } = *news;
@@ -648,6 +689,7 @@ impl Worker {
                     slot,
                     reject: &mut reject,
                     findings,
+                    edits,
                     prevention: self.settings.prevention,
                 };
                 let decision = function.payload(&mut context);
@@ -698,6 +740,7 @@ impl Worker {
                 continue;
             }
             self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
             let app = entry.ext.app.as_deref();
             let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
             recorder.alert(occasion, Some(entry), finding, fate, tx);
@@ -713,6 +756,12 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
     }
+}
+
+/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
+fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE
+        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
 }
 
 /// Where a packet was found.

@@ -67,7 +67,9 @@ impl Worker {
             *self.decoder.counters_mut() = counters;
             let Some(packet) = output.outer() else { continue };
             let view = PacketView::new(&bytes, packet);
-            let mut occasion = Occasion { packet: &view, number: None, now, direction, around: None };
+            let generation = self.chains.generation;
+            let mut occasion =
+                Occasion { packet: &view, number: None, now, generation, direction, around: None };
             if core::mem::take(&mut first) {
                 if let Some(outcome) = &outcome {
                     streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);

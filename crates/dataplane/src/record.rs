@@ -4,7 +4,7 @@
 use crate::flow_ext::FlowExt;
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_base::{Decision, Direction, Timestamp};
+use bartizan_base::{Decision, Direction, Generation, Timestamp};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
@@ -22,6 +22,8 @@ pub struct Occasion<'a> {
     pub number: Option<u64>,
     /// Packet clock.
     pub now: Timestamp,
+    /// The generation in which the packet is handled: the same in all its events.
+    pub generation: Generation,
     /// Direction within the flow.
     pub direction: Direction,
     /// The packet of the capture that the packet was found in.
@@ -85,6 +87,28 @@ pub struct Fate {
     pub reject: Option<RejectTo>,
 }
 
+/// What became of a file that is to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Nobody keeps files.
+    #[default]
+    Nothing,
+    /// So much of it was handed on, under this number.
+    SoFar {
+        /// Number of the file, from 1.
+        id: u32,
+        /// Bytes from its beginning.
+        bytes: u64,
+    },
+    /// It was kept to its end.
+    Done {
+        /// Number of the file, from 1.
+        id: u32,
+    },
+    /// It is not kept after all.
+    GivenUp,
+}
+
 /// Receives what is to be recorded. Called by the worker, so it must not block.
 pub trait Recorder {
     /// A rule matched and an alert is due. `tx` is the transaction that it is about.
@@ -119,8 +143,30 @@ pub trait Recorder {
         index: usize,
     );
 
+    /// From here on packets see this generation.
+    fn enter_generation(&mut self, chains: &crate::chain::Chains) {
+        let _ = chains;
+    }
+
+    /// A file of a transaction is to be kept, and some of it may be new. `index` is its place among the direction's
+    /// files. Says what was done with it.
+    fn store(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) -> Kept {
+        let _ = (occasion, flow, tx, direction, index);
+        Kept::Nothing
+    }
+
     /// Nothing to do just now: what is buffered may be written out.
     fn idle(&mut self) {}
+
+    /// The run ends: from here on no traffic waits for this worker, so nothing needs to be lost.
+    fn ending(&mut self) {}
 
     /// A flow ended.
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp);

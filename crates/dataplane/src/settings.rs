@@ -42,6 +42,10 @@ pub struct EngineSettings {
     pub checksums: ChecksumMode,
     /// Refusals act.
     pub prevention: bool,
+    /// Stream events stand in the statistics (`stats.stream-events`).
+    pub count_stream_events: bool,
+    /// Ethernet addresses of flows are kept for their records (`ethernet` of some eve-log output).
+    pub keep_macs: bool,
     /// Seed of the keyed hashes.
     pub seed: [u64; 2],
 }
@@ -70,6 +74,8 @@ impl EngineSettings {
             hosts,
             checksums: checksums(settings)?,
             prevention,
+            count_stream_events: settings.bool("stats.stream-events", false)?,
+            keep_macs: keep_macs(settings)?,
             seed,
         };
         Ok((result, warnings))
@@ -91,6 +97,15 @@ impl EngineSettings {
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+}
+
+fn keep_macs(settings: &Settings) -> Result<bool, SettingError> {
+    for item in settings.children("outputs") {
+        if settings.bool(&format!("outputs.{item}.eve-log.ethernet"), false)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn checksums(settings: &Settings) -> Result<ChecksumMode, SettingError> {
@@ -191,7 +206,7 @@ fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
 }
 
 /// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
-const SURICATA_FLOW_BYTES: u64 = 416;
+pub const SURICATA_FLOW_BYTES: u64 = 416;
 
 fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
@@ -254,6 +269,11 @@ fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, Setting
     };
     reassembly.toserver_chunk_size = chunk("toserver-chunk-size", reassembly.toserver_chunk_size)?;
     reassembly.toclient_chunk_size = chunk("toclient-chunk-size", reassembly.toclient_chunk_size)?;
+    if inline {
+        // Inline the stream is shown with each packet: rules see a window of this size, as in Suricata.
+        let most = reassembly.toserver_chunk_size.max(reassembly.toclient_chunk_size);
+        reassembly.raw_overlap = u32::from(most);
+    }
     reassembly.raw = settings.bool(&key("raw"), reassembly.raw)?;
     reassembly.check_overlap_different_data =
         settings.bool(&key("check-overlap-different-data"), reassembly.check_overlap_different_data)?;

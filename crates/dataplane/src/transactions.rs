@@ -2,7 +2,7 @@
 //! Transactions: records, anomalies, files, and when they are freed.
 
 use crate::parts::FlowParts;
-use crate::record::{Anomaly, Entry, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Kept, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use bartizan_applayer::event;
 use bartizan_applayer::file::FileState;
@@ -55,11 +55,12 @@ pub(crate) fn log(
         let Some(tx) = parser.tx_mut(id) else { continue };
         log_events(tx, spec, entry, occasion, id, recorder);
         if !tx.common().logged && tx.log_ready(spec.complete) {
-            if spec.eve_type.is_some() {
+            if spec.eve_type.is_some() && !tx.common().silent {
                 recorder.transaction(occasion, entry, TxRecord { protocol, spec, id, tx });
             }
             tx.common_mut().logged = true;
         }
+        store_files(tx, protocol, spec, entry, occasion, id, recorder);
         log_files(tx, protocol, spec, entry, occasion, id, recorder);
         if is_done(tx, spec, inspected_by_function) {
             parser.free_tx(id);
@@ -102,6 +103,37 @@ fn log_events(
         recorder.anomaly(occasion, Some(entry), anomaly);
     }
     common.events_logged = common.events.as_slice().len();
+}
+
+/// Hands on what is new of files that are to be kept.
+fn store_files(
+    tx: &mut dyn Transaction,
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    let direction = occasion.direction;
+    let ended = tx.common().ended[direction];
+    for index in 0..tx.files(direction).len() {
+        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+        if !file.store || file.stored {
+            continue;
+        }
+        if file.state == FileState::Open && ended {
+            file.close(FileState::Truncated);
+        }
+        let kept = recorder.store(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
+        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+        match kept {
+            Kept::Nothing => {}
+            Kept::SoFar { id, bytes } => (file.store_id, file.kept) = (id, bytes),
+            Kept::Done { id } => (file.store_id, file.stored) = (id, true),
+            Kept::GivenUp => (file.store, file.store_id) = (false, 0),
+        }
+    }
 }
 
 fn log_files(

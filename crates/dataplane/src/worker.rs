@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
+use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::fragment::{Fragmented, defragment};
@@ -9,11 +10,11 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Generation, LinkId, Reason, TenantId, Timestamp, Verdict};
+use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::stream::MemoryBudget;
-use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, UrgentPolicy};
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
-use bartizan_function::{Finding, WorkerState};
+use bartizan_function::{Edit, Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.applayer_error", &[Reason::AppLayerError]),
         ("ips.drop_reason.applayer_memcap", &[]),
         ("ips.drop_reason.rules", &[Reason::IdsRule]),
-        ("ips.drop_reason.threshold_detection_filter", &[]),
+        ("ips.drop_reason.threshold_detection_filter", &[Reason::IdsThreshold]),
         ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
         ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
         ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
@@ -133,6 +134,12 @@ pub struct WorkerCounters {
     pub bypassed_bytes: u64,
     /// Flows that were bypassed.
     pub bypassed_flows: u64,
+    /// Stream events, by their number; counted when the settings ask for it.
+    pub stream_events: StreamEventCounters,
+    /// Packets in which a rule replaced bytes.
+    pub replaced: u64,
+    /// Packets in which a rule wanted to replace bytes and could not.
+    pub not_replaced: u64,
     /// Packets without a payload function on their path, spared reassembly and parsing.
     pub spared: u64,
 }
@@ -154,6 +161,9 @@ impl WorkerCounters {
             bypassed_packets,
             bypassed_bytes,
             bypassed_flows,
+            stream_events,
+            replaced,
+            not_replaced,
             spared,
         } = other;
         self.packets += packets;
@@ -171,8 +181,23 @@ impl WorkerCounters {
         self.bypassed_packets += bypassed_packets;
         self.bypassed_bytes += bypassed_bytes;
         self.bypassed_flows += bypassed_flows;
+        for (sum, more) in self.stream_events.0.iter_mut().zip(stream_events.0) {
+            *sum += more;
+        }
+        self.replaced += replaced;
+        self.not_replaced += not_replaced;
         self.spared += spared;
         self
+    }
+}
+
+/// Stream events, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEventCounters(pub [u64; StreamEvent::ALL.len()]);
+
+impl Default for StreamEventCounters {
+    fn default() -> Self {
+        StreamEventCounters([0; StreamEvent::ALL.len()])
     }
 }
 
@@ -188,15 +213,24 @@ pub struct Worker {
     pub(crate) chains: Arc<Chains>,
     pub(crate) states: Vec<WorkerState>,
     pub(crate) findings: Vec<Finding>,
+    /// What functions want replaced in the packet in hand.
+    pub(crate) edits: Vec<Edit>,
     pub(crate) counters: WorkerCounters,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
+    /// The generation of which the recorder was told last.
+    announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
+    /// Class of the packet in hand, for counters.
+    pub(crate) fid: Fid,
+    pub(crate) tally: Tally,
+    presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
     datagrams: Vec<Vec<u8>>,
+    pub(crate) past: crate::generations::Past,
 }
 
 impl Worker {
@@ -220,18 +254,24 @@ impl Worker {
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
             stream_counters: StreamCounters::default(),
             engine,
+            fid: Fid(0),
+            tally: Tally::new(&chains),
+            presenter: None,
             chains,
             states,
             findings: Vec::new(),
+            edits: Vec::new(),
             counters: WorkerCounters::default(),
             clock: Timestamp::ZERO,
             next_flow: 1,
+            announced: None,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),
             outputs: Vec::new(),
             datagrams: Vec::new(),
+            past: crate::generations::Past::default(),
             settings,
         })
     }
@@ -248,22 +288,46 @@ impl Worker {
         self.clock
     }
 
-    /// The running generation.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.chains.generation
-    }
-
     /// The running chains.
     #[must_use]
     pub const fn chains(&self) -> &Arc<Chains> {
         &self.chains
     }
 
-    /// Takes another generation. To be called between batches.
-    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
-        self.states = chains.worker_states();
-        self.chains = chains;
+    /// From now on shows its counters to others when they ask.
+    pub fn set_presenter(&mut self, presenter: Presenter) {
+        self.presenter = Some(presenter);
+    }
+
+    /// Whether somebody waits for its counters. To be asked between batches.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
+    }
+
+    /// Shows its counters; `more` adds what is not the worker's own.
+    pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
+        let Some(Presenter(place)) = &self.presenter else { return };
+        place.show(|snapshot| {
+            snapshot.clock = self.clock;
+            snapshot.counters = self.counters;
+            snapshot.stats.clear();
+            self.visit_stats(|name, value| snapshot.stats.push((name, value)));
+            snapshot.own.clear();
+            self.visit_functions_by_name(&mut |function, name, value| {
+                snapshot.own.push((function, name, value))
+            });
+            let table = self.flows.memory();
+            let defrag = (self.defrag.memory_used() as u64, self.settings.defrag.memory as u64);
+            snapshot.memory.clear();
+            snapshot.memory.extend([
+                ("flows", table.touched as u64, table.reserved as u64),
+                ("reassembly", self.budget.used(), self.budget.limit()),
+                ("defrag", defrag.0, defrag.1),
+            ]);
+            snapshot.fill(&self.chains, &self.states, &self.tally);
+            more(snapshot);
+        });
     }
 
     /// The flows.
@@ -280,6 +344,11 @@ impl Worker {
         for (name, value) in self.stream_counters.iter() {
             each(name, value);
         }
+        if self.settings.count_stream_events {
+            for (event, count) in StreamEvent::ALL.iter().zip(self.counters.stream_events.0) {
+                each(event.stats_name(), count);
+            }
+        }
         each("tcp.reassembly_memuse", self.budget.used());
         each("detect.alert", self.counters.alerts);
         for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
@@ -287,14 +356,11 @@ impl Worker {
                 each(name, count);
             }
         }
-        for function in &self.chains.functions {
-            let Some(state) = self.states.get(usize::from(function.id().0)) else { continue };
-            function.log(state, &mut |name, value| match name {
-                "alerts_discarded" => each("detect.alert_queue_overflow", value),
-                "alerts_suppressed" => each("detect.alerts_suppressed", value),
-                _ => {}
-            });
-        }
+        self.visit_functions(&mut |name, value| match name {
+            "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "alerts_suppressed" => each("detect.alerts_suppressed", value),
+            _ => {}
+        });
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
@@ -309,13 +375,15 @@ impl Worker {
         each("ips.accepted", self.counters.forwarded);
         each("ips.blocked", blocked.saturating_sub(self.counters.rejected));
         each("ips.rejected", self.counters.rejected);
-        each("ips.replaced", self.stream_counters.rewritten);
+        each("ips.replaced", self.stream_counters.rewritten.saturating_add(self.counters.replaced));
+        each("normaliser.not_replaced", self.counters.not_replaced);
         for (name, reasons) in DROP_REASONS {
             each(name, reasons.iter().map(|r| refused(*r)).sum());
         }
     }
 
-    /// Handles a frame: the decision says whether it may leave.
+    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
+    /// recorded as what would be.
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
         self.counters.packets += 1;
         self.counters.bytes += frame.bytes.len() as u64;
@@ -335,7 +403,7 @@ impl Worker {
             }
             _ => self.counters.forwarded += 1,
         }
-        decision
+        if self.settings.prevention { decision } else { Decision::CONTINUE }
     }
 
     /// All packets of a frame or reassembled datagram, innermost first.
@@ -391,10 +459,6 @@ impl Worker {
         if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             self.decoder.decode_reassembled(packet, &datagram, &mut output);
-            // Bytes are counted from the link layer on, as for every packet.
-            if let Some(whole) = output.packets_mut().first_mut() {
-                whole.wire_len = whole.wire_len.saturating_add(packet.l3.saturating_sub(packet.start));
-            }
             decision = self.packets(frame, &datagram, &mut output, recorder, (depth + 1, outermost));
             self.outputs.push(output);
         }
@@ -448,7 +512,8 @@ impl Worker {
             change.payload = packet.payload as usize;
             change.header = packet.l4 as usize;
             change.ends = packet.src().zip(packet.dst());
-            (change.differs, change.urgent) = (true, false);
+            change.protocol = packet.proto().unwrap_or(0);
+            (change.restored, change.replaced, change.urgent) = (true, false, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
@@ -471,7 +536,7 @@ impl Worker {
         if self.rewrite.is_none() {
             self.note_rewrite(view, |_| true);
             if let Some(change) = &mut self.rewrite {
-                change.differs = false;
+                change.restored = false;
             }
         }
         if let Some(change) = &mut self.rewrite {
@@ -479,8 +544,56 @@ impl Worker {
         }
     }
 
+    /// Tells the recorder of the generation in which the next events are, if it is another one.
+    pub(crate) fn announce(&mut self, recorder: &mut dyn Recorder) {
+        if self.announced != Some(self.chains.generation) {
+            self.announced = Some(self.chains.generation);
+            recorder.enter_generation(&self.chains);
+        }
+    }
+
+    /// Notes what rules want to have replaced in the packet in hand, on top of the bytes that are put back. Inline only.
+    ///
+    /// A packet that was put together from fragments or found in a tunnel stays as it is, and is counted: neither its
+    /// fragments nor the checksums around it would fit any more.
+    pub(crate) fn note_edits(&mut self, view: &PacketView<'_>, decision: Decision, edits: &[Edit]) {
+        if edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
+            return;
+        }
+        let packet = view.decoded();
+        let made = packet.recursion > 0
+            || packet.source != bartizan_packet::PacketSource::Wire
+            || packet.flags.contains(bartizan_packet::PacketFlags::REBUILT);
+        if made || !matches!(packet.proto(), Some(1 | 6 | 17 | 58)) {
+            self.counters.not_replaced += 1;
+            return;
+        }
+        let mut change = self.rewrite.take().unwrap_or_else(|| {
+            let mut change = core::mem::take(&mut self.spare_rewrite);
+            change.bytes.clear();
+            change.bytes.extend_from_slice(view.payload());
+            (change.restored, change.replaced, change.urgent) = (false, false, false);
+            change
+        });
+        for edit in edits {
+            let from = edit.offset as usize;
+            let place = change.bytes.get_mut(from..from.saturating_add(edit.bytes.len()));
+            if let Some(place) = place {
+                place.copy_from_slice(&edit.bytes);
+            }
+        }
+        change.payload = packet.payload as usize;
+        change.header = packet.l4 as usize;
+        change.ends = packet.src().zip(packet.dst());
+        change.protocol = packet.proto().unwrap_or(0);
+        change.replaced = true;
+        self.counters.replaced += 1;
+        self.rewrite = Some(change);
+    }
+
     /// Ends flows whose time is over.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.announce(recorder);
         let mut budget = EXPIRE_BUDGET;
         while let Some(id) = self.flows.next_due(now, &mut budget) {
             self.end_flow(id, EndReason::Timeout, recorder);
@@ -492,6 +605,11 @@ impl Worker {
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
+    }
+
+    /// Numbers of flows are unique in a run: each worker has its own range.
+    pub(crate) const fn number_flows(&mut self, me: WorkerId) {
+        self.next_flow = ((me.0 as u64) << 40) + 1;
     }
 
     /// Whose traffic a packet is.

@@ -33,7 +33,7 @@ use crate::record::Recorder;
 use crate::settings::EngineSettings;
 use crate::worker::{Frame, Worker, WorkerCounters};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, Timestamp, WorkerId};
+use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
 use bartizan_flow::TableError;
 use round::{Front, Head, Part, Round, pack};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -198,8 +198,7 @@ impl<R: WorkerRecorder> Pool<R> {
         let mut seats = Vec::with_capacity(usize::from(count));
         for (index, recorder) in (0..count).zip(recorders) {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
-            // Numbers of flows are unique in the run: each worker has its own range.
-            worker.next_flow = (u64::from(index) << 40) + 1;
+            worker.number_flows(WorkerId(index));
             let (ring, rounds) = RingBuffer::new(options.rounds.max(2));
             let post = Post {
                 me: WorkerId(index),
@@ -222,7 +221,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(Pool {
             front: Front {
                 worker: front,
-                owners: Owners::new(settings.seed, count),
+                owners: Owners::new(Spread::new(settings.seed, count)),
                 outputs: Vec::new(),
                 datagrams: Vec::new(),
             },
@@ -391,7 +390,7 @@ impl<R: WorkerRecorder> Pool<R> {
 }
 
 /// Limits of one of `count` workers.
-fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
+pub(crate) fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
     let mut share = settings.clone();
     let parts = u64::from(count.max(1));
     share.flow_capacity = settings.flow_capacity.div_ceil(u32::from(count.max(1)));
@@ -401,7 +400,7 @@ fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings {
 }
 
 /// Adds a worker's counters, by name. The order of names is the same in all workers.
-fn add_stats(stats: &mut Vec<(&'static str, u64)>, worker: &Worker) {
+pub fn add_stats(stats: &mut Vec<(&'static str, u64)>, worker: &Worker) {
     let mut at = 0;
     worker.visit_stats(|name, value| {
         let place = match stats.get(at) {

@@ -209,6 +209,104 @@ fn two_parcels_carry_two_frames_and_come_home() {
     }
 }
 
+/// A frame whose inner packet belongs to one station and whose outer one to another, to arrive at the first.
+fn two_owners(stations: &mut [Station]) -> (Captured, usize, usize) {
+    for flow in 0..200 {
+        let frame = captured(marked(false, flow, 0, Shape::Tunnel).remove(0), u64::from(flow));
+        for first in [0, 1] {
+            let before = stations[first].worker().counters().packets;
+            let handled = stations[first].frame(&frame.frame(1), 0, &mut Nothing);
+            assert_eq!(stations[first].worker().counters().packets, before + 1);
+            let second = 1 - first;
+            let on = matches!(handled, Handled::Away(_));
+            let mut back = false;
+            stations[second].handed_over(1, &mut Nothing, |_, _, _, _| back = true);
+            settle(stations);
+            // It ended at the second, and the first has seen the inner packet.
+            if on && back && !stations[first].worker().flows().ids().is_empty() {
+                return (frame, first, second);
+            }
+        }
+    }
+    panic!("no flow of two owners");
+}
+
+#[test]
+fn a_frame_has_one_generation_whatever_its_owners_run() {
+    let bench = bench(false, "no");
+    let mut stations = stations(&bench, 2, 8);
+    let (frame, first, second) = two_owners(&mut stations);
+    let weak: Vec<_> = (2..5)
+        .map(|number| {
+            let next = common::chains(number, &bench.seen);
+            let weak = Arc::downgrade(&next);
+            bench.seen.lock().unwrap().clear();
+            if number == 2 {
+                // The second is ahead when it gets the rest of the frame.
+                stations[first].frame(&frame.frame(1), 0, &mut Nothing);
+                stations[second].worker_mut().enter_generation(next);
+            } else {
+                // The first is ahead, by two in the end.
+                stations[first].worker_mut().enter_generation(next);
+                stations[first].frame(&frame.frame(1), 0, &mut Nothing);
+            }
+            assert_eq!(settle(&mut stations), 1);
+            let seen: Vec<_> = bench.seen.lock().unwrap().iter().map(|s| (s.level, s.generation)).collect();
+            let expected = if number == 2 { 1 } else { number };
+            assert_eq!(seen, [(1, expected), (0, expected)]);
+            assert_eq!(stations[second].worker().generation().0, 2);
+            weak
+        })
+        .collect();
+    // Nobody keeps what no worker runs.
+    let counts: Vec<_> = weak.iter().map(std::sync::Weak::strong_count).collect();
+    assert_eq!(counts, [1, 0, 1]);
+}
+
+#[test]
+fn a_datagram_stays_refused_while_another_worker_decides() {
+    let bench = bench(true, "no");
+    let mut stations = stations(&bench, 2, 64);
+    let (mut held, mut passed) = (0, 0);
+    for flow in 0..40u32 {
+        let refuse = flow % 2 == 0;
+        let word: &[u8] = if refuse { b"drop" } else { b"" };
+        let frames = common::marked_saying(flow % 4 > 1, flow, 0, Shape::Fragmented, word);
+        let (last, others) = frames.split_last().unwrap();
+        let arrive = |stations: &mut [Station], bytes: &[u8]| {
+            let frame = captured(bytes.to_vec(), u64::from(flow));
+            match stations[0].frame(&frame.frame(1), 0, &mut Nothing) {
+                Handled::Here(decision) => u64::from(decision.verdict.forwards()),
+                Handled::Away(_) => 0,
+            }
+        };
+        for bytes in others {
+            let left = arrive(&mut stations, bytes) + settle(&mut stations);
+            assert_eq!(left, 1);
+        }
+        let now = arrive(&mut stations, last);
+        // The owner of the fragments has it whole; nobody has let the owner of the flow decide yet.
+        stations[1].handed_over(1, &mut Nothing, |_, _, _, _| {});
+        stations[0].handed_over(0, &mut Nothing, |_, _, _, _| {});
+        let again = arrive(&mut stations, last);
+        let left = settle(&mut stations);
+        if refuse {
+            assert_eq!((now, again, left), (0, 0, 0), "flow {flow}");
+            held += 1;
+            assert_eq!(arrive(&mut stations, last) + settle(&mut stations), 0, "stays refused");
+        } else {
+            assert!(now + again + left >= 1, "flow {flow}");
+            // Afterwards the id is free again.
+            assert_eq!(arrive(&mut stations, &others[0]) + settle(&mut stations), 1, "flow {flow}");
+            passed += 1;
+        }
+    }
+    assert_eq!((held, passed), (20, 20));
+    let (packets, forwarded, refused, handed, taken) = sums(&stations);
+    assert_eq!(packets, forwarded + refused);
+    assert_eq!(handed, taken);
+}
+
 #[test]
 fn threads_hand_over_to_each_other_and_find_the_end() {
     let bench = bench(false, "no");

@@ -122,7 +122,8 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
             for segment in connection.speak(now) {
                 let frame = segment.frame();
                 if traced(connection.port) {
-                    let (at, text) = (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
+                    let (at, text) =
+                        (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
                     println!(
                         "{} {now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
                         segment.ports.0, text.len(), segment.flags, segment.urgent, segment.options, segment.ttl,
@@ -192,7 +193,8 @@ fn run(
 fn parting(read: &[u8], inspected: &[u8]) -> String {
     let at = read.iter().zip(inspected).take_while(|(a, b)| a == b).count();
     let show = |bytes: &[u8]| {
-        String::from_utf8_lossy(&bytes[at.saturating_sub(5).min(bytes.len())..(at + 15).min(bytes.len())]).into_owned()
+        String::from_utf8_lossy(&bytes[at.saturating_sub(5).min(bytes.len())..(at + 15).min(bytes.len())])
+            .into_owned()
     };
     format!(
         "read {} bytes, inspected {}; they part at {at}: read {:?}, inspected {:?}",

@@ -5,6 +5,7 @@ use crate::buffers::{BufferRef, Buffers};
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::{Item, Literal, Number, Program, VARIABLES_MAX};
 use crate::keyword::{KeywordError, RefusalCode};
+use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
 use bartizan_applayer::protocol::ProtocolId;
@@ -67,6 +68,17 @@ pub struct Ordering {
     pub pairbits: Use,
 }
 
+/// How far a keyword brought a rule: conditions on packet and transaction so far. For `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The keyword.
+    pub keyword: &'static str,
+    /// Conditions on packet and flow, its own included.
+    pub packet: usize,
+    /// Conditions on transactions, its own included.
+    pub tx: usize,
+}
+
 /// A signature in the making.
 pub struct SignatureBuilder<'e> {
     /// Surroundings.
@@ -93,14 +105,20 @@ pub struct SignatureBuilder<'e> {
     pub tx: Vec<TxCheck>,
     /// Effects.
     pub effects: Vec<Box<dyn Effect>>,
+    /// What is asked of records and files.
+    pub requests: Vec<Request>,
     /// Thresholds.
     pub thresholds: Vec<Box<dyn Limit>>,
+    /// How many keywords set something above that is no list (`noalert`, `bypass`, `ip_proto`).
+    pub flags_set: u32,
     /// MD5, SHA-1, SHA-256 of files are asked for.
     pub file_hashes: [bool; 3],
     /// How the rule takes part in the order of evaluation.
     pub ordering: Ordering,
     /// Keywords seen so far, in order, for those that must stand before or after others.
     pub seen: Vec<&'static str>,
+    /// How far each of them brought the rule.
+    pub origins: Vec<Origin>,
     values: Vec<ValueCheck>,
     /// Index of the value that content keywords add to; `None` for the payload.
     current: Option<usize>,
@@ -139,10 +157,13 @@ impl<'e> SignatureBuilder<'e> {
             packet: Vec::new(),
             tx: Vec::new(),
             effects: Vec::new(),
+            requests: Vec::new(),
             thresholds: Vec::new(),
+            flags_set: 0,
             file_hashes: [false; 3],
             ordering: Ordering::default(),
             seen: Vec::new(),
+            origins: Vec::new(),
             values: Vec::new(),
             current: None,
             last_literal: None,
@@ -152,6 +173,37 @@ impl<'e> SignatureBuilder<'e> {
             variables: Vec::new(),
             spare: empty_check(BufferRef::Payload, None),
         }
+    }
+
+    /// The rule reports nothing.
+    pub fn silence(&mut self) {
+        self.noalert = true;
+        self.flags_set += 1;
+    }
+
+    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword of such a
+    /// role after which it is what it was before had no effect.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let of_value = |value: &ValueCheck| {
+            // An item that a modifier moves to a buffer weighs more there.
+            let place = if value.buffer == BufferRef::Payload { 1 } else { 2 };
+            let items: usize = value.program.items.iter().map(|i| place + i.weight()).sum();
+            items + value.transforms.len() + usize::from(value.absent != Absent::No)
+        };
+        let listed = self.packet.len() + self.tx.len() + self.effects.len() + self.requests.len();
+        let flow = self.flow.bits().count_ones() as usize;
+        listed
+            + self.thresholds.len()
+            + self.flags_set as usize
+            + flow
+            + self.values.iter().map(of_value).sum::<usize>()
+    }
+
+    /// A keyword was parsed.
+    pub fn note(&mut self, keyword: &'static str) {
+        self.seen.push(keyword);
+        self.origins.push(Origin { keyword, packet: self.packet.len(), tx: self.tx.len() });
     }
 
     /// Makes a buffer the one that the following content keywords look at.
@@ -423,6 +475,10 @@ impl<'e> SignatureBuilder<'e> {
         let payload = self.values.iter().position(|v| v.buffer == BufferRef::Payload).ok_or_else(missing)?;
         let items = self.values.get_mut(payload).map(|v| &mut v.program.items).ok_or_else(missing)?;
         let at = items.iter().rposition(|i| matches!(i, Item::Literal(_))).ok_or_else(missing)?;
+        if matches!(items.get(at), Some(Item::Literal(literal)) if literal.replace.is_some()) {
+            return Err(KeywordError::context("`replace` works on the payload of packets, not on a buffer")
+                .help(format!("leave out `{modifier}` or `replace`")));
+        }
         let item = items.remove(at);
         if items.is_empty() {
             // Kept until the end of the rule: other values are known by their index.

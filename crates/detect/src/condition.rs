@@ -5,6 +5,7 @@
 
 use crate::signature::RuleAction;
 use crate::state::FlowState;
+use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId, Timestamp};
 use bartizan_function::view::FlowView;
@@ -100,6 +101,12 @@ pub enum PrefilterKey {
 pub trait TxCondition: Send + Sync {
     /// Whether it holds; [`Answer::NotYet`] while more data may change that.
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer;
+
+    /// Whether it holds for one file, where it is about files.
+    fn holds_for(&self, file: &FileTrack) -> Option<bool> {
+        let _ = file;
+        None
+    }
 }
 
 /// Answer of a condition on something that grows.
@@ -123,6 +130,12 @@ impl From<bool> for Answer {
 pub trait BufferCondition: Send + Sync {
     /// Whether it holds. `complete`: no more data will follow.
     fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
+
+    /// What is known of a value that matched, for the alert: interned name and JSON.
+    fn context(&self, data: &[u8]) -> Option<(u32, std::sync::Arc<[u8]>)> {
+        let _ = data;
+        None
+    }
 }
 
 /// A change of a buffer's value before it is matched (`to_lowercase`, `url_decode`, `to_sha256` ...).

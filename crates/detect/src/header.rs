@@ -40,6 +40,20 @@ impl Ends {
     }
 }
 
+impl core::fmt::Display for Ends {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (end, behind) in [(self.source, " -> "), (self.destination, "")] {
+            match end {
+                None => f.write_str("no address")?,
+                Some((IpAddr::V6(address), port)) => write!(f, "[{address}]:{port}")?,
+                Some((address, port)) => write!(f, "{address}:{port}")?,
+            }
+            f.write_str(behind)?;
+        }
+        Ok(())
+    }
+}
+
 /// Ports of a packet, if its protocol has some.
 #[must_use]
 pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
@@ -59,7 +73,35 @@ pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
         && ends_hold(signature, scene)
 }
 
-fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
+/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is found
+/// out later (application protocol, handshake).
+#[must_use]
+pub fn can_hold(
+    signature: &Signature,
+    flow: &bartizan_function::view::FlowView<'_>,
+    direction: Direction,
+) -> bool {
+    let protocol = &signature.protocol;
+    let is_v4 = flow.client.0.is_ipv4();
+    let ether = protocol.ether_type.is_none_or(|e| e == 0 || e == if is_v4 { 0x0800 } else { 0x86dd });
+    let family = match protocol.family {
+        Family::Any => true,
+        Family::V4 => is_v4,
+        Family::V6 => !is_v4,
+    };
+    let turned = match direction {
+        Direction::ToServer => FlowNeeds::TO_CLIENT,
+        Direction::ToClient => FlowNeeds::TO_SERVER,
+    };
+    let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
+    ether
+        && family
+        && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
+        && !signature.flow.contains(turned)
+        && (one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned()))
+}
+
+pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     if let Some(packet) = scene.packet {
         let decoded = packet.decoded();
         if let Some(wanted) = protocol.ether_type {
@@ -88,7 +130,7 @@ fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
 }
 
-fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
+pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     if needs.is_empty() {
         return true;
     }
@@ -115,7 +157,7 @@ fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     true
 }
 
-fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
+pub(crate) fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
     let nothing = signature.source.is_none()
         && signature.destination.is_none()
         && signature.source_ports.is_none()

@@ -8,6 +8,7 @@ use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
+use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
 use crate::txstate::{Entry, FlowDetect, Side, Status};
@@ -61,6 +62,8 @@ pub struct Hit {
     pub action: RuleAction,
     /// The action holds for the rest of the flow.
     pub for_flow: bool,
+    /// The action is that of a rate filter, not the rule's own.
+    pub by_limit: bool,
 }
 
 /// What a worker owns for detection; reused from packet to packet.
@@ -77,8 +80,40 @@ pub struct Worker {
     pub hits: Vec<Hit>,
     /// Rules that matched on the packet in hand before.
     matched: Vec<u32>,
+    /// Values that matches of the packet in hand leave for their alerts.
+    pub left: Vec<Left>,
+    /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the matches.
+    pub edits: Vec<(u32, Vec<u8>)>,
+    /// What waits for its transaction.
+    asked: Vec<Asked>,
     /// Expressions that ran into their match limit.
     pub limits_hit: u64,
+}
+
+/// A value that a match leaves for alerts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The rule, by its position.
+    pub rule: u32,
+    /// The transaction of the match.
+    pub tx: Option<TxId>,
+    /// Interned name.
+    pub name: u32,
+    /// What it is.
+    pub kind: LeftKind,
+    /// Bytes, or JSON.
+    pub value: Vec<u8>,
+}
+
+/// What a value is that a match leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftKind {
+    /// A variable of the packet, shown in all its alerts.
+    PacketVariable,
+    /// Bytes for the alert of the match.
+    Text,
+    /// JSON for the alert of the match.
+    Json,
 }
 
 impl Worker {
@@ -100,6 +135,9 @@ impl Worker {
 /// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
 pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
     worker.hits.clear();
+    worker.left.clear();
+    worker.edits.clear();
+    worker.asked.clear();
     if !work.again {
         worker.matched.clear();
     }
@@ -112,7 +150,8 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     flow.enter_generation(rules.generation);
     let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
     let guess = app.as_deref().and_then(|app| first_open(app, scene.direction)).filter(|_| has_flow);
-    let mut pass = Pass { rules, worker, flow, has_flow, again, guess, scene };
+    let mut pass =
+        Pass { rules, worker, flow, has_flow, again, guess, stream: stream.map(|w| w.data), scene };
     if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
         // The flow is decided: its transactions count as inspected, so that they can be let go of.
         if let Some(app) = app {
@@ -145,6 +184,8 @@ struct Pass<'p, 'a> {
     again: bool,
     /// The transaction that a match on a packet or the stream is probably about.
     guess: Option<TxId>,
+    /// The stream as it is shown now.
+    stream: Option<&'a [u8]>,
     scene: Scene<'a>,
 }
 
@@ -297,27 +338,76 @@ impl Pass<'_, '_> {
         outcome
     }
 
+    /// Hands out what the conditions of a match left.
+    fn take_captured(&mut self, rule: u32, tx: Option<TxId>) {
+        let mut captured = core::mem::take(&mut self.worker.captured);
+        for (capture, value) in captured.drain(..) {
+            let (name, kind) = match capture {
+                Capture::Flow(name) => {
+                    self.flow.state.set_variable(name, &value);
+                    continue;
+                }
+                Capture::Replace(at) => {
+                    self.worker.edits.push((at, value));
+                    continue;
+                }
+                Capture::Packet(name) => (name, LeftKind::PacketVariable),
+                Capture::Alert(name) => (name, LeftKind::Text),
+                Capture::Context(name) => (name, LeftKind::Json),
+            };
+            self.worker.left.push(Left { rule, tx, name, kind, value });
+        }
+        self.worker.captured = captured;
+    }
+
+    /// Carries out what matches asked of a transaction and its files.
+    fn carry_out(&mut self, tx: &mut dyn Transaction, id: TxId) {
+        let rules = self.rules;
+        let asked = core::mem::take(&mut self.worker.asked);
+        for one in asked.iter().filter(|a| a.tx == id) {
+            let checks = rules.signatures.get(one.rule as usize).map_or(&[][..], |s| &s.tx);
+            let matched = |file: &_| checks.iter().all(|c| c.condition.holds_for(file) != Some(false));
+            carry_out(one, tx, &mut self.flow.state, matched);
+        }
+        self.worker.asked = asked;
+        mark_files(tx, self.flow);
+    }
+
     /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.
     fn hit(&mut self, index: u32, signature: &Signature, tx: Option<TxId>, stream: bool) {
         let scene = Scene { state: None, ..self.scene };
-        let captured = core::mem::take(&mut self.worker.captured);
-        for (capture, value) in &captured {
-            if let Capture::Flow(name) = capture {
-                self.flow.state.set_variable(*name, value);
-            }
-        }
-        self.worker.captured = captured;
+        self.take_captured(index, tx);
         for effect in &signature.effects {
             let state = self.has_flow.then_some(&mut self.flow.state);
             if !effect.apply(signature.id, &scene, state) {
                 return;
             }
         }
+        let direction = self.scene.direction;
+        if let Some(tx) = tx.or(self.guess) {
+            let asked = |request: &Request| Asked {
+                tx,
+                rule: index,
+                sid: signature.id.sid,
+                direction,
+                request: *request,
+            };
+            self.worker.asked.extend(signature.requests.iter().map(asked));
+        }
         self.worker.matched.push(index);
         let action = signature.action;
         let alert = signature.reports();
         let guess = if tx.is_none() { self.guess_tx(signature) } else { None };
-        self.worker.hits.push(Hit { rule: index, tx, guess, stream, alert, action, for_flow: false });
+        self.worker.hits.push(Hit {
+            rule: index,
+            tx,
+            guess,
+            stream,
+            alert,
+            action,
+            for_flow: false,
+            by_limit: false,
+        });
     }
 
     /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
@@ -336,7 +426,12 @@ impl Pass<'_, '_> {
             let state = self.has_flow.then_some(&mut self.flow.state);
             match threshold.judge(signature.id, &scene, state) {
                 Limited::Alert => {}
-                Limited::Act(other) => hit.action = other,
+                Limited::Act(other) => {
+                    hit.action = other;
+                    hit.by_limit = true;
+                    // What a rate filter lets pass is not reported.
+                    hit.alert &= other != RuleAction::Pass;
+                }
                 Limited::Silent => {
                     hit.alert = false;
                     break;
@@ -363,7 +458,9 @@ impl Pass<'_, '_> {
             }
             if inspect {
                 self.transaction(protocol, tx_rules, tx, id);
+                self.carry_out(tx, id);
             }
+            let silent = tx.common().silent && !tx.common().logged;
             let done = tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction];
             tx.common_mut().updated[direction] = false;
             if done {
@@ -371,6 +468,9 @@ impl Pass<'_, '_> {
                 if tx.common().inspected == bartizan_base::PerDirection::new(true, true) {
                     self.flow.forget_tx(id);
                 }
+            }
+            if silent {
+                parser.silence(id);
             }
         }
     }
@@ -529,15 +629,20 @@ impl Pass<'_, '_> {
     ) -> Answer {
         let direction = self.scene.direction;
         let BufferRef::Tx(buffer) = check.buffer else {
-            // Payload and header conditions beside transaction conditions look at the packet in hand.
+            // Header conditions beside transaction conditions look at the packet in hand, payload conditions at the stream
+            // as it is shown with it, or at the packet's own payload.
             let Some(packet) = self.scene.packet else { return Answer::NotYet };
-            let data = match check.buffer {
+            let holds = match check.buffer {
                 BufferRef::Packet(buffer) => {
-                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
+                    let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
+                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
-                _ => Some(packet.payload()),
+                _ => {
+                    let stream = self.stream;
+                    stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                        || self.run(check, packet.payload(), true) == Outcome::Match
+                }
             };
-            let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
             return if holds { Answer::Yes } else { Answer::NotYet };
         };
         let rules = self.rules;
@@ -545,6 +650,8 @@ impl Pass<'_, '_> {
             return Answer::from(check.absent != Absent::No);
         };
         let directions = check_directions(check, spec);
+        // A rule about both directions looks at what is there of either, whichever the packet is of.
+        let direction = if spans && !directions[direction] { direction.flip() } else { direction };
         if !directions[direction] {
             return Answer::NotYet;
         }

@@ -2,12 +2,13 @@
 //! A compiled set of rules: one generation of detection.
 
 use crate::buffers::{BufferRef, Buffers};
-use crate::builder::{Environment, Ordering, SignatureBuilder};
+use crate::builder::{Environment, Ordering, Origin, SignatureBuilder};
 use crate::content::Item;
 use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
 use crate::prefilter::{self, Prefilters};
 use crate::protocol;
+use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
 use bartizan_base::{Generation, Settings};
@@ -75,6 +76,7 @@ pub struct Loaded {
 struct Built {
     signature: Signature,
     ordering: Ordering,
+    origins: Vec<Origin>,
 }
 
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
@@ -224,7 +226,7 @@ fn compile(
             let sticky = keywords::sticky::find(name, environment.buffers);
             let sticky = sticky.ok_or_else(|| unknown(rule, name, &option))?;
             sticky.apply(&mut builder, value).map_err(|e| refuse(rule, e, option.option.span))?;
-            builder.seen.push(sticky.name);
+            builder.note(sticky.name);
             continue;
         };
         let fits = match keyword.argument {
@@ -237,8 +239,16 @@ fn compile(
             let error = KeywordError::argument(format!("`{name}` {what}"));
             return Err(refuse(rule, error, option.option.span));
         }
+        let before = builder.weight();
         match (keyword.parse)(&mut builder, value) {
-            Ok(()) => builder.seen.push(keyword.name),
+            Ok(()) if keyword.role.must_weigh() && builder.weight() == before => {
+                let error = KeywordError::new(
+                    RefusalCode::NoEffect,
+                    format!("`{name}` would have no effect in this rule"),
+                );
+                return Err(refuse(rule, error.help("please report the rule"), option.option.span));
+            }
+            Ok(()) => builder.note(keyword.name),
             Err(error) if error.code == RefusalCode::RequirementUnmet => return Ok(None),
             Err(error) => {
                 let place = match &error.range {
@@ -261,10 +271,11 @@ fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> R
         );
         return refuse(rule, error, place);
     }
-    if keywords::UNSUPPORTED.contains(&name) {
+    if let Some(reason) = keywords::refusal(name) {
+        let reason = reason.trim_end_matches('.').to_ascii_lowercase();
         let error = KeywordError::new(
             RefusalCode::UnsupportedKeyword,
-            format!("`{name}` is not evaluated by this engine yet"),
+            format!("`{name}` is not evaluated: {reason}"),
         );
         return refuse(rule, error, place);
     }
@@ -344,6 +355,7 @@ fn finish(
         tx: builder.tx,
         spans_directions: false,
         effects: builder.effects,
+        requests: builder.requests,
         thresholds: builder.thresholds,
         fast_pattern: None,
         bypass: builder.bypass,
@@ -358,7 +370,7 @@ fn finish(
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
-    Ok(Built { signature, ordering: builder.ordering })
+    Ok(Built { signature, ordering: builder.ordering, origins: builder.origins })
 }
 
 /// Whether addresses are given, at least in part, by what they are not; groups are followed.
@@ -484,16 +496,57 @@ fn strength(bytes: &[u8]) -> usize {
     bytes.len().saturating_add(distinct)
 }
 
-/// Whether any rule asks for hashes of files: MD5, SHA-1, SHA-256.
+/// Which keywords of a rule its conditions come from; nothing of a rule that does not load. For `explain`.
 #[must_use]
-pub fn file_hashes(rules: &RuleSet) -> [bool; 3] {
-    let mut all = [false; 3];
-    for signature in &rules.signatures {
-        for (have, want) in all.iter_mut().zip(signature.file_hashes) {
+pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
+    let environment = Environment {
+        buffers: &Buffers::new(),
+        settings: input.settings,
+        shared: input.shared,
+        rule_folder: std::path::Path::new(""),
+    };
+    match compile(rule, &environment, input, &mut input.variables.resolver()) {
+        Ok(Some(built)) => built.origins,
+        _ => Vec::new(),
+    }
+}
+
+/// What rules ask of parsers beyond what the settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Hashes of files: MD5, SHA-1, SHA-256.
+    pub hashes: [bool; 3],
+    /// Some rule looks at JA3 (`ja3-fingerprints: auto` is then on).
+    pub ja3: bool,
+    /// Some rule asks for files to be kept.
+    pub store: bool,
+}
+
+impl Needs {
+    /// Of a rule set.
+    #[must_use]
+    pub fn of(rules: &RuleSet) -> Self {
+        let mut needs = Needs::default();
+        for signature in &rules.signatures {
+            for (have, want) in needs.hashes.iter_mut().zip(signature.file_hashes) {
+                *have |= want;
+            }
+            needs.ja3 |= signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with("ja3"));
+            needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
+        }
+        needs
+    }
+
+    /// What either asks for.
+    #[must_use]
+    pub fn and(mut self, other: Needs) -> Self {
+        for (have, want) in self.hashes.iter_mut().zip(other.hashes) {
             *have |= want;
         }
+        self.ja3 |= other.ja3;
+        self.store |= other.store;
+        self
     }
-    all
 }
 
 /// Items of a rule, over all buffers; for `explain`.

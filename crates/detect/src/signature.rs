@@ -4,6 +4,7 @@
 use crate::buffers::BufferRef;
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
+use crate::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
 use bartizan_rules::{AddressSet, PortSet};
@@ -202,6 +203,8 @@ pub struct Signature {
     pub spans_directions: bool,
     /// Effects in order; applied when everything holds.
     pub effects: Vec<Box<dyn Effect>>,
+    /// What is asked of records and files when everything holds.
+    pub requests: Vec<Request>,
     /// Applied last, and only then an alert is written: thresholds.
     pub thresholds: Vec<Box<dyn Limit>>,
     /// What the prefilter looks for.

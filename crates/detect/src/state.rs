@@ -79,6 +79,8 @@ pub struct FlowState {
     pub tag: Option<Tag>,
     /// Variables that found no room.
     pub refused: u64,
+    /// Files of the flow are kept, by direction (`filestore` with the scope `flow`).
+    pub store: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
     /// All further packets pass detection (pass rule with flow scope).

@@ -9,7 +9,7 @@ use bartizan_applayer::protocol::{Input, Transport};
 use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::inspect::{Work, Worker, inspect};
-use bartizan_detect::ruleset::file_hashes;
+use bartizan_detect::ruleset::Needs;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
@@ -23,7 +23,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     let loaded = load_text(rules, &Settings::new(), &shared);
     let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
     assert!(said.is_empty(), "{said:?}");
-    let [md5, sha1, sha256] = file_hashes(&loaded.rules);
+    let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
     let engine = Engine::new(&Settings::new(), files).unwrap();
     let (mut app, mut flow, mut worker) =

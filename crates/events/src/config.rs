@@ -6,8 +6,8 @@
 //! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
 //!
 //! Not done: `syslog`, `redis` and plug-in file types (a warning, and the output is left out), files per
-//! thread (`threaded`: all events go into one file), rotation by time. Own settings: `rotate-size` and
-//! `rotate-keep`.
+//! thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds), `rotate-keep`,
+//! and `twin: yes` for an output that gets the same events as another one, `drop` and `anomaly` included.
 
 mod read;
 
@@ -61,6 +61,8 @@ pub struct FileDestination {
     pub append: bool,
     /// Size in bytes at which the file is put aside and a new one begun; `None` for never.
     pub rotate_size: Option<u64>,
+    /// Seconds between the first event of a file and the first of the next; `None` for no limit.
+    pub rotate_every: Option<u64>,
     /// How many files that were put aside are kept.
     pub rotate_keep: u32,
 }
@@ -69,7 +71,13 @@ impl FileDestination {
     /// A file that is appended to and never rotated by size.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        FileDestination { path: path.into(), append: true, rotate_size: None, rotate_keep: 8 }
+        FileDestination {
+            path: path.into(),
+            append: true,
+            rotate_size: None,
+            rotate_every: None,
+            rotate_keep: 8,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 pub mod community_id;
 pub mod config;
+pub mod file_store;
 pub mod json;
 pub mod metrics;
 pub mod names;
@@ -18,6 +19,7 @@ pub mod sink;
 mod text;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
+pub use file_store::{FileStore, FileStoreHandle, FileStoreOptions};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::Sink;

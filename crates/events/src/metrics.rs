@@ -89,7 +89,7 @@ macro_rules! metrics {
 
 metrics! {
     PACKETS Counter Packets "bartizan_packets_total" ["policy", "verdict", "worker"]
-        "Packets by the verdict that won.";
+        "Packets by the verdict that won; those inside of tunnels and those put together from fragments count too.";
     BYTES Counter Bytes "bartizan_bytes_total" ["policy", "verdict", "worker"]
         "Bytes of these packets, from the link layer on.";
     DECISIONS Counter Packets "bartizan_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
@@ -97,11 +97,13 @@ metrics! {
     STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
         "Would-be decisions of staged policies: nothing was dropped.";
     FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
-        "Packets that a packet-filter rule decided on.";
+        "Packets that a packet-filter rule decided on; rules by their place from 1, or `default`.";
     SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker"]
         "Packets that a function on their path did not inspect.";
     NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker"]
         "Packets that the normaliser changed or made.";
+    FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker"]
+        "What functions count of their own.";
     ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker"]
         "Alerts of detection rules.";
     DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker"]
@@ -124,10 +126,18 @@ metrics! {
         "Memory that traffic can grow, in use.";
     MEMORY_LIMIT Gauge Bytes "bartizan_memory_limit_bytes" ["part"]
         "Bound of that memory.";
+    STATS Gauge Count "bartizan_stats" ["name", "worker"]
+        "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]
         "Detection rules: loaded, refused or skipped.";
     GENERATION Gauge Count "bartizan_generation" ["worker"]
         "Generation of policies and rules in force.";
+    RELOADS Counter Events "bartizan_reloads_total" ["result"]
+        "Reloads of rules and policies that were asked for: done or refused.";
+    WORKER_LATE Gauge Count "bartizan_worker_late" ["worker"]
+        "1 when a worker did not answer in time: its values are those of its last answer.";
+    PATTERN_CACHE Counter Events "bartizan_pattern_cache_total" ["result"]
+        "Compiled patterns on disk: found, missing, damaged or foreign, stored, removed, not written.";
     EVENTS_WRITTEN Counter Events "bartizan_events_written_total" ["output"]
         "Event records that an output took.";
     EVENTS_LOST Counter Events "bartizan_events_lost_total" ["output"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function is given for one packet.
 
-use crate::finding::{Finding, RejectTo};
+use crate::finding::{Edit, Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
 use crate::view::FlowView;
 use bartizan_applayer::flow::AppLayer;
@@ -69,6 +69,8 @@ pub struct PacketContext<'a> {
     pub reject: &'a mut Option<RejectTo>,
     /// Where matches are reported.
     pub findings: &'a mut Vec<Finding>,
+    /// Where bytes are named that are to be replaced in the packet's payload, in the order in which they apply.
+    pub edits: &'a mut Vec<Edit>,
     /// Refusals act (prevention); else they are only reported.
     pub prevention: bool,
 }

@@ -60,4 +60,33 @@ pub struct Finding {
     pub guessed: bool,
     /// It matched on stream data.
     pub stream: bool,
+    /// What the rule and its data sets say of the match, as the members of a JSON object; `None` for nothing.
+    pub context: Option<Box<[u8]>>,
+    /// Variables that rules set for the packet.
+    pub variables: Arc<[(String, Vec<u8>)]>,
+}
+
+impl Finding {
+    /// A match of a rule, of no transaction and with nothing more to say.
+    #[must_use]
+    pub fn new(rule: Arc<RuleInfo>, action: FindingAction) -> Self {
+        Finding {
+            rule,
+            action,
+            tx: None,
+            guessed: false,
+            stream: false,
+            context: None,
+            variables: Arc::default(),
+        }
+    }
+}
+
+/// Bytes of a packet's payload that a function wants replaced. Only the normaliser does it, and only inline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Where in the payload.
+    pub offset: u32,
+    /// What is put there.
+    pub bytes: Vec<u8>,
 }

@@ -14,7 +14,7 @@ mod spec;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
-pub use finding::{Finding, FindingAction, RejectTo, RuleInfo};
+pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use spec::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
     Slot, WorkerState,

@@ -2,7 +2,7 @@
 //! What a function is and does.
 
 use crate::context::PacketContext;
-use bartizan_base::{Decision, FunctionId, Generation};
+use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
 
 /// The papers' three models of a function.
@@ -134,8 +134,20 @@ pub trait Function: Send + Sync {
         Decision::CONTINUE
     }
 
+    /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let _ = context;
+        serde_json::Map::new()
+    }
+
     /// Callback **log**: hands over the counters of a worker, (name, value).
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let _ = (worker, each);
+    }
+
+    /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who stages functions;
+    /// a function itself knows nothing of it.
+    fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
         let _ = (worker, each);
     }
 }

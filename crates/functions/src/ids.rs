@@ -3,13 +3,14 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
-use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
+use bartizan_detect::inspect::{Hit, Left, LeftKind, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
 use bartizan_detect::txstate::FlowDetect;
+use bartizan_events::JsonWriter;
 use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
-    Counter, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
+    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
     WorkerState,
 };
 use core::num::NonZeroU32;
@@ -147,7 +148,8 @@ impl Function for Ids {
         let stream = context.stream.map(|s| StreamWindow {
             data: s.bytes,
             offset: s.offset,
-            fresh: s.bytes.len().saturating_sub(s.seen),
+            // Inline a rule's contents may lie in several packets: the whole window is searched with each.
+            fresh: if context.prevention { s.bytes.len() } else { s.bytes.len().saturating_sub(s.seen) },
         });
         let work = Work {
             scene,
@@ -168,16 +170,22 @@ impl Function for Ids {
         }
         inspect(&self.rules, &mut state.worker, flow, work);
         if recorded {
-            context.findings.push(Finding {
-                rule: Arc::clone(&self.tag),
-                action: FindingAction::Tagged,
-                tx: None,
-                guessed: false,
-                stream: false,
-            });
+            context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
         }
+        let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
+        context.edits.extend(edits);
         let (prevention, again) = (context.prevention, context.again);
         self.conclude(state, prevention, again, context.reject, context.findings)
+    }
+
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let mut said = serde_json::Map::new();
+        said.insert("rules".to_owned(), self.rules.signatures.len().into());
+        if let Some(flow) = &context.flow {
+            let groups = bartizan_detect::explain::groups_of(&self.rules, flow);
+            said.insert("rules_for_this_flow".to_owned(), groups);
+        }
+        said
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
@@ -203,6 +211,38 @@ impl Ids {
         tagged(source) | tagged(destination)
     }
 
+    /// Variables that the packet's matches have set.
+    fn packet_variables(&self, left: &[Left]) -> Arc<[(String, Vec<u8>)]> {
+        let of_packet = left.iter().filter(|l| l.kind == LeftKind::PacketVariable);
+        of_packet.map(|l| (self.name(l.name), l.value.clone())).collect()
+    }
+
+    fn name(&self, number: u32) -> String {
+        self.rules.shared.names.name(number).unwrap_or_default()
+    }
+
+    /// What a match left for its alert, as the members of a JSON object.
+    fn context_of(&self, hit: &Hit, left: &[Left]) -> Option<Box<[u8]>> {
+        let mut own = left.iter().filter(|l| l.rule == hit.rule && l.tx == hit.tx).peekable();
+        own.peek()?;
+        let mut json = JsonWriter::new();
+        json.begin_object();
+        let mut written: Vec<u32> = Vec::new();
+        for one in own.filter(|l| l.kind != LeftKind::PacketVariable) {
+            if written.contains(&one.name) {
+                continue;
+            }
+            written.push(one.name);
+            match one.kind {
+                LeftKind::PacketVariable => {}
+                LeftKind::Text => json.text(&self.name(one.name), &one.value),
+                LeftKind::Json => json.raw(&self.name(one.name), &one.value),
+            }
+        }
+        json.end_object();
+        (!written.is_empty()).then(|| json.bytes().into())
+    }
+
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,
@@ -217,6 +257,7 @@ impl Ids {
         }
         let mut decision = Decision::CONTINUE;
         let mut bypass = false;
+        let variables = self.packet_variables(&state.worker.left);
         for hit in &state.worker.hits {
             let index = hit.rule as usize;
             let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))
@@ -238,10 +279,11 @@ impl Ids {
                 RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
                 RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
             };
+            let reason = if hit.by_limit { Reason::IdsThreshold } else { Reason::IdsRule };
             if verdict != Verdict::Continue {
                 decision = decision.strictest(Decision {
                     verdict,
-                    reason: (verdict > Verdict::Pass).then_some(Reason::IdsRule),
+                    reason: (verdict > Verdict::Pass).then_some(reason),
                     function: self.id,
                     rule: NonZeroU32::new(signature.id.sid),
                     rule_id: Some(signature.id),
@@ -265,6 +307,8 @@ impl Ids {
                 tx: hit.tx.or(hit.guess),
                 guessed: hit.tx.is_none() && hit.guess.is_some(),
                 stream: hit.stream || hit.tx.is_some(),
+                context: self.context_of(hit, &state.worker.left),
+                variables: Arc::clone(&variables),
             });
         }
         // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.

@@ -66,6 +66,8 @@ impl FunctionKind for IdsKind {
                 Ok(rules) => sets.push(Set {
                     ids: Ids::new(source.id, rules, self.alerts_max),
                     detect_only: class.rules.mode == IdsMode::Detect,
+                    level: class.rules.level.clone(),
+                    files,
                 }),
                 Err(message) => {
                     errors.push(classes::error(SPEC.name, format!("{}/rules", class.path), message))
@@ -83,6 +85,9 @@ impl FunctionKind for IdsKind {
 struct Set {
     ids: Ids,
     detect_only: bool,
+    /// Where its rules come from, for `explain`.
+    level: Option<String>,
+    files: Vec<String>,
 }
 
 /// Detection of a generation: which rules look at a flow is a matter of its class.
@@ -132,6 +137,20 @@ impl Function for PolicyIds {
             *state = own;
         }
         decision
+    }
+
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, Value> {
+        let mut said = serde_json::Map::new();
+        let Some(set) = self.by_fid.get(context.notes.fid).and_then(|i| self.sets.get(i)) else {
+            return said;
+        };
+        if let Some(level) = &set.level {
+            said.insert("rule_group".to_owned(), level.as_str().into());
+        }
+        said.insert("files".to_owned(), set.files.clone().into());
+        said.insert("mode".to_owned(), if set.detect_only { "detect" } else { "prevent" }.into());
+        said.extend(set.ids.explain(context));
+        said
     }
 
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {

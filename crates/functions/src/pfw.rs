@@ -431,6 +431,28 @@ impl Function for Pfw {
         decision
     }
 
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let mut said = serde_json::Map::new();
+        let filter = self.by_fid.get(context.notes.fid).and_then(|i| self.filters.get(i));
+        let packet = context.packet.map(|p| p.decoded());
+        let header = match &context.flow {
+            Some(flow) => Some(header_of_flow(flow, packet, context.direction)),
+            None => packet.and_then(header_of_packet),
+        };
+        let (Some(filter), Some(header)) = (filter, header) else { return said };
+        let rule = filter.decide(&header);
+        said.insert("rules".to_owned(), filter.actions.len().into());
+        let matched = if rule < filter.actions.len() { (rule + 1).into() } else { "default".into() };
+        said.insert("matched".to_owned(), matched);
+        let action = match filter.action(rule) {
+            FilterAction::Allow => "allow",
+            FilterAction::Drop => "drop",
+            FilterAction::Reject => "reject",
+        };
+        said.insert("action".to_owned(), action.into());
+        said
+    }
+
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         let Some(counts) = worker.downcast_ref::<Counts>() else { return };
         each("allowed", counts.allowed);

@@ -406,6 +406,28 @@ impl Function for Sfw {
         decision
     }
 
+    fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
+        let mut said = serde_json::Map::new();
+        let rules = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i));
+        let (Some(rules), Some(flow)) = (rules, &context.flow) else { return said };
+        let initiate = match rules.section.initiate {
+            Initiate::From => "from",
+            Initiate::To => "to",
+            Initiate::Both => "both",
+        };
+        said.insert("initiate".to_owned(), initiate.into());
+        said.insert("may_open".to_owned(), rules.may_open(flow.client.0, flow.server.0).into());
+        for (name, limit) in [
+            ("max_half_open", rules.section.max_half_open),
+            ("max_connections", rules.section.max_connections),
+        ] {
+            if let Some(limit) = limit {
+                said.insert(name.to_owned(), limit.into());
+            }
+        }
+        said
+    }
+
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         let Some(counts) = worker.downcast_ref::<Counts>() else { return };
         each("admitted", counts.admitted);

@@ -87,7 +87,7 @@ fn a_reassembled_datagram_keeps_what_surrounds_its_fragments() {
     let frame = eth(0x8100, &vlan(5, 0x0800, &ipv4_with(17, &[], 0x2000, &[0; 8])));
     decoder.decode(bartizan_packet::LinkType::ETHERNET, &frame, 60, &mut out);
     let fragment = out.outer().unwrap().clone();
-    let whole = ipv4_with(17, &[], 0, &udp(7, 9, b"rebuilt"));
+    let whole = [&frame[..18], &ipv4_with(17, &[], 0, &udp(7, 9, b"rebuilt"))].concat();
     decoder.decode_reassembled(&fragment, &whole, &mut out);
     let packet = out.outer().unwrap();
     assert_eq!((packet.source, packet.ports(), packet.recursion), (PacketSource::Defrag, Some((7, 9)), 0));

@@ -246,11 +246,11 @@ impl EngineInfo {
 }
 
 impl fmt::Display for EngineInfo {
-    /// One line, for example `patterns: hyperscan 5.4.0 2021-01-26 (chosen by set size); sets: 2 finders, 1 hyperscan; pcre2 10.46`.
+    /// One line, for example `hyperscan 5.4.0 2021-01-26 (chosen by set size); sets: 2 finders, 1 hyperscan; pcre2 10.46`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.hyperscan {
-            Some(version) => write!(f, "patterns: hyperscan {version} ({})", self.why)?,
-            None => write!(f, "patterns: aho-corasick ({})", self.why)?,
+            Some(version) => write!(f, "hyperscan {version} ({})", self.why)?,
+            None => write!(f, "aho-corasick ({})", self.why)?,
         }
         let mut separator = "; sets: ";
         for (used, count) in self.sets.iter().filter(|(_, n)| *n > 0) {
@@ -263,6 +263,17 @@ impl fmt::Display for EngineInfo {
             separator = ", ";
         }
         write!(f, "; pcre2 {}", self.pcre2)?;
+        if let Some(cache) = self.cache.filter(|c| *c != CacheCounters::default()) {
+            write!(f, "; cache: {} found, {} compiled", cache.hits, cache.misses + cache.refused)?;
+            let rest = [
+                ("damaged", cache.refused),
+                ("removed for room", cache.pruned),
+                ("not written", cache.failed),
+            ];
+            for (what, count) in rest.into_iter().filter(|(_, count)| *count > 0) {
+                write!(f, ", {count} {what}")?;
+            }
+        }
         if self.rescans > 0 {
             write!(f, "; {} scans repeated after an internal error of libhs", self.rescans)?;
         }

@@ -17,7 +17,7 @@ use crate::ring::v2::RxV2;
 use crate::ring::{Geometry, Mapping};
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys::{self, Messages};
-use bartizan_base::Timestamp;
+use bartizan_base::{Spread, Timestamp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -93,6 +93,33 @@ impl InlinePort {
     /// # Errors
     /// What is wrong with interface, rights, options or memory, with what to do.
     pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
+        Self::prepare(name, options, false)
+    }
+
+    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the same one, as
+    /// [`Spread::worker`] says. Option `fanout` is not looked at.
+    ///
+    /// # Errors
+    /// As [`InlinePort::open`], and a kernel without such groups (before 4.12).
+    pub fn open_group(name: &str, options: &InlineOptions, spread: &Spread) -> Result<Vec<Self>, OpenError> {
+        if spread.workers() == 1 {
+            return Ok(vec![Self::open(name, options)?]);
+        }
+        let options = InlineOptions { fanout: None, ..*options };
+        let mut ports: Vec<Self> = Vec::with_capacity(usize::from(spread.workers()));
+        let mut group = None;
+        for _ in 0..spread.workers() {
+            let mut port = Self::prepare(name, &options, true)?;
+            group = Some(port.socket.join(spread, group, false)?);
+            ports.push(port);
+        }
+        // Each frame goes to one of them from here on.
+        ports.iter().try_for_each(|port| port.socket.listen())?;
+        Ok(ports)
+    }
+
+    /// `member`: of a group that is still to be joined.
+    fn prepare(name: &str, options: &InlineOptions, member: bool) -> Result<Self, OpenError> {
         check_options(name, options)?;
         let interface = Interface::look_up(name)?;
         if interface.link_layer != LinkLayer::Ethernet {
@@ -119,7 +146,10 @@ impl InlinePort {
             socket.set(libc::PACKET_QDISC_BYPASS, &1i32, "bypassing the queueing discipline")?;
         }
         let (mut rx, sender) = rings(&socket, options)?;
-        rx.skip_outgoing = socket.skip_outgoing;
+        rx.skip_outgoing = socket.skip_outgoing || member;
+        if member {
+            socket.hush()?;
+        }
         socket.start(&shared)?;
         Ok(Self { socket, rx, sender })
     }

@@ -15,12 +15,14 @@
 
 mod batch;
 mod error;
+mod filter;
 mod inline;
 mod interface;
 mod offload;
 mod pair;
 mod passive;
 mod port;
+mod processor;
 // Memory shared with the kernel; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod ring;
@@ -39,6 +41,7 @@ pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
 pub use pair::{InlinePair, Side};
 pub use passive::{PassiveOptions, PassivePort};
 pub use port::{LinkLayer, MAX_FRAME, Port, PortStats, SendFailures, SendRefusal};
+pub use processor::{processors, stay_on_processor};
 pub use socket::{Fanout, FanoutMode};
 pub use testport::{TestClock, TestPort};
-pub use wait::{Waker, Woke, wait_any};
+pub use wait::{Waker, Woke, look_any, wait_any};

@@ -5,7 +5,8 @@ use crate::error::{OpenError, PortError};
 use crate::inline::{InlineOptions, InlinePort};
 use crate::offload::Warning;
 use crate::port::Port;
-use crate::wait::{Waker, Woke, wait_any};
+use crate::wait::{Waker, Woke, look_any, wait_any};
+use bartizan_base::Spread;
 use std::time::Duration;
 
 /// A side of an inline pair.
@@ -72,6 +73,30 @@ impl InlinePair {
         Ok((Self::new(Box::new(a), Box::new(b), mtu_may_differ)?, warnings))
     }
 
+    /// Opens two interfaces for each worker and pairs them. The packets of a flow reach one of the pairs, from both sides the
+    /// same one: see [`InlinePort::open_group`]. Returns also what the operator should know.
+    ///
+    /// # Errors
+    /// What [`InlinePort::open_group`] reports, one interface named twice, MTUs that differ.
+    pub fn open_group(
+        a: &str,
+        b: &str,
+        options: &InlineOptions,
+        spread: &Spread,
+        mtu_may_differ: bool,
+    ) -> Result<(Vec<Self>, Vec<Warning>), OpenError> {
+        if a == b {
+            return Err(OpenError::SameInterface { name: a.to_owned() });
+        }
+        let one = InlinePort::open_group(a, options, spread)?;
+        let other = InlinePort::open_group(b, options, spread)?;
+        let firsts = one.first().into_iter().chain(other.first());
+        let warnings = firsts.flat_map(InlinePort::warnings).cloned().collect();
+        let pairs =
+            one.into_iter().zip(other).map(|(a, b)| Self::new(Box::new(a), Box::new(b), mtu_may_differ));
+        Ok((pairs.collect::<Result<_, _>>()?, warnings))
+    }
+
     /// (the port where packets come in, the port where they leave), for packets that come in at `side`.
     pub fn direction(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port) {
         match side {
@@ -96,5 +121,11 @@ impl InlinePair {
         timeout: Duration,
     ) -> Result<Woke, PortError> {
         wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
+    }
+
+    /// Looks until a side has packets, there is something `else_ready` to do, or `spin` is over: see [`look_any`].
+    #[must_use]
+    pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        look_any(&[&mut *self.a, &mut *self.b], else_ready, spin)
     }
 }

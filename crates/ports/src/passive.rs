@@ -13,7 +13,7 @@ use crate::ring::Mapping;
 use crate::ring::v3::RxV3;
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys;
-use bartizan_base::Timestamp;
+use bartizan_base::{Spread, Timestamp};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -66,6 +66,32 @@ impl PassivePort {
     /// # Errors
     /// What is wrong with interface, rights, options or memory, with what to do.
     pub fn open(name: &str, options: &PassiveOptions) -> Result<Self, OpenError> {
+        Self::prepare(name, options, false)
+    }
+
+    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the same one, as
+    /// [`Spread::worker`] says. Option `fanout` is not looked at.
+    ///
+    /// # Errors
+    /// As [`PassivePort::open`], and a kernel without such groups (before 4.12).
+    pub fn open_group(name: &str, options: &PassiveOptions, spread: &Spread) -> Result<Vec<Self>, OpenError> {
+        if spread.workers() == 1 {
+            return Ok(vec![Self::open(name, options)?]);
+        }
+        let options = PassiveOptions { fanout: None, ..*options };
+        let mut ports: Vec<Self> = Vec::with_capacity(usize::from(spread.workers()));
+        let mut group = None;
+        for _ in 0..spread.workers() {
+            let mut port = Self::prepare(name, &options, true)?;
+            group = Some(port.socket.join(spread, group, options.outgoing)?);
+            ports.push(port);
+        }
+        ports.iter().try_for_each(|port| port.socket.listen())?;
+        Ok(ports)
+    }
+
+    /// `member`: of a group that is still to be joined.
+    fn prepare(name: &str, options: &PassiveOptions, member: bool) -> Result<Self, OpenError> {
         let request = request(name, options)?;
         let interface = Interface::look_up(name)?;
         let shared = SocketOptions {
@@ -87,7 +113,10 @@ impl PassivePort {
             source,
         })?;
         let mut rx = RxV3::new(mapping, options.block_size, options.blocks);
-        rx.skip_outgoing = socket.skip_outgoing;
+        rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
+        if member {
+            socket.hush()?;
+        }
         socket.start(&shared)?;
         Ok(Self { socket, rx })
     }

@@ -137,6 +137,47 @@ pub struct PortStats {
     pub went_down: u64,
 }
 
+impl PortStats {
+    /// The counters of two ports together.
+    #[must_use]
+    pub fn plus(mut self, other: &PortStats) -> PortStats {
+        // Every field by name, so that a new one is not forgotten here.
+        let PortStats {
+            received,
+            received_bytes,
+            ring_dropped,
+            ring_received,
+            oversized,
+            copied,
+            skipped,
+            checksum_pending,
+            sent,
+            sent_bytes,
+            send_failures,
+            send_calls,
+            sleeps,
+            went_down,
+        } = other;
+        self.received += received;
+        self.received_bytes += received_bytes;
+        self.ring_dropped += ring_dropped;
+        self.ring_received += ring_received;
+        self.oversized += oversized;
+        self.copied += copied;
+        self.skipped += skipped;
+        self.checksum_pending += checksum_pending;
+        self.sent += sent;
+        self.sent_bytes += sent_bytes;
+        for (refusal, frames) in send_failures.iter() {
+            self.send_failures.add(refusal, frames);
+        }
+        self.send_calls += send_calls;
+        self.sleeps += sleeps;
+        self.went_down += went_down;
+        self
+    }
+}
+
 /// What the first byte of a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {

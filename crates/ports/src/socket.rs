@@ -4,11 +4,12 @@
 //! Source: packet(7).
 
 use crate::error::{OpenError, PortError};
+use crate::filter;
 use crate::interface::Interface;
 use crate::offload::{OffloadGuard, Warning, offloads_on};
 use crate::port::PortStats;
 use crate::sys::{self, set_option};
-use bartizan_base::Timestamp;
+use bartizan_base::{Spread, Timestamp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -108,8 +109,10 @@ impl Socket {
         };
         socket.set(libc::PACKET_VERSION, &version, "choosing the ring version (TPACKET)")?;
         if !options.outgoing {
+            // In a group the option does not count: the reader looks, too.
             socket.skip_outgoing =
-                set_option(socket.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).is_err();
+                set_option(socket.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).is_err()
+                    || options.fanout.is_some();
         }
         if options.hardware_timestamps {
             socket.hardware_timestamps();
@@ -193,6 +196,54 @@ impl Socket {
             )?;
         }
         Ok(())
+    }
+
+    /// Receives nothing until [`Socket::listen`]: a socket gets all frames of its interface until it is in its group.
+    pub(crate) fn hush(&self) -> Result<(), OpenError> {
+        let mut nothing =
+            [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+        sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut nothing)
+            .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
+    }
+
+    /// Ends what [`Socket::hush`] began.
+    pub(crate) fn listen(&self) -> Result<(), OpenError> {
+        set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+            .map_err(|e| OpenError::system(&self.interface.name, "detaching the filter", e))
+    }
+
+    /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the group. Only
+    /// after [`Socket::start`]. `outgoing`: frames that this host sends, too.
+    pub(crate) fn join(
+        &mut self,
+        spread: &Spread,
+        group: Option<u16>,
+        outgoing: bool,
+    ) -> Result<u16, OpenError> {
+        const WHAT: &str = "joining the fanout group (Linux 4.12 or newer)";
+        let outside = if outgoing { 0 } else { libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING };
+        let founds = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+        let argument = |flags: u32| {
+            let mode = libc::PACKET_FANOUT_CBPF | flags | founds;
+            (mode << 16 | u32::from(group.unwrap_or(0))) as i32
+        };
+        // In a group the sockets' own option to leave out what this host sends does not count. Kernels before 5.12 do not know
+        // the group's, either: there, the reader leaves it out.
+        let fd = self.fd.as_fd();
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_FANOUT);
+        set_option(fd, level, option, &argument(outside))
+            .or_else(|_| set_option(fd, level, option, &argument(0)))
+            .map_err(|e| OpenError::system(&self.interface.name, WHAT, e))?;
+        if let Some(group) = group {
+            return Ok(group);
+        }
+        let mut program = filter::program(spread).unwrap_or_default();
+        sys::set_program(fd, level, libc::PACKET_FANOUT_DATA, &mut program).map_err(|e| {
+            OpenError::system(&self.interface.name, "setting the filter of the fanout group", e)
+        })?;
+        let number = sys::get_option::<i32>(fd, level, option)
+            .map_err(|e| OpenError::system(&self.interface.name, WHAT, e))?;
+        Ok((number & 0xffff) as u16)
     }
 
     /// Counters up to now.

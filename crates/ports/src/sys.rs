@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls of the live ports behind safe functions.
 //!
-//! Source: packet(7), netdevice(7), poll(2), eventfd(2), Linux `include/uapi/linux/ethtool.h`.
+//! Source: packet(7), netdevice(7), poll(2), eventfd(2), sched_setaffinity(2), Linux `include/uapi/linux/ethtool.h`.
 //! This is one of the crate's two modules with `unsafe` (the other is `ring`): the standard library has no
 //! packet sockets, interface requests or `poll`, so each is called through `libc` here, once, and
 //! every function below is safe to call with any arguments.
@@ -62,6 +62,21 @@ pub(crate) fn set_option<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32, va
     check(unsafe {
         libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
     })?;
+    Ok(())
+}
+
+/// Sets an option whose value is a BPF program; the kernel copies it.
+pub(crate) fn set_program(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    program: &mut [libc::sock_filter],
+) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let value = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: `value` describes `program`; both live through the call, and the kernel only reads.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), size) })?;
     Ok(())
 }
 
@@ -362,6 +377,33 @@ pub(crate) fn packet_clock_nanos() -> u64 {
     // SAFETY: `now` is a valid place for the answer; this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
     (now.tv_sec.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec.max(0) as u64)
+}
+
+/// Processors that this thread may run on, ascending.
+pub(crate) fn allowed_processors() -> Vec<usize> {
+    // SAFETY: a set of bits; zeros are a value.
+    let mut set: libc::cpu_set_t = unsafe { zeroed() };
+    // SAFETY: pointer and size describe `set`; 0 is the calling thread.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+        return Vec::new();
+    }
+    let most = usize::try_from(libc::CPU_SETSIZE).unwrap_or(0);
+    // SAFETY: `cpu` is below the size of the set.
+    (0..most).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Keeps the calling thread on one processor.
+pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
+    if processor >= usize::try_from(libc::CPU_SETSIZE).unwrap_or(0) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: a set of bits; zeros are a value.
+    let mut set: libc::cpu_set_t = unsafe { zeroed() };
+    // SAFETY: `processor` is below the size of the set.
+    unsafe { libc::CPU_SET(processor, &mut set) };
+    // SAFETY: pointer and size describe `set`; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })?;
+    Ok(())
 }
 
 /// Size of a memory page.

@@ -60,7 +60,7 @@ pub fn wait_any(
     spin: Duration,
     timeout: Duration,
 ) -> Result<Woke, PortError> {
-    if look(ports, spin) {
+    if look_any(ports, &|| false, spin) {
         return Ok(Woke::Packets);
     }
     let mut timeout = timeout;
@@ -97,9 +97,10 @@ pub fn wait_any(
     Ok(if packets { Woke::Packets } else { Woke::Timeout })
 }
 
-/// Looks at the ports until one is ready or `spin` is over.
-fn look(ports: &[&mut dyn Port], spin: Duration) -> bool {
-    let ready = || ports.iter().any(|port| port.ready());
+/// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least once.
+#[must_use]
+pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+    let ready = || ports.iter().any(|port| port.ready()) || else_ready();
     if ready() {
         return true;
     }

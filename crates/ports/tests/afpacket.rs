@@ -333,6 +333,92 @@ fn fanout_gives_each_frame_to_one_port() {
     });
 }
 
+/// A UDP frame between hosts by number, with a VLAN tag or without.
+fn udp_frame(v6: bool, (source, destination): (u8, u8), ports: (u16, u16), tag: bool) -> Vec<u8> {
+    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tag {
+        out.extend_from_slice(&[0x81, 0, 0, 9]);
+    }
+    if v6 {
+        out.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 26, 17, 64]);
+        for host in [source, destination] {
+            out.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+    } else {
+        out.extend_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        out.extend_from_slice(&[10, 0, 0, source, 10, 0, 0, destination]);
+    }
+    out.extend_from_slice(&ports.0.to_be_bytes());
+    out.extend_from_slice(&ports.1.to_be_bytes());
+    out.extend_from_slice(&[0, 26, 0, 0]);
+    out.resize(out.len() + 18, 7);
+    out
+}
+
+#[test]
+fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
+    in_namespace(|| {
+        use bartizan_base::Spread;
+        use bartizan_base::spread::Part;
+        use std::net::IpAddr;
+        veth("a0", "a1", 1500);
+        veth("b0", "b1", 1500);
+        let options = options(TransmitPath::Ring);
+        let mut client = InlinePort::open("a0", &options).unwrap();
+        let mut server = InlinePort::open("b0", &options).unwrap();
+        let spread = Spread::new([8, 9], 3);
+        let (mut pairs, _) = InlinePair::open_group("a1", "b1", &options, &spread, false).unwrap();
+        assert_eq!(pairs.len(), 3);
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        let mut expected = [0usize; 3];
+        for number in 0..120u16 {
+            let (v6, tag, host) = (number % 2 == 1, number % 3 == 1, (number % 50) as u8);
+            let address = |host: u8| {
+                if v6 {
+                    IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(host)])
+                } else {
+                    IpAddr::from([10, 0, 0, host])
+                }
+            };
+            there.push(udp_frame(v6, (host, 200), (1000 + number, 53), tag));
+            back.push(udp_frame(v6, (200, host), (53, 1000 + number), tag));
+            let part = Part::Ports(1000 + number, 53);
+            expected[usize::from(spread.worker(address(host), address(200), part))] += 1;
+        }
+        assert!(expected.iter().all(|n| *n > 10), "{expected:?}");
+        send(&mut client, &there);
+        send(&mut server, &back);
+        for (pair, count) in pairs.iter_mut().zip(expected) {
+            for (side, frames) in [(Side::A, &there), (Side::B, &back)] {
+                let got = collect(pair.port(side), count);
+                assert_eq!(got.len(), count);
+                assert!(got.iter().all(|frame| frames.contains(frame)));
+                assert!(!pair.port(side).ready(), "no frame comes twice");
+                // The group sees nothing of what its members send.
+                let mut batch = Batch::with_capacity(64);
+                for frame in &got {
+                    if !batch.push_copy(frame, Default::default()) {
+                        break;
+                    }
+                }
+                batch.forward_all();
+                let (_, egress) = pair.direction(side);
+                egress.transmit(&mut batch);
+                egress.flush().unwrap();
+            }
+        }
+        for pair in &mut pairs {
+            for side in Side::BOTH {
+                assert!(!pair.port(side).ready());
+                assert_eq!(pair.port(side).stats().skipped, 0);
+            }
+        }
+        // Two groups on one interface are two: each gets everything.
+        let (more, _) = InlinePair::open_group("a1", "b1", &options, &spread, false).unwrap();
+        assert_eq!(more.len(), 3);
+    });
+}
+
 #[test]
 fn a_ring_has_one_batch_at_a_time() {
     in_namespace(|| {

@@ -2,6 +2,8 @@
 //! `bartizan check FILE...`: are these rules and policies right?
 
 use crate::error::{Exit, Failure};
+use crate::cache::CacheOption;
+use crate::generation::{Builder, Options};
 use crate::load;
 use bartizan_base::Generation;
 use bartizan_rules::Severity;
@@ -20,6 +22,9 @@ pub struct Args {
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Where compiled patterns are kept.
+    #[command(flatten)]
+    cache: CacheOption,
     /// Print findings and counts as JSON.
     #[arg(long)]
     json: bool,
@@ -29,9 +34,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
     let mut warnings = Vec::new();
-    let base = load::Base::new(&settings, &mut warnings)?;
+    let cache = crate::cache::open(args.cache.cache.as_deref(), &mut warnings)?;
+    let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
     let (policies, rules): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|p| is_policy(p));
-    let per_policy = policies.iter().map(|p| policy_problems(p)).collect::<Result<Vec<_>, _>>()?;
+    let per_policy = policies.iter().map(|p| policy_problems(args, p)).collect::<Result<Vec<_>, _>>()?;
     let problems = per_policy.concat();
     let files = load::rule_files(&rules)?;
     let loaded = base.rules(&files, &settings, Generation(1))?;
@@ -56,7 +62,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let file = files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref());
             match file {
                 Some(file) => println!("{}\n", diagnostic.render(&file.source, color)),
-                None => println!("{}: {}\n", diagnostic.file, diagnostic.message),
+                None => println!(
+                    "{}:{}:{}: {}\n",
+                    diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
+                ),
             }
         }
         if policies.is_empty() || !rules.is_empty() {
@@ -81,11 +90,19 @@ fn is_policy(path: &std::path::Path) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// Everything that is wrong with a policy file, each with file, line and column.
-fn policy_problems(path: &std::path::Path) -> Result<Vec<String>, Failure> {
-    let text = crate::input::read_text(path, "policy file")?;
-    let name = path.display().to_string();
-    match bartizan_config::policy::parse(&name, &String::from_utf8_lossy(&text), &["pfw", "sfw", "ids"]) {
+/// Everything that is wrong with a policy file, each with file, line and column: it is built as a run would build it, with its
+/// rule files. Links may have any names.
+fn policy_problems(args: &Args, path: &std::path::Path) -> Result<Vec<String>, Failure> {
+    // What cannot be read is no finding in the file.
+    crate::input::read_text(path, "policy file")?;
+    let options = Options {
+        policy: Some(path.to_owned()),
+        suricata_config: args.suricata_config.clone(),
+        overrides: args.overrides.clone(),
+        cache: args.cache.clone(),
+        ..Options::default()
+    };
+    match Builder::for_captures(&options)?.build(Generation(1)) {
         Ok(_) => Ok(Vec::new()),
         Err(error) => Ok(error.to_string().lines().map(str::to_owned).collect()),
     }

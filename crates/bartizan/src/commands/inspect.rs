@@ -2,9 +2,10 @@
 //! `bartizan inspect`: what is in these captures?
 
 use crate::error::{Exit, Failure};
+use crate::generation::{Builder, BuiltPolicy, Options};
 use crate::{input, load};
-use bartizan_base::{FunctionId, Generation, LinkId, Timestamp};
-use bartizan_dataplane::chain::Chains;
+use bartizan_base::{Generation, LinkId, Timestamp};
+use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
@@ -12,7 +13,7 @@ use bartizan_dataplane::event_ring::{
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
-use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
+use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
 use bartizan_rules::{RuleSetReport, Severity};
@@ -23,18 +24,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Shown below `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  bartizan inspect --rules my.rules capture.pcap
+  bartizan inspect --policy policy.yaml --ips --out out capture.pcap    # drops with reasons in out/eve.json
+  bartizan inspect --policy policy.yaml --link wan --threads 4 a.pcapng.zst
+  bartizan explain flow capture.pcap --policy policy.yaml               # what happened to each flow, and why";
+
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rule file (may be repeated); plain, gzip or zstd. Without one nothing is detected, only logged.
-    #[arg(long, value_name = "FILE")]
-    rules: Vec<PathBuf>,
-    /// Settings from a suricata.yaml instead of Suricata's shipped ones.
-    #[arg(long, value_name = "FILE")]
-    suricata_config: Option<PathBuf>,
-    /// Override one setting, for example `stream.midstream=true`.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+    /// Name of the link that the capture comes from, for policies that name links; repeated for further captures.
+    #[arg(long, value_name = "NAME")]
+    link: Vec<String>,
     /// Prevention over captures: drop, reject and pass act as they would inline.
     #[arg(long)]
     ips: bool,
@@ -60,6 +65,9 @@ struct Summary {
     flows: u64,
     /// Alerts by sid.
     alerts: BTreeMap<u32, u64>,
+    /// With a policy: packets that were refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Refused>,
     rules: Rules,
     seconds: Seconds,
     threads: u16,
@@ -69,6 +77,86 @@ struct Summary {
     /// The engine that searches patterns.
     patterns: String,
     eve: PathBuf,
+    /// Events that outputs could not take.
+    #[serde(skip_serializing_if = "is_zero")]
+    events_lost: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The shape that serde wants.
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Packets that were refused, by what refused them.
+#[derive(Serialize)]
+struct Refused {
+    packets: u64,
+    /// They were dropped (prevention); else they would have been.
+    dropped: bool,
+    by: Vec<RefusedBy>,
+}
+
+#[derive(Serialize)]
+struct RefusedBy {
+    /// Absent for packets without a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    function: &'static str,
+    reason: &'static str,
+    packets: u64,
+}
+
+impl Refused {
+    fn of(recorder: &EveRecorder, prevention: bool) -> Self {
+        let by: Vec<RefusedBy> = (recorder.refusals().iter())
+            .map(|((policy, function, reason), packets)| RefusedBy {
+                policy: policy.as_deref().map(str::to_owned),
+                function,
+                reason: reason.name(),
+                packets: *packets,
+            })
+            .collect();
+        Refused { packets: by.iter().map(|b| b.packets).sum(), dropped: prevention, by }
+    }
+
+    fn print(&self) {
+        let word = if self.dropped { "dropped" } else { "would be dropped (--ips drops)" };
+        println!("{} packets {word}", self.packets);
+        for by in &self.by {
+            let policy = by.policy.as_deref().map_or("no flow".to_owned(), |p| format!("policy {p}"));
+            println!("    {} {} by {}, {policy}", by.packets, by.reason, by.function);
+        }
+    }
+}
+
+/// A capture and the link that its packets came in by.
+type Capture = (LinkId, CaptureReader);
+
+/// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
+fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
+    if args.link.len() > args.captures.len() {
+        return Err(Failure::usage(
+            "more --link than captures: each names the link of one capture, in order",
+        ));
+    }
+    let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
+    let mut links = Vec::new();
+    for index in 0..args.captures.len() {
+        links.push(match args.link.get(index) {
+            Some(name) => find_link(known, name)?,
+            None => LinkId(u16::try_from(known.len() + index).unwrap_or(u16::MAX)),
+        });
+    }
+    Ok(links)
+}
+
+/// The number of a link that a policy names.
+pub fn find_link(known: &[(String, LinkId)], name: &str) -> Result<LinkId, Failure> {
+    let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(n, _)| n.as_str()).collect();
+        Failure::input(format!("no policy names a link `{name}`; {}", did_you_mean(name, names)))
+    })
 }
 
 #[derive(Serialize)]
@@ -87,39 +175,40 @@ struct Seconds {
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
-    let mut warnings = Vec::new();
-    let base = load::Base::new(&settings, &mut warnings)?;
-    let files = load::rule_files(&args.rules)?;
-    let loaded = base.rules(&files, &settings, Generation(1))?;
-    report_refused(&loaded.diagnostics, &files);
-    let app = Arc::new(load::app_layer(&settings, bartizan_detect::ruleset::file_hashes(&loaded.rules))?);
+    let mut builder = Builder::for_captures(&args.options, &args.out)?;
+    let built = builder.build(Generation(1))?;
+    let links = links_of(args, built.policy.as_ref())?;
+    let settings = builder.settings();
+    let mut warnings = builder.warnings().to_vec();
+    let app = Arc::new(load::app_layer(settings, &built.needs)?);
     let (engine_settings, more) =
-        EngineSettings::from_settings(&settings, args.ips, load::seed()).map_err(Failure::input)?;
+        EngineSettings::from_settings(settings, args.ips, load::seed()).map_err(Failure::input)?;
     warnings.extend(more);
     // Captures are opened before anything is written: a wrong path costs nothing.
-    let readers = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
+    let captures = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
+    let captures: Vec<_> = links.into_iter().zip(captures).collect();
     std::fs::create_dir_all(&args.out).map_err(|error| {
         Failure::stopped(format!(
             "cannot make the output folder {}: {error}; choose another with --out",
             args.out.display()
         ))
     })?;
-    let report = loaded.rules.report.clone();
-    let run = RunInfo::default();
-    let mut recorder =
-        EveRecorder::new(&settings, &args.out, &base.shared, args.ips, run.clone(), &mut warnings)
-            .map_err(Failure::stopped)?;
-    let alerts_max = match settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
-        0 => ALERTS_PER_PACKET,
-        number => number,
+    let _lock = crate::lock::folder(&args.out)?;
+    let run = RunInfo {
+        own_fields: built.policy.is_some(),
+        functions: built.function_names.clone(),
+        interface: None,
     };
-    let ids = Ids::new(FunctionId(2), Arc::new(loaded.rules), alerts_max);
-    let chains = Arc::new(Chains::one(Generation(1), vec![Arc::new(ids)]));
+    let mut recorder =
+        EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
+            .map_err(Failure::stopped)?;
+    let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    if args.suricata_config.is_some() {
+    if args.options.suricata_config.is_some() {
         for key in settings.unread() {
             eprintln!("note: the setting `{key}` is not used");
         }
@@ -127,25 +216,32 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
-        let worker = Worker::new(engine_settings, app, chains).map_err(Failure::stopped)?;
-        inspect_alone(worker, &mut recorder, readers)?
+        let worker =
+            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
+        inspect_alone(worker, &mut recorder, captures)?
     } else {
         let mut halves = Vec::new();
         let mut rings = Vec::new();
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
-            let half = EveRecorder::for_worker(&settings, &base.shared, args.ips, run.clone(), sender);
-            halves.push(half.map_err(Failure::stopped)?);
+            let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
+            let mut half = half.map_err(Failure::stopped)?;
+            half.keep_files(handle());
+            halves.push(half);
             rings.push(receiver);
         }
-        let pool = Pool::start(&engine_settings, &app, &chains, halves, PoolOptions::default())
+        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
             .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, readers)?
+        inspect_together(pool, rings, &mut recorder, captures)?
     };
     let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let kept = store.as_mut().and_then(FileStore::finish);
+    let report = &built.report;
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
-    let problems = recorder.finish();
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(kept);
+    problems.extend(load::save_datasets(builder.shared()));
     let written = write_stats(&args.out, &counters);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
@@ -153,17 +249,19 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         bytes: totals.bytes,
         flows,
         alerts: recorder.alerts().clone(),
-        rules: rules_of(&report),
+        refused: args.options.policy.as_ref().map(|_| Refused::of(&recorder, args.ips)),
+        rules: rules_of(report),
         seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: args.threads,
         incomplete,
-        patterns: base.compiler.info().to_string(),
+        patterns: builder.patterns(),
         eve: args.out.join("eve.json"),
+        events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
-    print_summary(&summary, args.json)?;
     for problem in &problems {
         eprintln!("error: {problem}");
     }
+    print_summary(&summary, args.json)?;
     written?;
     Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
 }
@@ -223,10 +321,10 @@ impl Taker for Pool<EveRecorder> {
 fn inspect_alone(
     worker: Worker,
     recorder: &mut EveRecorder,
-    readers: Vec<CaptureReader>,
+    captures: Vec<Capture>,
 ) -> Result<Inspected, Failure> {
     let mut alone = Alone { worker, recorder };
-    let incomplete = read_captures(readers, &mut alone).map_err(Failure::stopped)?;
+    let incomplete = read_captures(captures, &mut alone).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
     let mut stats = Vec::new();
@@ -239,12 +337,12 @@ fn inspect_together(
     mut pool: Pool<EveRecorder>,
     rings: Vec<EventReceiver>,
     recorder: &mut EveRecorder,
-    readers: Vec<CaptureReader>,
+    captures: Vec<Capture>,
 ) -> Result<Inspected, Failure> {
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         // When this fails, the workers end by themselves, and the writer with the last of them.
-        let incomplete = read_captures(readers, &mut pool)?;
+        let incomplete = read_captures(captures, &mut pool)?;
         let mut finished = pool.finish()?;
         let mut sent = RingCounters::default();
         for half in &mut finished.recorders {
@@ -263,11 +361,11 @@ fn inspect_together(
 }
 
 /// Reads captures one after the other. Gives those that could not be read to their end, with the reason.
-fn read_captures(readers: Vec<CaptureReader>, taker: &mut dyn Taker) -> Result<Vec<String>, PoolError> {
+fn read_captures(captures: Vec<Capture>, taker: &mut dyn Taker) -> Result<Vec<String>, PoolError> {
     let mut incomplete = Vec::new();
     let mut number = 0;
-    for (index, reader) in readers.into_iter().enumerate() {
-        if let Some(why) = read_capture(reader, LinkId(index as u16), &mut number, taker)? {
+    for (link, reader) in captures {
+        if let Some(why) = read_capture(reader, link, &mut number, taker)? {
             eprintln!("warning: {why}");
             incomplete.push(why);
         }
@@ -287,7 +385,10 @@ pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[barti
     for diagnostic in errors.clone().take(SHOWN) {
         match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
             Some(file) => eprintln!("{}", diagnostic.render(&file.source, color)),
-            None => eprintln!("error: {}: {}", diagnostic.file, diagnostic.message),
+            None => eprintln!(
+                "error: {}:{}:{}: {}",
+                diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
+            ),
         }
     }
     let more = errors.count().saturating_sub(SHOWN);
@@ -309,14 +410,14 @@ fn read_capture(
     taker: &mut dyn Taker,
 ) -> Result<Option<String>, PoolError> {
     taker.enter_capture(reader.name())?;
-    let mut unsupported = 0u64;
+    let mut unsupported = (0u64, 0u32);
     let failed = loop {
         match reader.next() {
             Ok(Some(record)) => {
                 *number += 1;
                 let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
                 if !link_type.is_supported() {
-                    unsupported += 1;
+                    unsupported = (unsupported.0 + 1, record.link_type);
                 }
                 let frame = Frame {
                     now: record.timestamp,
@@ -332,10 +433,14 @@ fn read_capture(
             Err(error) => break Some(error.to_string()),
         }
     };
-    if unsupported > 0 {
+    if unsupported.0 > 0 {
+        let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
         eprintln!(
-            "warning: {}: {unsupported} packets have a link type that is not supported and were only counted",
-            reader.name()
+            "warning: {}: {} packets have a link type that is not supported ({}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
+            reader.name(),
+            unsupported.0,
+            unsupported.1,
+            known.join(", ")
         );
     }
     Ok(match (&failed, &reader.status().end) {
@@ -353,6 +458,8 @@ fn read_capture(
 }
 
 fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
+    // Events are written by now; who reads the summary may stop doing so.
+    crate::signals::end_with_the_pipe();
     if json {
         let text = serde_json::to_string_pretty(summary).map_err(Failure::stopped)?;
         println!("{text}");
@@ -361,6 +468,9 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     println!("{} packets, {} bytes, {} flows", summary.packets, summary.bytes, summary.flows);
     let alerts: u64 = summary.alerts.values().sum();
     println!("{alerts} alerts of {} rules", summary.alerts.len());
+    if let Some(refused) = &summary.refused {
+        refused.print();
+    }
     let refused: u64 = summary.rules.refused.values().sum();
     println!("rules: {} loaded, {refused} refused, {} skipped", summary.rules.loaded, summary.rules.skipped);
     for (reason, count) in &summary.rules.refused {
@@ -377,6 +487,9 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     for why in &summary.incomplete {
         println!("incomplete: {why}");
     }
-    println!("events: {}", summary.eve.display());
+    match summary.events_lost {
+        0 => println!("events: {}", summary.eve.display()),
+        lost => println!("events: {}, {lost} lost", summary.eve.display()),
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod completions;
+pub mod explain;
 pub mod inspect;
 pub mod man;
 pub mod run;

@@ -1,215 +1,258 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run`: the stack on live traffic, inline between two interfaces or passive on one.
 
+use crate::crew::{self, Parts};
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Options};
-use crate::signals;
-use bartizan_base::{Generation, LinkId};
+use crate::generation::{Builder, Built};
+use crate::metrics::{self, Source};
+use crate::plan::{self, Given, Plan};
+use crate::{load, lock, signals};
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Generation, Spread};
+use bartizan_config::policy::did_you_mean;
+use bartizan_dataplane::board::Board;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
+use bartizan_dataplane::live::together::Ports;
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_dataplane::worker::Worker;
-use bartizan_ports::{InlineOptions, InlinePair, PassiveOptions, PassivePort, Port, PortStats, Side};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use bartizan_events::file_store::{FileStore, WhenBehind};
+use bartizan_events::sink::SinkWatch;
+use bartizan_ports::{InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "tap", required_unless_present = "tap")]
-    inline: Option<Vec<String>>,
-    /// Watch one interface; nothing is forwarded or refused.
-    #[arg(long, value_name = "INTERFACE")]
-    tap: Option<String>,
     #[command(flatten)]
-    options: Options,
-    /// Only report what would be refused, also inline.
-    #[arg(long)]
-    detect: bool,
-    /// Switch off the interfaces' offloads while running, and on again at the end.
-    #[arg(long)]
-    fix_offloads: bool,
-    /// How long to look for packets before sleeping, in microseconds; 0 where no core is free.
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
-    spin: u64,
-    /// Folder for eve.json and stats.json; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
-    out: PathBuf,
-}
-
-/// The ports of the run.
-enum Ports {
-    Inline(InlinePair),
-    Tap(Box<PassivePort>),
+    given: Given,
 }
 
 /// Runs until a signal.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
-    let mut builder = Builder::new(&args.options)?;
+    let plan = plan::plan(&args.given)?;
+    // What can be refused at once is looked at before rules are loaded, which takes its time.
+    for name in plan.ports.interfaces() {
+        Interface::look_up(name).map_err(Failure::input)?;
+    }
+    let _locks = locks(&plan)?;
+    let listener = plan.metrics.map(metrics::listen).transpose()?;
+    // Without a folder no output is a file with a relative name.
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let mut builder = Builder::new(&plan.options, folder)?;
     let built = builder.build(Generation(1))?;
-    let prevention = args.inline.is_some() && !args.detect;
     let (settings, warnings) =
-        EngineSettings::from_settings(builder.settings(), prevention, crate::load::seed())
+        EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
             .map_err(Failure::input)?;
-    let settings = if prevention {
-        settings.for_real_receivers(args.options.leaves_urgent_bytes_to_us())
+    let settings = if plan.prevention {
+        settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {
         settings
     };
     let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
-    let mut ports = open_ports(args, &mut warnings)?;
-    std::fs::create_dir_all(&args.out).map_err(|error| {
-        let folder = args.out.display();
-        Failure::stopped(format!(
-            "cannot make the output folder {folder}: {error}; choose another with --out"
-        ))
-    })?;
-    let _lock = lock(&args.out)?;
     let run = RunInfo {
         own_fields: true,
         functions: built.function_names.clone(),
-        interface: Some(ports_name(args)),
+        interface: Some(plan.ports.interfaces().join("-")),
     };
-    let mut recorder =
-        EveRecorder::new(builder.settings(), &args.out, builder.shared(), prevention, run, &mut warnings)
-            .map_err(Failure::stopped)?;
+    let mut recorder = EveRecorder::new(
+        builder.settings(),
+        folder,
+        builder.shared(),
+        plan.prevention,
+        run.clone(),
+        &mut warnings,
+    )
+    .map_err(Failure::stopped)?;
+    let app = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
+    let mut store =
+        load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    let handle = || store.as_ref().and_then(FileStore::handle);
+    recorder.keep_files(handle());
+    check_unread(&plan, &builder, &mut warnings)?;
+    let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let app = Arc::new(crate::load::app_layer(builder.settings(), built.file_hashes)?);
-    let mut worker = Worker::new(settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-    let control = Arc::new(Control::new().map_err(Failure::stopped)?);
-    eprintln!("running on {} ({}); stop with SIGINT or SIGTERM", ports_name(args), builder.patterns());
-    let live = LiveOptions { spin: Duration::from_micros(args.spin), ..LiveOptions::default() };
-    let result = std::thread::scope(|scope| {
-        let working = scope.spawn(|| match &mut ports {
-            Ports::Inline(pair) => run_inline(&mut worker, pair, LinkId(0), &live, &control, &mut recorder),
-            Ports::Tap(port) => run_passive(&mut worker, port, LinkId(0), &live, &control, &mut recorder),
-        });
-        steer(&mut builder, &control, || working.is_finished());
-        working.join()
-    });
-    worker.shutdown(&mut recorder);
-    let outcome = match result {
-        Ok(Ok(counters)) => {
-            summary(&worker, &counters, &mut ports);
-            Ok(())
-        }
-        Ok(Err(error)) => Err(Failure::stopped(error)),
-        Err(_) => Err(Failure::stopped("the worker ended by a defect in the program; please report it")),
-    };
-    let report = &built.report;
-    let counters =
-        recorder.stats(&worker, worker.clock(), (report.loaded, report.refused_total(), report.skipped));
-    super::inspect::write_stats(&args.out, &counters)?;
-    for problem in recorder.finish() {
-        eprintln!("error: {problem}");
+    let Built { chains, report, function_names, .. } = built;
+    let board = Board::new(plan.workers);
+    let source = Arc::new(Source::new(board.clone(), recorder.watches(), function_names));
+    source.loaded(&report, builder.cache());
+    let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
+    if let Some(server) = &server {
+        eprintln!("metrics: http://{}/metrics", server.address());
     }
-    outcome.map(|()| Exit::Done)
+    let control = Control::for_workers(plan.workers).map_err(Failure::stopped)?;
+    eprintln!(
+        "running on {} (patterns: {}); stop with SIGINT or SIGTERM",
+        plan.ports.interfaces().join("-"),
+        builder.patterns()
+    );
+    let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers));
+    let live = LiveOptions { spin, ..LiveOptions::default() };
+    let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
+    let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
+    let keep = handle();
+    let for_worker = |ring| {
+        let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
+        let mut half = half.map_err(Failure::stopped)?;
+        half.keep_files(keep.clone());
+        Ok(half)
+    };
+    let steer = |finished: &dyn Fn() -> bool| steer(&mut builder, &control, &source, &app, finished);
+    let ended = crew::run(parts, &mut recorder, for_worker, steer)?;
+    drop(server);
+    let rules = (report.loaded, report.refused_total(), report.skipped);
+    let counters = recorder.stats_of(&ended.stats, ended.clock, rules);
+    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    problems.extend(store.as_mut().and_then(FileStore::finish));
+    problems.extend(load::save_datasets(&shared));
+    problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+    let mut text = String::new();
+    if ended.failure.is_none() {
+        ended.print(&mut text);
+    }
+    let lost = events_summary(&mut text, &recorder.watches());
+    say(&plan, &text);
+    if let Some(out) = &plan.out {
+        super::inspect::write_stats(out, &counters)?;
+    }
+    match ended.failure {
+        Some(failure) => Err(failure),
+        None if lost > 0 => Ok(Exit::Stopped),
+        None => Ok(Exit::Done),
+    }
 }
 
-/// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole.
-fn steer(builder: &mut Builder, control: &Control, finished: impl Fn() -> bool) {
+/// The summary is the result, unless events have standard output.
+fn say(plan: &Plan, text: &str) {
+    // Nobody reads it any more: no reason to fail.
+    let _ = if plan.stdout_taken {
+        std::io::stderr().write_all(text.as_bytes())
+    } else {
+        std::io::stdout().write_all(text.as_bytes())
+    };
+}
+
+/// One instance per output folder and per inline interface.
+fn locks(plan: &Plan) -> Result<Vec<lock::Lock>, Failure> {
+    let mut locks = Vec::new();
+    if let plan::Ports::Inline { .. } = plan.ports {
+        for name in plan.ports.interfaces() {
+            locks.extend(lock::interface(name)?);
+        }
+    }
+    if let Some(out) = &plan.out {
+        std::fs::create_dir_all(out).map_err(|error| {
+            let folder = out.display();
+            Failure::stopped(format!(
+                "cannot make the output folder {folder}: {error}; choose another with --out"
+            ))
+        })?;
+        locks.push(lock::folder(out)?);
+    }
+    Ok(locks)
+}
+
+/// Settings that nothing has read by now have no effect: single ones are mistakes, those of a suricata.yaml are told of.
+fn check_unread(plan: &Plan, builder: &Builder, warnings: &mut Vec<String>) -> Result<(), Failure> {
+    let unread = builder.settings().unread();
+    let known = bartizan_config::suricata::shipped();
+    for key in &unread {
+        let hint = || {
+            let near: Vec<&str> = known.iter().map(|(k, _)| k).collect();
+            bartizan_config::policy::nearest(key, near.iter().copied())
+                .map_or_else(String::new, |_| format!("; {}", did_you_mean(key, near.iter().copied())))
+        };
+        if plan.options.below.iter().any(|(k, _)| k == key) {
+            return Err(Failure::input(format!(
+                "the host file sets `{key}`, which nothing reads{}; correct or remove it",
+                hint()
+            )));
+        }
+        if plan.options.overrides.iter().any(|o| o.split('=').next().map(str::trim) == Some(key)) {
+            warnings.push(format!("--set {key}: nothing reads this setting{}", hint()));
+        } else if plan.options.suricata_config.is_some() {
+            eprintln!("note: the setting `{key}` is not used");
+        }
+    }
+    Ok(())
+}
+
+/// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole. Says what
+/// outputs have to say, once.
+fn steer(
+    builder: &mut Builder,
+    control: &Control,
+    source: &Source,
+    app: &Engine,
+    finished: &dyn Fn() -> bool,
+) {
     let mut number = 1;
     while !finished() {
         if signals::stop_asked() {
             control.stop();
         }
         if signals::reload_asked() {
-            match builder.build(Generation(number + 1)) {
+            let built = builder.build(Generation(number + 1));
+            source.reloaded(built.is_ok());
+            match built {
                 Ok(built) => {
                     number += 1;
+                    // Hashes that only the new rules ask for are computed from here on.
+                    app.ask_hashes(built.needs.hashes);
                     control.swap(built.chains);
+                    source.loaded(&built.report, builder.cache());
                     let (loaded, refused) = (built.report.loaded, built.report.refused_total());
                     eprintln!("generation {number}: {loaded} rules loaded, {refused} refused");
                 }
                 Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
             }
         }
+        source.problems().for_each(|problem| eprintln!("error: {problem}"));
+        control.free_left();
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn ports_name(args: &Args) -> String {
-    match (&args.inline, &args.tap) {
-        (Some(pair), _) => pair.join("-"),
-        (None, Some(tap)) => tap.clone(),
-        (None, None) => String::new(),
-    }
-}
-
-fn open_ports(args: &Args, warnings: &mut Vec<String>) -> Result<Ports, Failure> {
-    match (&args.inline, &args.tap) {
-        (Some(pair), _) => {
-            let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
-            let options = InlineOptions { fix_offloads: args.fix_offloads, ..InlineOptions::default() };
-            let (pair, more) = InlinePair::open(a, b, &options, false).map_err(Failure::input)?;
-            warnings.extend(more.iter().map(ToString::to_string));
-            Ok(Ports::Inline(pair))
-        }
-        (None, Some(tap)) => {
-            let port = PassivePort::open(tap, &PassiveOptions::default()).map_err(Failure::input)?;
-            warnings.extend(port.warnings().iter().map(ToString::to_string));
-            Ok(Ports::Tap(Box::new(port)))
-        }
-        (None, None) => Err(Failure::usage("give --inline A B or --tap INTERFACE")),
-    }
-}
-
-/// One instance per output folder: two would mix their events.
-fn lock(folder: &Path) -> Result<File, Failure> {
-    let path = folder.join("bartizan.lock");
-    let file = File::create(&path)
-        .map_err(|error| Failure::stopped(format!("cannot write {}: {error}", path.display())))?;
-    file.try_lock().map_err(|_| {
-        let folder = folder.display();
-        Failure::stopped(format!(
-            "another bartizan writes to {folder} (it holds {}); stop it or choose another folder with --out",
-            path.display()
-        ))
-    })?;
-    Ok(file)
-}
-
-fn summary(worker: &Worker, counters: &LiveCounters, ports: &mut Ports) {
-    let c = worker.counters();
-    let refused: u64 = c.refused.iter().sum();
-    println!("{} frames, {} forwarded, {refused} refused, {} alerts", c.packets, c.forwarded, c.alerts);
-    for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
-        if count > 0 {
-            println!("    {count} refused: {}", reason.name());
-        }
-    }
-    counters.normaliser.for_each(|name, value| {
-        if value > 0 {
-            println!("    {value} {name}");
-        }
-    });
+/// Ports for each worker.
+fn open_ports(
+    ports: &plan::Ports,
+    spread: &Spread,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Ports>, Failure> {
     match ports {
-        Ports::Inline(pair) => {
-            for side in Side::BOTH {
-                let port = pair.port(side);
-                let stats = port.stats();
-                port_summary(port.name(), &stats);
-            }
+        plan::Ports::Inline { a, b, fix_offloads } => {
+            let options = InlineOptions { fix_offloads: *fix_offloads, ..InlineOptions::default() };
+            let (pairs, more) =
+                InlinePair::open_group(a, b, &options, spread, false).map_err(Failure::input)?;
+            warnings.extend(more.iter().map(ToString::to_string));
+            Ok(pairs.into_iter().map(Ports::Inline).collect())
         }
-        Ports::Tap(port) => {
-            let stats = port.stats();
-            port_summary(port.name(), &stats);
+        plan::Ports::Tap(tap) => {
+            let options = PassiveOptions::default();
+            let ports = PassivePort::open_group(tap, &options, spread).map_err(Failure::input)?;
+            let first = ports.first().into_iter().flat_map(PassivePort::warnings);
+            warnings.extend(first.map(ToString::to_string));
+            Ok(ports.into_iter().map(|port| Ports::Passive(Box::new(port))).collect())
         }
     }
 }
 
-fn port_summary(name: &str, stats: &PortStats) {
-    println!(
-        "{name}: {} received, {} dropped in the ring, {} sent",
-        stats.received, stats.ring_dropped, stats.sent
-    );
-    for (refusal, frames) in stats.send_failures.iter().filter(|(_, frames)| *frames > 0) {
-        println!("    {frames} not sent: {}", refusal.name());
+/// Says what was written and what was lost on the way out. Gives the number lost.
+fn events_summary(text: &mut String, watches: &[Arc<SinkWatch>]) -> u64 {
+    let mut lost = 0;
+    for watch in watches {
+        let path = watch.path().display();
+        let _ = match watch.lost() {
+            0 => writeln!(text, "events: {} in {path}", watch.written()),
+            some => writeln!(text, "events: {} in {path}, {some} lost", watch.written()),
+        };
+        lost += watch.lost();
     }
+    lost
 }

@@ -7,13 +7,17 @@
 
 use crate::yaml::{self, Node, Value, YamlError};
 use bartizan_base::Settings;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A configuration that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SuricataConfigError {
     /// The file cannot be opened or read.
-    #[error("cannot read {path}: {source}; check the path and its permissions")]
+    #[error(
+        "cannot read the Suricata settings {path}: {source}; check the path (includes are looked for beside the file that \
+         includes them) and its permissions"
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -50,6 +54,8 @@ pub enum SuricataConfigError {
 
 /// Deepest chain of includes.
 const INCLUDE_DEPTH_MAX: usize = 16;
+/// Notes kept of one configuration.
+const NOTES_MAX: usize = 20;
 
 /// The settings of Suricata's shipped configuration.
 #[must_use]
@@ -71,8 +77,16 @@ pub fn shipped() -> Settings {
 /// # Errors
 /// A file cannot be read or is not YAML; see [`SuricataConfigError`].
 pub fn load(path: &Path) -> Result<Settings, SuricataConfigError> {
+    load_noting(path, &mut Vec::new())
+}
+
+/// As [`load`]; what is odd, and is read all the same, is added to `notes`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_noting(path: &Path, notes: &mut Vec<String>) -> Result<Settings, SuricataConfigError> {
     let mut settings = Settings::new();
-    load_into(&mut settings, path, "", 0)?;
+    load_into(&mut settings, path, "", 0, notes)?;
     Ok(settings)
 }
 
@@ -99,6 +113,7 @@ fn load_into(
     path: &Path,
     prefix: &str,
     depth: usize,
+    notes: &mut Vec<String>,
 ) -> Result<(), SuricataConfigError> {
     if depth > INCLUDE_DEPTH_MAX {
         return Err(SuricataConfigError::IncludeDepth { path: path.to_owned() });
@@ -111,20 +126,20 @@ fn load_into(
     if !matches!(root.value, Value::Mapping(_)) {
         return Err(SuricataConfigError::NotAMapping { path: path.to_owned() });
     }
-    flatten(settings, &root, prefix, path, depth)
+    flatten(settings, &root, prefix, (path, depth), notes)
 }
 
 fn flatten(
     settings: &mut Settings,
     node: &Node,
     prefix: &str,
-    file: &Path,
-    depth: usize,
+    (file, depth): (&Path, usize),
+    notes: &mut Vec<String>,
 ) -> Result<(), SuricataConfigError> {
     if node.tag.as_deref() == Some("include")
         && let Some(target) = node.as_str()
     {
-        return load_into(settings, &resolve(file, target), prefix, depth + 1);
+        return load_into(settings, &resolve(file, target), prefix, depth + 1, notes);
     }
     match &node.value {
         Value::Scalar { text, .. } => {
@@ -141,20 +156,29 @@ fn flatten(
                 {
                     settings.set(key.clone(), name);
                 }
-                flatten(settings, item, &key, file, depth)?;
+                flatten(settings, item, &key, (file, depth), notes)?;
             }
         }
         Value::Mapping(pairs) => {
-            for (key, value) in pairs {
-                let Some(key) = key.as_str() else { continue };
+            let mut seen = HashSet::new();
+            for (node, value) in pairs {
+                let Some(key) = node.as_str() else { continue };
                 if key == "include" {
-                    include(settings, value, prefix, file, depth)?;
+                    include(settings, value, prefix, (file, depth), notes)?;
                     continue;
                 }
                 let full = join(prefix, &dashed(prefix, key));
+                if !seen.insert(full.clone()) && notes.len() < NOTES_MAX {
+                    notes.push(format!(
+                        "{}:{}:{}: the key `{full}` is given again; what stood before it is dropped, as Suricata does",
+                        file.display(),
+                        node.position.line,
+                        node.position.column
+                    ));
+                }
                 // A key that comes again replaces all of what it was, as in Suricata ("redefined").
                 settings.prune(&full);
-                flatten(settings, value, &full, file, depth)?;
+                flatten(settings, value, &full, (file, depth), notes)?;
             }
         }
     }
@@ -165,15 +189,15 @@ fn include(
     settings: &mut Settings,
     value: &Node,
     prefix: &str,
-    file: &Path,
-    depth: usize,
+    (file, depth): (&Path, usize),
+    notes: &mut Vec<String>,
 ) -> Result<(), SuricataConfigError> {
     match &value.value {
         Value::Sequence(items) => {
-            items.iter().try_for_each(|item| include(settings, item, prefix, file, depth))
+            items.iter().try_for_each(|item| include(settings, item, prefix, (file, depth), notes))
         }
         _ => match value.as_str() {
-            Some(target) => load_into(settings, &resolve(file, target), prefix, depth + 1),
+            Some(target) => load_into(settings, &resolve(file, target), prefix, depth + 1, notes),
             None => Ok(()),
         },
     }
@@ -208,7 +232,7 @@ mod tests {
     fn read(text: &str) -> Settings {
         let mut settings = Settings::new();
         let root = yaml::parse(text).expect("yaml");
-        flatten(&mut settings, &root, "", Path::new("test.yaml"), 0).expect("flat");
+        flatten(&mut settings, &root, "", (Path::new("test.yaml"), 0), &mut Vec::new()).expect("flat");
         settings
     }
 

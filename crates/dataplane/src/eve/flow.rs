@@ -2,14 +2,14 @@
 //! Records of flows.
 
 use super::EveRecorder;
-use super::head::{VariableNames, app_protocols, flow_tuple};
+use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
 use crate::record::Entry;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{
-    EndReason as Reason, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord, TcpRecord,
-    TcpSession,
+    EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord,
+    TcpRecord, TcpSession,
 };
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
 
@@ -65,6 +65,15 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
     })
 }
 
+/// The addresses of a flow's sides, as a packet of a direction has them.
+fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
+    let macs = &flow.ext.macs;
+    if macs.to_server.is_empty() && macs.to_client.is_empty() {
+        return Ether::None;
+    }
+    Ether::Flow { src: &macs[direction], dest: &macs[direction.flip()] }
+}
+
 fn action_of(flow: &Entry) -> Option<FlowAction> {
     let detect = flow.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>());
     let state = detect.map(|s| &s.state);
@@ -97,26 +106,14 @@ impl EveRecorder {
             tuple: Some(tuple),
             icmp: flow.ext.icmp,
             variables: lists.get(),
+            ether: ethers(flow, Direction::ToServer),
             community: Some((tuple, flow.ext.icmp)),
             pcap_filename: capture.as_deref(),
             ..Common::default()
         };
-        let path: Vec<&'static str> =
-            flow.path.functions().filter_map(|f| run.functions.get(usize::from(f.0)).copied()).collect();
         let refusal = flow.ext.refused.or(flow.ext.last_refusal);
-        if run.own_fields {
-            common.own = bartizan_events::Own {
-                tenant: Some(flow.tenant()),
-                fid: Some(flow.fid),
-                path: &path,
-                generation: Some(flow.generation),
-                level: Some(flow.level),
-                function: refusal.and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
-                verdict: refusal.map(|d| d.verdict),
-                reason: refusal.and_then(|d| d.reason),
-                ..Default::default()
-            };
-        }
+        let class = FlowClass::of(self, Some(flow));
+        common.own = class.own(&run, flow.generation, Some(flow), refusal.as_ref());
         let app = app_protocols(flow.ext.app.as_deref());
         let record = FlowRecord {
             response_icmp: flow.ext.icmp_response,
@@ -167,6 +164,7 @@ impl EveRecorder {
                     proto: tuple.proto,
                 });
                 common.icmp = flow.ext.icmp_response;
+                common.ether = ethers(flow, Direction::ToClient);
             }
             self.each(
                 |types| types.netflow,

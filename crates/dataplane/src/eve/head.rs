@@ -2,6 +2,7 @@
 //! The head of events, from packets and flows.
 
 use super::{EveRecorder, RunInfo};
+use crate::chain::ClassName;
 use crate::record::{Entry, Occasion};
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
@@ -10,6 +11,7 @@ use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
 use bartizan_packet::{PacketView, Transport};
+use smallvec::SmallVec;
 
 /// Which way round addresses and ports stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,11 +122,9 @@ pub(super) fn source(packet: &PacketView<'_>) -> Option<PacketSource> {
 pub(super) fn head<'a>(
     run: &'a RunInfo,
     capture: Option<&'a str>,
-    generation: Generation,
     occasion: &Occasion<'a>,
     flow: Option<&'a Entry>,
     orientation: Orientation,
-    decision: Option<&Decision>,
 ) -> Common<'a> {
     let packet = occasion.packet;
     let tuple = match (orientation, flow) {
@@ -145,38 +145,68 @@ pub(super) fn head<'a>(
         packet_source: source(packet),
         ether: match packet.mac_addresses() {
             Some((src, dest)) => Ether::Packet { ether_type: packet.ethernet_type(), src, dest },
-            None => Ether::None,
+            None => flow_ether(flow),
         },
         community: flow
             .map(|f| (flow_tuple(f), f.ext.icmp))
             .or_else(|| packet_tuple(packet).map(|t| (t, icmp(packet)))),
         tx_id: None,
         pcap_filename: capture,
-        own: own(run, generation, flow, decision),
         ..Common::default()
     }
 }
 
-/// Own fields, when the run has some.
-fn own<'a>(
-    run: &'a RunInfo,
-    generation: Generation,
-    flow: Option<&Entry>,
-    decision: Option<&Decision>,
-) -> Own<'a> {
-    if !run.own_fields {
-        return Own::default();
+/// What the engine made itself shows the flow's addresses, from the client's side.
+fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
+    let sides = flow.map(|f| &f.ext.macs).and_then(|m| Some((*m.to_server.first()?, *m.to_client.first()?)));
+    match sides {
+        Some((src, dest)) => Ether::Packet { ether_type: None, src, dest },
+        None => Ether::None,
     }
-    Own {
-        tenant: flow.map(Entry::tenant),
-        fid: flow.map(|f| f.fid),
-        function: decision.and_then(|d| run.functions.get(usize::from(d.function.0)).copied()),
-        verdict: decision.map(|d| d.verdict),
-        reason: decision.and_then(|d| d.reason),
-        rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
-        generation: Some(flow.map_or(generation, |f| f.generation)),
-        level: flow.map(|f| f.level),
-        ..Own::default()
+}
+
+/// What own fields say of a flow's class, held while a record is written.
+#[derive(Default)]
+pub(super) struct FlowClass {
+    name: Option<ClassName>,
+    path: SmallVec<[&'static str; 8]>,
+}
+
+impl FlowClass {
+    /// Of a flow, when the run has own fields.
+    pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
+        let Some(flow) = flow.filter(|_| recorder.run.own_fields) else { return FlowClass::default() };
+        FlowClass {
+            name: recorder.class_name(flow),
+            path: flow.path.functions().filter_map(|id| recorder.run.function(id)).collect(),
+        }
+    }
+
+    /// Own fields, when the run has some.
+    pub(super) fn own(
+        &self,
+        run: &RunInfo,
+        generation: Generation,
+        flow: Option<&Entry>,
+        decision: Option<&Decision>,
+    ) -> Own<'_> {
+        if !run.own_fields {
+            return Own::default();
+        }
+        Own {
+            tenant: flow.map(Entry::tenant),
+            fid: flow.map(|f| f.fid),
+            path: &self.path,
+            policy: self.name.as_ref().map(|n| &*n.policy),
+            staged: self.name.as_ref().is_some_and(|n| n.staged),
+            function: decision.and_then(|d| run.function(d.function)),
+            verdict: decision.map(|d| d.verdict),
+            reason: decision.and_then(|d| d.reason),
+            rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
+            generation: Some(generation),
+            level: flow.map(|f| f.level),
+            ..Own::default()
+        }
     }
 }
 

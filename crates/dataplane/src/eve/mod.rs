@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder that writes EVE: turns what workers find into the records of crate `events`.
 
+mod files;
 mod flow;
 mod head;
 mod packet;
 
+use crate::chain::{Chains, ClassName, ClassNames};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Direction, Generation, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{
+    Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
+};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::record::{Counter, StatsRecord};
-use bartizan_events::sink::{OpenError, SinkProblem};
-use bartizan_events::{Common, EveOutput, EveOutputs, JsonWriter, Sink};
+use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
+use bartizan_events::{Common, EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +57,23 @@ pub struct RunInfo {
     pub interface: Option<String>,
 }
 
+impl RunInfo {
+    /// Name of a function in events.
+    #[must_use]
+    pub fn function(&self, id: FunctionId) -> Option<&'static str> {
+        match id {
+            FunctionId::ENGINE => Some("engine"),
+            id => self.functions.get(usize::from(id.0)).copied(),
+        }
+    }
+}
+
+/// Generations whose class names are kept: flows of older ones are recorded without the name of their policy.
+const NAMES_KEPT: usize = 4;
+
+/// What refused packets are counted by: the policy of their flow, the function's name, the reason.
+pub type RefusalKey = (Option<Arc<str>>, &'static str, Reason);
+
 /// See the module.
 pub struct EveRecorder {
     outputs: Vec<Output>,
@@ -63,8 +84,13 @@ pub struct EveRecorder {
     prevention: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
-    generation: Generation,
+    /// Names of the classes of the latest generations.
+    names: VecDeque<(Generation, ClassNames)>,
+    /// Packets that were refused, or would have been.
+    refusals: BTreeMap<RefusalKey, u64>,
     app_counters: AppCounters,
+    /// Where files are kept.
+    store: Option<FileStoreHandle>,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
 }
@@ -74,6 +100,8 @@ pub struct EveRecorder {
 struct AppCounters {
     flows: BTreeMap<String, u64>,
     transactions: BTreeMap<String, u64>,
+    /// Flows whose parser gave up.
+    errors: BTreeMap<String, u64>,
 }
 
 impl EveRecorder {
@@ -142,10 +170,17 @@ impl EveRecorder {
             prevention,
             alerts: BTreeMap::new(),
             files: 0,
-            generation: Generation(1),
+            names: VecDeque::new(),
+            refusals: BTreeMap::new(),
             app_counters: AppCounters::default(),
+            store: None,
             ring: None,
         })
+    }
+
+    /// Keeps the files that rules or the settings ask for.
+    pub fn keep_files(&mut self, store: Option<FileStoreHandle>) {
+        self.store = store;
     }
 
     /// Closes the ring of a worker's recorder: the writer is told of the last losses.
@@ -157,6 +192,9 @@ impl EveRecorder {
     pub fn absorb(&mut self, worker: &EveRecorder) {
         for (sid, count) in &worker.alerts {
             *self.alerts.entry(*sid).or_default() += count;
+        }
+        for (key, count) in &worker.refusals {
+            *self.refusals.entry(key.clone()).or_default() += count;
         }
         self.files = self.files.wrapping_add(worker.files);
         self.app_counters.add(&worker.app_counters);
@@ -171,6 +209,31 @@ impl EveRecorder {
     #[must_use]
     pub const fn alerts(&self) -> &BTreeMap<u32, u64> {
         &self.alerts
+    }
+
+    /// For other threads: what each output does.
+    #[must_use]
+    pub fn watches(&self) -> Vec<Arc<SinkWatch>> {
+        self.outputs.iter().filter_map(|o| o.sink.as_ref()).map(Sink::watch).collect()
+    }
+
+    /// Packets that were refused (in detection: would have been), by policy, function and reason.
+    #[must_use]
+    pub const fn refusals(&self) -> &BTreeMap<RefusalKey, u64> {
+        &self.refusals
+    }
+
+    /// What a flow's class is called.
+    fn class_name(&self, flow: &Entry) -> Option<ClassName> {
+        let (_, names) = self.names.iter().find(|(generation, _)| *generation == flow.generation)?;
+        names.get(flow.fid.0 as usize).cloned().flatten()
+    }
+
+    fn count_refusal(&mut self, flow: Option<&Entry>, fate: &Fate) {
+        let Some(reason) = fate.decision.reason else { return };
+        let policy = flow.and_then(|f| self.class_name(f)).map(|name| name.policy);
+        let function = self.run.function(fate.decision.function).unwrap_or("?");
+        *self.refusals.entry((policy, function, reason)).or_default() += 1;
     }
 
     /// Whether some output wants an event type.
@@ -224,6 +287,16 @@ impl EveRecorder {
         for (name, value) in &self.app_counters.transactions {
             counters.push((format!("app_layer.tx.{name}"), *value));
         }
+        for spec in bartizan_applayer::protocols::TABLE {
+            for name in counter_names(spec) {
+                let errors = self.app_counters.errors.get(&name).copied().unwrap_or(0);
+                counters.push((format!("app_layer.error.{name}.parser"), errors));
+            }
+        }
+        match &self.store {
+            Some(store) => store.counters().for_each(|name, value| counters.push((name.to_owned(), value))),
+            None => counters.push(("file_store.open_files".to_owned(), 0)),
+        }
         let totals: Vec<Counter<'_>> =
             counters.iter().map(|(name, value)| Counter { name, value: *value, last: 0 }).collect();
         let (loaded, failed, skipped) = rules;
@@ -262,8 +335,11 @@ impl EveRecorder {
 
 impl AppCounters {
     fn add(&mut self, other: &AppCounters) {
-        for (mine, others) in [(&mut self.flows, &other.flows), (&mut self.transactions, &other.transactions)]
-        {
+        for (mine, others) in [
+            (&mut self.flows, &other.flows),
+            (&mut self.transactions, &other.transactions),
+            (&mut self.errors, &other.errors),
+        ] {
             for (name, count) in others {
                 *mine.entry(name.clone()).or_default() += count;
             }
@@ -335,6 +411,7 @@ impl Recorder for EveRecorder {
     }
 
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
+        self.count_refusal(flow, fate);
         self.write_drop(occasion, flow, fate, findings);
     }
 
@@ -354,9 +431,34 @@ impl Recorder for EveRecorder {
         self.write_file(occasion, flow, tx, direction, index);
     }
 
+    fn enter_generation(&mut self, chains: &Chains) {
+        if self.names.iter().any(|(generation, _)| *generation == chains.generation) {
+            return;
+        }
+        self.names.truncate(NAMES_KEPT - 1);
+        self.names.push_front((chains.generation, chains.classifier.names()));
+    }
+
+    fn store(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) -> Kept {
+        self.store_file(occasion, flow, tx, direction, index)
+    }
+
     fn idle(&mut self) {
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
+        }
+    }
+
+    fn ending(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.wait_when_full();
         }
     }
 
@@ -366,13 +468,24 @@ impl Recorder for EveRecorder {
     }
 }
 
+/// Protocols that are counted for each transport.
+const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip"];
+
 /// Name of a protocol in counters: with its transport where it has two.
 fn counter_name(flow: &Entry, name: &str) -> String {
-    match (name, flow.key().protocol()) {
-        ("dns" | "krb5" | "nfs" | "dcerpc" | "ldap", 6) => format!("{name}_tcp"),
-        ("dns" | "krb5" | "nfs" | "dcerpc" | "ldap", 17) => format!("{name}_udp"),
+    match flow.key().protocol() {
+        6 if BY_TRANSPORT.contains(&name) => format!("{name}_tcp"),
+        17 if BY_TRANSPORT.contains(&name) => format!("{name}_udp"),
         _ => name.to_owned(),
     }
+}
+
+/// All names of a protocol in counters.
+fn counter_names(spec: &bartizan_applayer::protocol::ProtocolSpec) -> Vec<String> {
+    if BY_TRANSPORT.contains(&spec.name) {
+        return vec![format!("{}_tcp", spec.name), format!("{}_udp", spec.name)];
+    }
+    vec![spec.name.to_owned()]
 }
 
 impl EveRecorder {
@@ -381,7 +494,12 @@ impl EveRecorder {
         let Some(app) = flow.ext.app.as_deref() else { return };
         let name = match app.protocol() {
             Known::Protocol(id) => {
-                bartizan_applayer::protocols::spec(id).map(|s| counter_name(flow, s.name)).unwrap_or_default()
+                let name = bartizan_applayer::protocols::spec(id).map(|s| counter_name(flow, s.name));
+                let name = name.unwrap_or_default();
+                if app.failed_parsing {
+                    *self.app_counters.errors.entry(name.clone()).or_default() += 1;
+                }
+                name
             }
             Known::Failed if flow.key().protocol() == 17 => "failed_udp".to_owned(),
             Known::Failed => "failed_tcp".to_owned(),

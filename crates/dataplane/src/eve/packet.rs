@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Records of packets and transactions: alerts, anomalies, drops, protocol records, files.
 
-use super::head::{Orientation, VariableNames, app_protocols, flow_tuple};
+use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple};
 use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Decision, Direction, Generation, Reason, Verdict};
-use bartizan_events::config::EventTypes;
+use bartizan_base::{Decision, Direction, Reason, Verdict};
+use bartizan_events::JsonWriter;
+use bartizan_events::config::{EventTypes, XffOptions};
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
     FileState, NetworkHeader, PacketBytes, PacketRecord, PacketSource, Payload, Reject, TargetSide,
@@ -16,6 +17,7 @@ use bartizan_events::record::{
 };
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
+use core::net::IpAddr;
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.
@@ -47,7 +49,7 @@ impl<'r> RuleTexts<'r> {
                 .map(|source| if source { TargetSide::Source } else { TargetSide::Destination }),
             references: &self.references,
             metadata: (!self.metadata.is_empty()).then_some(self.metadata.as_slice()),
-            context: None,
+            context: finding.context.as_deref(),
             rule: Some(rule.text.as_bytes()),
             xff: None,
         }
@@ -92,7 +94,7 @@ const fn file_state(state: State) -> FileState {
     }
 }
 
-fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> FileInfo<'a> {
+pub(super) fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> FileInfo<'a> {
     FileInfo {
         filename: (!file.name.is_empty()).then_some(file.name.as_slice()),
         sids: &file.sids,
@@ -102,11 +104,45 @@ fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> Fi
         md5: file.md5,
         sha1: file.sha1,
         sha256: file.sha256,
-        file_id: None,
-        storing: false,
+        file_id: file.stored.then_some(file.store_id),
+        storing: file.store && !file.stored,
         size: file.size,
         range: file.start.zip(file.end),
         tx_id,
+    }
+}
+
+/// A transaction's record inside another event, which is always the extended one.
+pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>) {
+    let Some(kind) = tx.spec.eve_type else { return };
+    let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+    w.object(kind);
+    tx.tx.log(w, &options, true);
+    w.end_object();
+    tx.tx.log_beside(w, &options);
+}
+
+/// The address that a proxy says it forwards for.
+fn forwarded_for(tx: TxRecord<'_>, options: &XffOptions) -> Option<IpAddr> {
+    if !options.enabled {
+        return None;
+    }
+    let value = tx.tx.request_field(&options.header.to_ascii_lowercase())?;
+    let value = core::str::from_utf8(value).ok()?;
+    let mut list = value.split(',').map(str::trim);
+    let address = if options.forward { list.next() } else { list.next_back() }?;
+    // With a port, IPv6 stands in brackets.
+    let address = match address.strip_prefix('[') {
+        Some(rest) => rest.split(']').next()?,
+        None => address,
+    };
+    address.parse().ok()
+}
+
+fn address_text(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|s| format!("{s:04x}")).join(":"),
     }
 }
 
@@ -161,9 +197,14 @@ impl EveRecorder {
         let texts = RuleTexts::of(&finding.rule);
         let names = VariableNames::of(self, flow);
         let lists = names.lists();
-        let this = Heads::of(self);
-        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        let of_packet: Vec<(&str, &[u8])> =
+            finding.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
+        let this = Heads::of(self, flow);
+        // What refused the packet, where something did: it need not be this rule.
+        let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
+        let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
+        common.variables.pktvars = &of_packet;
         let files: Vec<FileInfo<'_>> = tx
             .map(|t| {
                 Direction::BOTH.iter().flat_map(|d| t.tx.files(*d)).map(|f| file_info(f, t.id)).collect()
@@ -197,21 +238,30 @@ impl EveRecorder {
             verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),
             ..AlertRecord::default()
         };
-        // Inside other events the record is always the extended one.
-        let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
         self.each(
             |types| types.alert.is_some(),
             |writer, options, _| {
                 let Some(alert) = &options.types.alert else { return };
+                let settings = options.types.alert_xff.as_ref().or(options.xff.as_ref());
+                let forwarded = settings.and_then(|s| Some((s, forwarded_for(tx?, s)?)));
+                let (mut common, mut record) = (common, record);
+                let written = forwarded.map(|(_, address)| address_text(address));
+                match forwarded {
+                    Some((settings, address)) if settings.overwrite => {
+                        let end = common.tuple.as_mut().map(|t| match occasion.direction {
+                            Direction::ToServer => &mut t.src,
+                            Direction::ToClient => &mut t.dest,
+                        });
+                        if let Some(end) = end {
+                            *end = address;
+                        }
+                    }
+                    Some(_) => record.alert.xff = written.as_deref(),
+                    None => {}
+                }
                 record.write(writer, &options.header, alert, &common, |w| {
-                    if let Some(tx) = tx
-                        && let Some(kind) = tx.spec.eve_type
-                    {
-                        let log = &none;
-                        w.object(kind);
-                        tx.tx.log(w, log, true);
-                        w.end_object();
-                        tx.tx.log_beside(w, log);
+                    if let Some(tx) = tx {
+                        write_inside(w, tx);
                     }
                 });
             },
@@ -219,7 +269,7 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, None);
         let record = PacketRecord { packet: packet_bytes(occasion.packet) };
         self.each(
@@ -237,7 +287,7 @@ impl EveRecorder {
         if !self.wants(|types| types.anomaly.is_some()) {
             return;
         }
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         let shouted;
         let kind = match anomaly {
@@ -281,7 +331,7 @@ impl EveRecorder {
         }
         let blocking = findings.iter().find(|f| f.action == FindingAction::Blocked);
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
-        let this = Heads::of(self);
+        let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
         let packet = occasion.packet.decoded();
         let record = DropRecord {
@@ -338,7 +388,7 @@ impl EveRecorder {
         }
         let names = VariableNames::of(self, Some(flow));
         let lists = names.lists();
-        let this = Heads::of(self);
+        let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
         // Newer DNS records show the sides as in the message: an answer comes from the server.
         let mut as_message = this.head(occasion, Some(flow), Orientation::Packet, None);
@@ -380,54 +430,45 @@ impl EveRecorder {
         let Some(file) = tx.tx.files(direction).get(index) else { return };
         let names = VariableNames::of(self, Some(flow));
         let lists = names.lists();
-        let this = Heads::of(self);
+        let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
         common.variables = lists.get();
         let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: file_info(file, tx.id) };
-        // Inside other events the record is always the extended one.
-        let none = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
         self.files = self.files.wrapping_add(1);
         self.each(
             |types| types.files.is_some(),
             |writer, options, _| {
-                record.write(writer, &options.header, &common, |w| {
-                    if let Some(kind) = tx.spec.eve_type {
-                        let log = &none;
-                        w.object(kind);
-                        tx.tx.log(w, log, true);
-                        w.end_object();
-                        tx.tx.log_beside(w, log);
-                    }
-                });
+                record.write(writer, &options.header, &common, |w| write_inside(w, tx));
             },
         );
     }
 }
 
 /// What heads borrow, shared out so that the outputs can be written meanwhile.
-struct Heads {
+pub(super) struct Heads {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
-    generation: Generation,
+    class: FlowClass,
 }
 
 impl Heads {
-    fn of(recorder: &EveRecorder) -> Self {
+    pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         Heads {
             run: Arc::clone(&recorder.run),
             capture: recorder.capture.clone(),
-            generation: recorder.generation,
+            class: FlowClass::of(recorder, flow),
         }
     }
 
-    fn head<'a>(
+    pub(super) fn head<'a>(
         &'a self,
         occasion: &Occasion<'a>,
         flow: Option<&'a Entry>,
         orientation: Orientation,
         decision: Option<&Decision>,
     ) -> bartizan_events::Common<'a> {
-        let capture = self.capture.as_deref();
-        super::head::head(&self.run, capture, self.generation, occasion, flow, orientation, decision)
+        let mut common = super::head::head(&self.run, self.capture.as_deref(), occasion, flow, orientation);
+        common.own = self.class.own(&self.run, occasion.generation, flow, decision);
+        common
     }
 }

@@ -1,71 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
-use crate::fragment::{Fragmented, defragment};
-use crate::identity::flow_key;
+use crate::chain::Chains;
+use crate::fragment::{Fragmented, defragment, permit_datagram, refuse_datagram};
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
-use crate::record::Recorder;
-use crate::worker::{Frame, MAX_DEPTH, Worker};
-use bartizan_base::{Decision, Reason, WorkerId};
-use bartizan_flow::{FlowHash, FlowHasher};
-use bartizan_packet::{DecodeOutput, Decoded, Network};
-use core::net::IpAddr;
+use crate::record::{Around, Recorder};
+use crate::worker::{Frame, MAX_DEPTH, Worker, around};
+use bartizan_base::spread::Part;
+use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
+use bartizan_packet::{DecodeOutput, Decoded, Icmp, PacketView, Transport};
+use std::sync::Arc;
 
 /// Says who owns what. The same in every worker of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners {
-    hasher: FlowHasher,
-    workers: u16,
+    spread: Spread,
 }
 
 impl Owners {
-    /// For so many workers, with the instance's secret seed.
+    /// Owners as flows are spread.
     #[must_use]
-    pub fn new(seed: [u64; 2], workers: u16) -> Self {
-        Owners { hasher: FlowHasher::new(seed), workers: workers.max(1) }
+    pub const fn new(spread: Spread) -> Self {
+        Owners { spread }
     }
 
     /// Number of workers.
     #[must_use]
     pub const fn workers(&self) -> u16 {
-        self.workers
+        self.spread.workers()
     }
 
-    /// The owner of a packet: its flow's, or one by its addresses if it has none.
-    pub(crate) fn of_packet(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> WorkerId {
-        if packet.wants_flow()
-            && !packet.is_invalid()
-            && let Some(key) = flow_key(worker, frame, packet)
-        {
-            return WorkerId(self.hasher.hash(&key).owner(self.workers));
+    /// The owner of a packet: its flow's; a fragment's, until it is part of a datagram, by its addresses. What else is in the flow's key (tenant,
+    /// link, tunnel, VLANs) is left out: two flows of one owner do no harm.
+    pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
+        let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
+        if packet.is_fragment() {
+            return WorkerId(self.spread.worker(source, destination, Part::Nothing));
         }
-        self.of_fragment(worker, frame, packet)
-    }
-
-    /// The owner of a fragment until it is part of a datagram: by tenant, link, addresses and id.
-    pub(crate) fn of_fragment(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> WorkerId {
-        let id = match &packet.network {
-            Network::Ipv4(ip) => u32::from(ip.id),
-            Network::Ipv6(ip) => ip.fragment.map_or(0, |part| part.id),
-            _ => 0,
+        // As the flow's key is made: see `identity`.
+        let (source, destination, part) = match &packet.transport {
+            Transport::Tcp(tcp) => (source, destination, Part::Ports(tcp.sport, tcp.dport)),
+            Transport::Udp(udp) => (source, destination, Part::Ports(udp.sport, udp.dport)),
+            Transport::Sctp(sctp) => (source, destination, Part::Ports(sctp.sport, sctp.dport)),
+            Transport::Icmp(Icmp { kind: 3, quoted: Some(quoted), .. }) => {
+                let part = quoted.ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
+                (quoted.src, quoted.dst, part)
+            }
+            _ => (source, destination, Part::Nothing),
         };
-        let [a, b] = address_words(packet.src());
-        let [c, d] = address_words(packet.dst());
-        let scope = u64::from(worker.tenant_of(frame, packet).0) | u64::from(frame.link.0) << 16;
-        // What the flow's key has beyond these is left out: two datagrams of one owner do no harm.
-        let words = [a, b, c, d, scope, u64::from(id), 0];
-        WorkerId(FlowHash(self.hasher.hash_words(&words)).owner(self.workers))
+        WorkerId(self.spread.worker(source, destination, part))
     }
-}
-
-fn address_words(address: Option<IpAddr>) -> [u64; 2] {
-    let number = match address {
-        Some(IpAddr::V4(v4)) => u128::from(u32::from(v4)),
-        Some(IpAddr::V6(v6)) => u128::from(v6),
-        None => 0,
-    };
-    [(number >> 64) as u64, number as u64]
 }
 
 /// The packets of a frame, or of a datagram that was put together from one of them.
@@ -80,6 +65,21 @@ struct Layer {
     fragment_done: bool,
     /// It must not go on.
     refused: Option<Reason>,
+    /// Its datagram is refused until other workers have decided on it.
+    suspended: bool,
+    /// What is told of the packets around: of the layer as a whole, and of a packet in another one of it.
+    outermost: Option<Around>,
+    first: Option<Around>,
+}
+
+impl Layer {
+    /// Begins with the packets of `output`.
+    fn begin(&mut self, outermost: Option<Around>, number: Option<u64>) {
+        self.left = self.output.packets().len();
+        (self.fragment_done, self.refused, self.suspended) = (false, None, false);
+        self.outermost = outermost;
+        self.first = outermost.or_else(|| around(self.output.packets().first()?, number));
+    }
 }
 
 /// How far a frame has got.
@@ -91,6 +91,10 @@ pub(super) struct Walk {
     pub(super) decision: Decision,
     /// The change that the frame needs before it may leave: travels with it.
     pub(super) rewrite: Option<Rewrite>,
+    /// Some packet was handled.
+    begun: bool,
+    /// The generation of the packets that other workers have handled.
+    chains: Option<Arc<Chains>>,
 }
 
 /// Where a walk stopped.
@@ -103,22 +107,48 @@ pub(super) enum Stop {
 
 impl Walk {
     /// Begins with what was decoded of a frame; the memory that `output` gets in exchange can be used again.
-    pub(super) fn begin(&mut self, output: &mut DecodeOutput) {
+    pub(super) fn begin(&mut self, output: &mut DecodeOutput, number: Option<u64>) {
         while let Some(layer) = self.layers.pop() {
             self.spare.push(layer);
         }
         self.decision = Decision::CONTINUE;
         self.rewrite = None;
+        self.begun = false;
+        self.chains = None;
         let mut layer = self.spare.pop().unwrap_or_default();
         layer.datagram.clear();
-        (layer.fragment_done, layer.refused) = (false, None);
         core::mem::swap(&mut layer.output, output);
-        layer.left = layer.output.packets().len();
+        layer.begin(None, number);
         self.layers.push(layer);
     }
 
-    /// Handles packets until one belongs to somebody else.
+    /// Handles packets until one belongs to somebody else, all in the generation of the first.
     pub(super) fn run(
+        &mut self,
+        me: WorkerId,
+        owners: &Owners,
+        worker: &mut Worker,
+        frame: &Frame<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Stop {
+        let stop = match self.chains.clone() {
+            Some(chains) => {
+                worker.in_generation(&chains, |worker| self.go(me, owners, worker, frame, recorder))
+            }
+            None => self.go(me, owners, worker, frame, recorder),
+        };
+        match stop {
+            // Nobody is to be kept from freeing it by a parcel that is empty.
+            Stop::Done => self.chains = None,
+            Stop::At(_) if self.begun && self.chains.is_none() => {
+                self.chains = Some(Arc::clone(worker.chains()))
+            }
+            Stop::At(_) => {}
+        }
+        stop
+    }
+
+    fn go(
         &mut self,
         me: WorkerId,
         owners: &Owners,
@@ -139,7 +169,7 @@ impl Walk {
                 continue;
             };
             if packet.is_fragment() && !layer.fragment_done && depth <= usize::from(MAX_DEPTH) {
-                let owner = owners.of_fragment(worker, frame, packet);
+                let owner = owners.of_packet(packet);
                 if owner != me {
                     return Stop::At(owner);
                 }
@@ -151,15 +181,19 @@ impl Walk {
                 }
                 if fragmented == Fragmented::Whole {
                     decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
-                    inner.left = inner.output.packets().len();
-                    (inner.fragment_done, inner.refused) = (false, None);
+                    // While others decide, nothing of it that comes again may go past them.
+                    layer.suspended = inner.output.packets().iter().any(|p| owners.of_packet(p) != me);
+                    if layer.suspended {
+                        refuse_datagram(worker, frame, &PacketView::new(bytes, packet));
+                    }
+                    inner.begin(layer.outermost.or_else(|| around(packet, frame.number)), frame.number);
                     self.layers.push(inner);
                 } else {
                     self.spare.push(inner);
                 }
                 continue;
             }
-            let owner = owners.of_packet(worker, frame, packet);
+            let owner = owners.of_packet(packet);
             if owner != me {
                 return Stop::At(owner);
             }
@@ -168,10 +202,14 @@ impl Walk {
             }
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,
-                around: None,
+                around: if index > 0 { layer.first } else { layer.outermost },
                 inner_refused: !self.decision.verdict.forwards(),
                 refused: layer.refused.take(),
             };
+            if core::mem::take(&mut layer.suspended) && !place.inner_refused {
+                permit_datagram(worker, frame, &PacketView::new(bytes, packet));
+            }
+            self.begun = true;
             let decision = worker.packet(frame, bytes, packet, place, recorder);
             self.decision = self.decision.strictest(decision);
             self.rewrite = worker.take_rewrite().or(self.rewrite.take());
@@ -189,14 +227,11 @@ pub(crate) fn decode_datagram(
     output: &mut DecodeOutput,
 ) {
     worker.decoder.decode_reassembled(fragment, datagram, output);
-    // Bytes are counted from the link layer on, as for every packet.
-    if let Some(whole) = output.packets_mut().first_mut() {
-        whole.wire_len = whole.wire_len.saturating_add(fragment.l3.saturating_sub(fragment.start));
-    }
 }
 
 /// Counts what became of a frame, as [`Worker::frame`] does.
 pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) {
+    worker.counters.rejected += u64::from(decision.verdict == Verdict::Reject);
     match (decision.verdict.forwards(), decision.reason) {
         (false, Some(reason)) => {
             if let Some(count) = worker.counters.refused.get_mut(reason as usize) {

@@ -174,7 +174,7 @@ impl Front {
             }
             self.sample_checksum(bytes, packet);
             round.parts.push(Part {
-                owner: self.owners.of_packet(&self.worker, frame, packet),
+                owner: self.owners.of_packet(packet),
                 begin,
                 end: begin.saturating_add(bytes.len()),
                 place: Place {

@@ -143,6 +143,7 @@ pub fn unreachable(quoted: &[u8]) -> Vec<u8> {
 pub struct Seen {
     pub worker: u16,
     pub generation: u64,
+    pub now: Timestamp,
     /// Lower and higher (address, port), protocol: the flow whichever way round.
     pub flow: Option<[(IpAddr, u16); 2]>,
     pub protocol: u8,
@@ -190,7 +191,7 @@ pub fn mark(flow: u32, number: u32, size: usize) -> Vec<u8> {
     payload
 }
 
-fn read_mark(payload: &[u8]) -> Option<(u32, u32)> {
+pub fn read_mark(payload: &[u8]) -> Option<(u32, u32)> {
     let rest = payload.strip_prefix(MARK)?;
     let (flow, rest) = rest.split_first_chunk()?;
     let (number, _) = rest.split_first_chunk()?;
@@ -227,6 +228,7 @@ impl Function for Watch {
         self.seen.lock().unwrap().push(Seen {
             worker: *context.worker.downcast_ref::<u16>().unwrap(),
             generation: self.generation,
+            now: context.now,
             flow: flow.filter(|_| context.flow.is_some()),
             protocol: decoded.proto().unwrap_or(0),
             level: decoded.recursion,
@@ -261,13 +263,8 @@ impl Function for Finder {
         });
         let in_stream = context.stream.as_ref().is_some_and(|s| find(s.bytes, b"evil"));
         if in_packet || in_stream {
-            context.findings.push(Finding {
-                rule: Arc::clone(&self.0),
-                action: FindingAction::Allowed,
-                tx: None,
-                guessed: false,
-                stream: in_stream,
-            });
+            let finding = Finding::new(Arc::clone(&self.0), FindingAction::Allowed);
+            context.findings.push(Finding { stream: in_stream, ..finding });
         }
         Decision::CONTINUE
     }
@@ -387,13 +384,20 @@ pub enum Shape {
 
 /// The frames of one marked UDP packet of a flow.
 pub fn marked(v6: bool, flow: u32, number: u32, shape: Shape) -> Vec<Vec<u8>> {
+    marked_saying(v6, flow, number, shape, b"")
+}
+
+/// As [`marked`], with a word in the payload.
+pub fn marked_saying(v6: bool, flow: u32, number: u32, shape: Shape, word: &[u8]) -> Vec<Vec<u8>> {
     let (client, server) = ((flow % 5) as u8 + 1, (flow % 3) as u8 + 100);
     let (mut ends, mut ports) = ((client, server), (1000 + flow as u16, 2000));
     if number % 3 == 2 {
         ends = (ends.1, ends.0);
         ports = (ports.1, ports.0);
     }
-    let body = udp(ports, &mark(flow, number, 64));
+    let mut payload = mark(flow, number, 64);
+    payload[12..12 + word.len()].copy_from_slice(word);
+    let body = udp(ports, &payload);
     let id = flow << 8 | number;
     // Outer and inner version differ, so both are tunnelled in both.
     let wrap = |inner: &[u8]| gre(v6, inner);

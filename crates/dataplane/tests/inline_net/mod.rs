@@ -41,7 +41,8 @@ pub fn in_namespace(name: &str, test: impl FnOnce()) {
     };
     if !why.is_empty() {
         // Not by `eprintln!`: what a test that passes prints is not shown.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{name}: not run, {why}\n").as_bytes());
+        let _ =
+            std::io::Write::write_all(&mut std::io::stderr(), format!("{name}: not run, {why}\n").as_bytes());
         return;
     }
     let program = std::env::current_exe().unwrap();

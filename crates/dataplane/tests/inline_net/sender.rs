@@ -87,7 +87,8 @@ impl Connection {
         };
         let data = data.unwrap_or_else(|| random.letters(length));
         // Every third begins shortly before the numbers wrap.
-        let isn = if random.percent(33) { u32::MAX - random.below(3000) as u32 } else { random.next() as u32 };
+        let isn =
+            if random.percent(33) { u32::MAX - random.below(3000) as u32 } else { random.next() as u32 };
         Connection {
             seed,
             v6,
@@ -290,7 +291,8 @@ impl Connection {
     /// A range of the data: where it goes on, around there, or what was sent before.
     fn range(&mut self) -> (usize, usize) {
         let all = self.data.len();
-        let length = 1 + if self.random.percent(60) { self.random.below(60) } else { self.random.below(1200) };
+        let length =
+            1 + if self.random.percent(60) { self.random.below(60) } else { self.random.below(1200) };
         let start = match self.random.below(10) {
             0..=3 => self.cursor,
             4..=6 => self.acked + self.random.below(1500),

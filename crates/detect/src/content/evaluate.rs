@@ -115,7 +115,15 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
             base64_item(base.saturating_add(*offset as usize), *bytes, inner, value, run)
         }
         Item::Custom(condition) => match condition.matches(value, run.complete, &run.scene) {
-            Answer::Yes => items(rest, value, cursor, run),
+            Answer::Yes => {
+                let step = items(rest, value, cursor, run);
+                if step == Step::Match
+                    && let Some((name, json)) = condition.context(value)
+                {
+                    run.captured.push((Capture::Context(name), json.to_vec()));
+                }
+                step
+            }
             Answer::No => Step::Stop,
             Answer::NotYet => Step::NotYet,
         },
@@ -182,6 +190,12 @@ fn literal_item(
         match items(rest, value, at.saturating_add(literal.bytes.len()), run) {
             Step::Next if !literal.retried => return Step::Stop,
             Step::Next => {}
+            Step::Match => {
+                if let (Some(bytes), Ok(at)) = (&literal.replace, u32::try_from(at)) {
+                    run.captured.push((Capture::Replace(at), bytes.to_vec()));
+                }
+                return Step::Match;
+            }
             other => return other,
         }
         from = at.saturating_add(1);

@@ -70,6 +70,15 @@ impl Literal {
         }
     }
 
+    /// How many modifiers it has.
+    #[must_use]
+    pub fn modifiers(&self) -> usize {
+        let Placement { offset, depth, distance, within } = self.place;
+        let places = [offset, depth, distance, within].iter().flatten().count();
+        let flags = [self.nocase, self.endswith, self.startswith, self.fast_pattern, self.fast_pattern_only];
+        places + flags.iter().filter(|f| **f).count() + usize::from(self.replace.is_some())
+    }
+
     /// Makes letter case not matter.
     pub fn set_nocase(&mut self) {
         self.nocase = true;

@@ -109,7 +109,7 @@ pub struct RegexItem {
     pub captures: Vec<(usize, Capture)>,
 }
 
-/// What a group of an expression fills.
+/// What a match leaves behind besides the match itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// A flow variable, by interned name.
@@ -118,9 +118,23 @@ pub enum Capture {
     Packet(u32),
     /// A value that goes into the alert, by interned name.
     Alert(u32),
+    /// What a data set keeps with a value, as JSON; goes into the alert, by interned name.
+    Context(u32),
+    /// `replace`: these bytes go into the packet, at this offset of its payload.
+    Replace(u32),
 }
 
 impl Item {
+    /// How much keywords made of it, for [`crate::builder::SignatureBuilder::weight`].
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Item::Literal(literal) => literal.modifiers(),
+            Item::Base64 { inner, .. } => inner.items.iter().map(|i| 1 + i.weight()).sum(),
+            _ => 0,
+        }
+    }
+
     /// Whether the item starts from the cursor that the one before it left.
     #[must_use]
     pub fn is_relative(&self) -> bool {

@@ -19,11 +19,15 @@ pub enum Format {
         path: String,
         /// Keys to the value in each object.
         value: String,
+        /// The value itself is left out of what is kept of its object.
+        remove: bool,
     },
     /// One JSON object on each line.
     JsonLines {
         /// Keys to the value in each object.
         value: String,
+        /// As above.
+        remove: bool,
     },
 }
 
@@ -32,20 +36,20 @@ pub(super) fn load(set: &Dataset, path: &Path, bytes: &[u8], format: &Format) ->
     let at = |line: usize, what: &'static str| DatasetError::BadValue { path: path.to_owned(), line, what };
     match format {
         Format::Lines => lines(set, bytes).map_err(|(line, what)| at(line, what)),
-        Format::Json { path: keys, value } => {
+        Format::Json { path: keys, value, remove } => {
             let tree: Value = serde_json::from_slice(bytes).map_err(|e| at(e.line(), "this is not JSON"))?;
             let list = follow(&tree, keys).and_then(Value::as_array);
             let list = list.ok_or_else(|| at(0, "there is no array where `array_key` says"))?;
-            objects(set, list.iter(), value).map_err(|what| at(0, what))
+            objects(set, list.iter(), value, *remove).map_err(|what| at(0, what))
         }
-        Format::JsonLines { value } => {
+        Format::JsonLines { value, remove } => {
             let mut all = Vec::new();
             for (number, line) in bytes.split(|b| *b == b'\n').enumerate() {
                 if !line.trim_ascii().is_empty() {
                     all.push(serde_json::from_slice(line).map_err(|_| at(number + 1, "this is not JSON"))?);
                 }
             }
-            objects(set, all.iter(), value).map_err(|what| at(0, what))
+            objects(set, all.iter(), value, *remove).map_err(|what| at(0, what))
         }
     }
 }
@@ -54,18 +58,37 @@ fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {
     keys.split('.').filter(|key| !key.is_empty()).try_fold(tree, |value, key| value.get(key))
 }
 
-fn objects<'v>(set: &Dataset, list: impl Iterator<Item = &'v Value>, key: &str) -> Result<(), &'static str> {
+fn objects<'v>(
+    set: &Dataset,
+    list: impl Iterator<Item = &'v Value>,
+    key: &str,
+    remove: bool,
+) -> Result<(), &'static str> {
     let mut found = false;
-    for value in list.filter_map(|object| follow(object, key)) {
+    for object in list {
+        let Some(value) = follow(object, key) else { continue };
         let text = value.as_str().ok_or("a value is no string")?;
         let bytes = set.kind.parse(text).ok_or("a value is not of the set's type")?;
         if set.kind.key(&bytes).is_none() {
             return Err("a value is not of the set's type");
         }
         set.add(&bytes);
+        let kept = if remove { without(object, key) } else { object.to_string() };
+        set.set_context(&bytes, kept.as_bytes());
         found = true;
     }
     if found { Ok(()) } else { Err("no object has the key that `value_key` names") }
+}
+
+/// An object without the value that keys lead to.
+fn without(object: &Value, keys: &str) -> String {
+    let mut copy = object.clone();
+    let (path, last) = keys.rsplit_once('.').unwrap_or(("", keys));
+    let holder = path.split('.').filter(|key| !key.is_empty()).try_fold(&mut copy, |v, key| v.get_mut(key));
+    if let Some(Value::Object(holder)) = holder {
+        holder.remove(last);
+    }
+    copy.to_string()
 }
 
 fn lines(set: &Dataset, bytes: &[u8]) -> Result<(), (usize, &'static str)> {
@@ -144,13 +167,22 @@ mod tests {
 
     #[test]
     fn values_from_json() {
-        let json = |path: &str, value: &str| Format::Json { path: path.to_owned(), value: value.to_owned() };
+        let json = |path: &str, value: &str| Format::Json {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            remove: false,
+        };
         let nested = r#"{"info": {"threat": [{"host": {"fqdn": "a.example"}, "x": 1}, {"other": 2}]}}"#;
         let set = read(Kind::String, nested, &json("info.threat", "host.fqdn")).unwrap();
         assert_eq!((set.len(), set.get(b"a.example")), (1, Some(0)));
+        let context = |set: &Dataset| String::from_utf8(set.context(b"a.example").unwrap().to_vec()).unwrap();
+        assert_eq!(context(&set), r#"{"host":{"fqdn":"a.example"},"x":1}"#);
+        let stripped =
+            Format::Json { path: "info.threat".to_owned(), value: "host.fqdn".to_owned(), remove: true };
+        assert_eq!(context(&read(Kind::String, nested, &stripped).unwrap()), r#"{"host":{},"x":1}"#);
         let flat = r#"[{"ip": "192.0.2.1"}, {"ip": "2001:db8::1"}]"#;
         assert_eq!(read(Kind::Ip, flat, &json("", "ip")).unwrap().len(), 2);
-        let by_line = Format::JsonLines { value: "h".to_owned() };
+        let by_line = Format::JsonLines { value: "h".to_owned(), remove: false };
         assert_eq!(read(Kind::String, "{\"h\":\"a\"}\n\n{\"h\":\"b\"}\n", &by_line).unwrap().len(), 2);
         assert!(read(Kind::String, "{\"h\":1}", &by_line).is_err());
         assert!(read(Kind::String, "{\"g\":\"a\"}", &by_line).is_err());

@@ -5,7 +5,7 @@
 //! file, which are read again ([`Datasets::forget_loaded`]). Each set has a bound on its memory; what does not fit is
 //! not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
 //!
-//! Not done: the `context` that JSON files attach to a value is not kept; commands to add or remove values at run time.
+//! Not done: commands to add or remove values at run time.
 
 mod load;
 mod reputation;
@@ -174,6 +174,8 @@ pub enum DatasetError {
 struct Values {
     /// Value to reputation (0 in sets without).
     table: HashMap<Box<[u8]>, u16>,
+    /// What JSON files say of a value.
+    contexts: HashMap<Box<[u8]>, Arc<[u8]>>,
     bytes: u64,
 }
 
@@ -201,6 +203,26 @@ impl Dataset {
     pub fn get(&self, data: &[u8]) -> Option<u16> {
         let key = self.kind.key(data)?;
         self.values.read().ok()?.table.get(key.bytes()).copied()
+    }
+
+    /// What the set's JSON file says of a value: the object that it stood in.
+    #[must_use]
+    pub fn context(&self, data: &[u8]) -> Option<Arc<[u8]>> {
+        let key = self.kind.key(data)?;
+        self.values.read().ok()?.contexts.get(key.bytes()).cloned()
+    }
+
+    /// Keeps what is known of a value that is in the set.
+    fn set_context(&self, data: &[u8], json: &[u8]) {
+        let Some(key) = self.kind.key(data) else { return };
+        let Ok(mut values) = self.values.write() else { return };
+        let cost = COST_PER_VALUE.saturating_add((key.bytes().len() + json.len()) as u64);
+        if values.bytes.saturating_add(cost) > self.memcap {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        values.bytes = values.bytes.saturating_add(cost);
+        values.contexts.insert(key.bytes().into(), json.into());
     }
 
     /// Adds a value; whether it is new.

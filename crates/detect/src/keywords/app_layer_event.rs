@@ -7,7 +7,7 @@
 use super::number::{complete_of, later, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, PacketCondition, Scene, TxCondition};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::protocol;
 use bartizan_applayer::event::{EventCode, GENERIC, GENERIC_BASE};
 use bartizan_applayer::protocols;
@@ -21,6 +21,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "Protocol detection or a protocol's parser raised this event.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "app-layer-event:PROTOCOL.EVENT",
+    example: r#"alert http any any -> any any (msg:"app-layer-event"; app-layer-event:http.request_field_missing_colon; sid:1;)"#,
+    note: "",
     parse: app_layer_event,
 }];
 

@@ -4,7 +4,7 @@
 use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::protocol;
 use bartizan_applayer::flow::Known;
 use bartizan_applayer::protocol::ProtocolId;
@@ -17,6 +17,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     summary: "The detected application protocol, or `failed`; behind a comma which one is meant: `direction` (that of \
               the packet), `final`, `original`, `either`, `to_server`, `to_client`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "app-layer-protocol:[!]PROTOCOL[,final|original|either|direction|to_server|to_client]",
+    example: r#"alert tcp any any -> any any (msg:"app-layer-protocol"; app-layer-protocol:!http,final; sid:1;)"#,
+    note: "A protocol without a parser in this build is never found.",
     parse: app_layer_protocol,
 }];
 

@@ -4,7 +4,7 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::content::{Item, Program};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use std::sync::Arc;
 
 /// The keywords.
@@ -14,6 +14,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Decodes base64 at a place of the buffer: `base64_decode:bytes 20,offset 4,relative;`.",
         argument: Argument::Optional,
+        role: Role::Condition,
+        syntax: "base64_decode[:bytes N[, offset N][, relative]]",
+        example: r#"alert tcp any any -> any any (msg:"base64_decode"; content:"Basic "; base64_decode:bytes 20, relative; base64_data; content:"admin"; sid:1;)"#,
+        note: "",
         parse: decode,
     },
     Keyword {
@@ -21,6 +25,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "What follows looks at the bytes that `base64_decode` gave.",
         argument: Argument::None,
+        role: Role::Buffer,
+        syntax: "base64_data",
+        example: r#"alert tcp any any -> any any (msg:"base64_data"; base64_decode; base64_data; content:"admin"; sid:1;)"#,
+        note: "",
         parse: data,
     },
     Keyword {
@@ -28,6 +36,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "What follows looks at the payload again.",
         argument: Argument::None,
+        role: Role::Buffer,
+        syntax: "pkt_data",
+        example: r#"alert http any any -> any any (msg:"pkt_data"; http.uri; content:"/x"; pkt_data; content:"y"; sid:1;)"#,
+        note: "",
         parse: pkt_data,
     },
 ];

@@ -4,7 +4,7 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::signature::Absent;
 use bartizan_rules::UintMatch;
 
@@ -15,6 +15,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Length of the current sticky buffer: `bsize:10;`, `bsize:>5;`, `bsize:3<>9;`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "bsize:[<|>|!]N or N<>M",
+        example: r#"alert http any any -> any any (msg:"bsize"; http.uri; bsize:>100; sid:1;)"#,
+        note: "",
         parse: bsize,
     },
     Keyword {
@@ -22,6 +26,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The current sticky buffer is missing; with `or_else`: missing, or what follows matches.",
         argument: Argument::Optional,
+        role: Role::Condition,
+        syntax: "absent[:or_else]",
+        example: r#"alert http any any -> any any (msg:"absent"; http.referer; absent; sid:1;)"#,
+        note: "",
         parse: absent,
     },
 ];

@@ -9,7 +9,7 @@ use crate::content::{
     ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, Item, MathOperator, Number, NumberBase,
     NumberField, TestOperator,
 };
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -18,6 +18,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Compares a number in the buffer: `byte_test:2,>,100,4,relative;`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "byte_test:BYTES,[!]OPERATOR,VALUE,OFFSET[,relative][,big|little|dce][,string,hex|dec|oct][,bitmask MASK]",
+        example: r#"alert udp any any -> any any (msg:"byte_test"; byte_test:2,>,100,4; sid:1;)"#,
+        note: "`dce` needs the DCERPC parser.",
         parse: byte_test,
     },
     Keyword {
@@ -25,6 +29,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Reads a number and moves the cursor so many bytes: `byte_jump:2,0,relative;`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "byte_jump:BYTES,OFFSET[,relative][,multiplier N][,big|little|dce][,string,hex|dec|oct][,align][,from_beginning|from_end][,post_offset N][,bitmask MASK]",
+        example: r#"alert udp any any -> any any (msg:"byte_jump"; byte_jump:2,0; content:"x"; distance:0; sid:1;)"#,
+        note: "`dce` needs the DCERPC parser.",
         parse: byte_jump,
     },
     Keyword {
@@ -32,6 +40,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Reads a number into a variable for later keywords: `byte_extract:2,0,length;`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "byte_extract:BYTES,OFFSET,NAME[,relative][,multiplier N][,big|little|dce][,string,hex|dec|oct][,align N]",
+        example: r#"alert udp any any -> any any (msg:"byte_extract"; byte_extract:1,0,length; isdataat:length,relative; sid:1;)"#,
+        note: "`dce` needs the DCERPC parser.",
         parse: byte_extract,
     },
     Keyword {
@@ -39,6 +51,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Computes with a number into a variable: `byte_math:bytes 2,offset 0,oper +,rvalue 4,result n;`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "byte_math:bytes N, offset N, oper OPERATOR, rvalue N, result NAME[, relative][, endian big|little][, string hex|dec|oct][, bitmask MASK]",
+        example: r#"alert udp any any -> any any (msg:"byte_math"; byte_math:bytes 1, offset 0, oper +, rvalue 4, result end; isdataat:end; sid:1;)"#,
+        note: "`endian dce` needs the DCERPC parser.",
         parse: byte_math,
     },
 ];

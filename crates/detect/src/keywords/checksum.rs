@@ -5,7 +5,7 @@
 use super::number::unquoted;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::{PacketView, Transport};
 
 /// Whether the checksum is right; `None` when the packet is not of the kind.
@@ -34,6 +34,10 @@ macro_rules! keywords {
             aliases: &[],
             summary: concat!("The checksum of ", $what, " is `valid` or `invalid`."),
             argument: Argument::Required,
+            role: Role::Condition,
+            syntax: concat!($name, ":valid|invalid"),
+            example: concat!("alert pkthdr any any -> any any (msg:\"checksum\"; ", $name, ":invalid; sid:1;)"),
+            note: "",
             parse: |builder, argument| add(builder, argument, $check),
         },)+];
     };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow exists, as
-//! in Suricata 8. Whoever writes records asks which `config` rules matched; this checks the argument.
+//! in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
 
 use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::request::Request;
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -12,12 +13,17 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "`logging disable, type tx, scope tx`: no record is written for a transaction that the rule matches.",
     argument: Argument::Required,
+    role: Role::Effect,
+    syntax: "config:logging disable, type tx, scope tx",
+    example: r#"config dns any any -> any any (dns.query; content:"example.com"; config:logging disable, type tx, scope tx; sid:1;)"#,
+    note: "`scope flow` is refused: Suricata 8 takes it and does nothing.",
     parse: config,
 }];
 
 fn config(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     check(argument)?;
-    builder.noalert = true;
+    builder.silence();
+    builder.requests.push(Request::DisableLogging);
     Ok(())
 }
 

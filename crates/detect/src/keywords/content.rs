@@ -3,7 +3,7 @@
 
 use crate::builder::SignatureBuilder;
 use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -11,6 +11,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "Bytes to find in the payload or the current buffer: `content:\"GET |20|\";`, `content:!\"x\";`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: r#"content:[!]"BYTES""#,
+    example: r#"alert tcp any any -> any any (msg:"content"; content:"GET |20|"; sid:1;)"#,
+    note: "",
     parse,
 }];
 

@@ -9,7 +9,7 @@ use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, BufferCondition, Scene};
 use crate::content::Item;
 use crate::dataset::{Dataset, DatasetError, Format, Kind, Request};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_base::parse_size;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The buffer's value is in a set (`isset`), is not (`isnotset`), is added (`set`) or removed (`unset`).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "dataset:isset|isnotset|set|unset,NAME[, type string|md5|sha256|ipv4|ip][, load FILE|save FILE|state FILE][, memcap SIZE][, hashsize N][, format csv|json|ndjson, value_key KEY[, array_key PATH][, context_key NAME][, remove_key]]",
+        example: r#"alert dns any any -> any any (msg:"dataset"; dns.query; dataset:set,seen, type string; sid:1;)"#,
+        note: "`hashsize` is read and has no meaning here: tables grow as needed. The socket commands `dataset-add`, ... do not exist.",
         parse: dataset,
     },
     Keyword {
@@ -28,6 +32,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The buffer's value is in a set and its reputation there is above, below or equal to a number.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "datarep:NAME, >|<|==, N[, load FILE, type KIND][, memcap SIZE]",
+        example: r#"alert dns any any -> any any (msg:"datarep"; dns.query; datarep:hosts, >, 200, load keywords.lst, type string; sid:1;)"#,
+        note: "",
         parse: datarep,
     },
 ];
@@ -46,9 +54,15 @@ enum Command {
 struct InSet {
     set: Arc<Dataset>,
     command: Command,
+    /// Name under which the alert shows what the set knows of the value.
+    context: Option<u32>,
 }
 
 impl BufferCondition for InSet {
+    fn context(&self, data: &[u8]) -> Option<(u32, Arc<[u8]>)> {
+        Some((self.context?, self.set.context(data)?))
+    }
+
     fn matches(&self, data: &[u8], complete: bool, _scene: &Scene<'_>) -> Answer {
         if !complete {
             return Answer::NotYet;
@@ -81,6 +95,8 @@ struct Options {
     format: Option<String>,
     array_key: Option<String>,
     value_key: Option<String>,
+    context_key: Option<String>,
+    remove_key: bool,
 }
 
 fn missing(what: &str) -> KeywordError {
@@ -94,6 +110,7 @@ impl Options {
             let (key, value) = part.split_once([' ', '\t']).unwrap_or((part, ""));
             let value = value.trim();
             if key == "remove_key" {
+                options.remove_key = true;
                 continue;
             }
             if value.is_empty() {
@@ -121,7 +138,7 @@ impl Options {
                 "format" => once(&mut options.format)?,
                 "array_key" => once(&mut options.array_key)?,
                 "value_key" => once(&mut options.value_key)?,
-                "context_key" | "enrichment_key" => {}
+                "context_key" | "enrichment_key" => once(&mut options.context_key)?,
                 _ => return Err(KeywordError::argument(format!("no option `{key}`"))),
             }
         }
@@ -129,13 +146,26 @@ impl Options {
     }
 
     fn format(&self) -> Result<Format, KeywordError> {
+        let remove = self.remove_key;
         let value = || self.value_key.clone().ok_or_else(|| missing("`value_key`"));
         Ok(match self.format.as_deref() {
-            None | Some("csv") => Format::Lines,
-            Some("json") => {
-                Format::Json { path: self.array_key.clone().unwrap_or_default(), value: value()? }
+            None | Some("csv") => {
+                let json = [
+                    (self.array_key.is_some(), "array_key"),
+                    (self.value_key.is_some(), "value_key"),
+                    (self.context_key.is_some(), "context_key"),
+                    (remove, "remove_key"),
+                ];
+                if let (None, Some((_, option))) = (&self.format, json.iter().find(|(given, _)| *given)) {
+                    return Err(KeywordError::argument(format!("`{option}` is for files in JSON"))
+                        .help("write `format json` or `format ndjson`"));
+                }
+                Format::Lines
             }
-            Some("ndjson" | "jsonline") => Format::JsonLines { value: value()? },
+            Some("json") => {
+                Format::Json { path: self.array_key.clone().unwrap_or_default(), value: value()?, remove }
+            }
+            Some("ndjson" | "jsonline") => Format::JsonLines { value: value()?, remove },
             Some(other) => {
                 return Err(
                     KeywordError::argument(format!("no format `{other}`")).help("use csv, json or ndjson")
@@ -222,7 +252,9 @@ fn push(
     }
     let request = request(builder, name, options)?;
     let set = builder.environment.shared.datasets.get(builder.environment.settings, &request)?;
-    builder.push_item(Item::Custom(Arc::new(InSet { set, command })))
+    let names = &builder.environment.shared.names;
+    let context = options.context_key.as_deref().map(|key| names.intern(key));
+    builder.push_item(Item::Custom(Arc::new(InSet { set, command, context })))
 }
 
 fn dataset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

@@ -6,7 +6,7 @@ use super::number::{tx_number, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, BufferCondition, Scene};
 use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_base::PerDirection;
 use bartizan_rules::UintMatch;
 use std::sync::Arc;
@@ -18,6 +18,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The operation code of a DNS message.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "dns.opcode:[!]N",
+        example: r#"alert dns any any -> any any (msg:"dns.opcode"; dns.opcode:4; sid:1;)"#,
+        note: "",
         parse: opcode,
     },
     Keyword {
@@ -25,6 +29,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The response code of a DNS message, by number or name.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "dns.rcode:[!]N|NAME",
+        example: r#"alert dns any any -> any any (msg:"dns.rcode"; dns.rcode:3; sid:1;)"#,
+        note: "",
         parse: rcode,
     },
     Keyword {
@@ -32,6 +40,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The type, by number or name, of a question of a query or of an answer of a response.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "dns.rrtype:[!]N|NAME",
+        example: r#"alert dns any any -> any any (msg:"dns.rrtype"; dns.rrtype:16; sid:1;)"#,
+        note: "",
         parse: rrtype,
     },
 ];

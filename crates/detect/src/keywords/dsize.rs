@@ -3,7 +3,7 @@
 
 use super::number::packet_number;
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -11,6 +11,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "The length of the packet's payload in bytes.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "dsize:[<|>|!]N or N<>M",
+    example: r#"alert udp any any -> any any (msg:"dsize"; dsize:>1000; sid:1;)"#,
+    note: "",
     parse: dsize,
 }];
 

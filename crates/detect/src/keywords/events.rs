@@ -4,7 +4,7 @@
 use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, PrefilterKey, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_packet::DecodeEvent;
 use bartizan_rules::suggest;
@@ -16,6 +16,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &["engine-event"],
         summary: "The decoder raised this event for the packet: `decode-event:ipv4.trunc_pkt`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "decode-event:EVENT",
+        example: r#"alert pkthdr any any -> any any (msg:"decode-event"; decode-event:ipv4.trunc_pkt; sid:1;)"#,
+        note: "",
         parse: decode_event,
     },
     Keyword {
@@ -23,6 +27,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The stream engine raised this event for the packet: `stream-event:est_invalid_ack`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "stream-event:EVENT",
+        example: r#"alert tcp any any -> any any (msg:"stream-event"; stream-event:est_invalid_ack; sid:1;)"#,
+        note: "",
         parse: stream_event,
     },
 ];

@@ -2,7 +2,7 @@
 //! Files in transactions: `filename`, `fileext`, `filesize`, `filemd5`, `filesha1`, `filesha256`, `filestore`.
 //! `file.data` and `file.name` are sticky buffers of the protocols.
 //!
-//! `filestore` is a condition that a file is there; who writes files looks for rules with it.
+//! `filestore` is a condition that a file is there, and marks the file; whoever writes files reads the mark.
 
 use super::number::{later, text, unquoted};
 use super::path::{Order, read};
@@ -10,7 +10,8 @@ use crate::buffers::BufferRef;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, Scene, TxCondition};
 use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::request::{Request, StoreFiles, StoreScope};
 use crate::signature::TxCheck;
 use bartizan_applayer::file::{FileState, FileTrack};
 use bartizan_applayer::protocol::ProtocolId;
@@ -27,6 +28,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's name contains this, whatever the case (sticky: `file.name`).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"filename:[!]"TEXT""#,
+        example: r#"alert http any any -> any any (msg:"filename"; filename:"invoice"; sid:1;)"#,
+        note: "",
         parse: name,
     },
     Keyword {
@@ -34,6 +39,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's name ends in a dot and this, whatever the case.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"fileext:[!]"TEXT""#,
+        example: r#"alert http any any -> any any (msg:"fileext"; fileext:"exe"; sid:1;)"#,
+        note: "",
         parse: extension,
     },
     Keyword {
@@ -41,6 +50,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's size in bytes; of files that were not seen whole only `>` and `>=` hold.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "filesize:[<|>]N or N<>M",
+        example: r#"alert http any any -> any any (msg:"filesize"; filesize:>10000; sid:1;)"#,
+        note: "",
         parse: size,
     },
     Keyword {
@@ -48,6 +61,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's MD5 is in a list file (with `!`: is not).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "filemd5:[!]FILE",
+        example: r#"alert http any any -> any any (msg:"filemd5"; filemd5:keywords.md5; sid:1;)"#,
+        note: "",
         parse: |builder, argument| hash(builder, "filemd5", Digest::Md5, argument),
     },
     Keyword {
@@ -55,6 +72,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's SHA-1 is in a list file (with `!`: is not).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "filesha1:[!]FILE",
+        example: r#"alert http any any -> any any (msg:"filesha1"; filesha1:keywords.sha1; sid:1;)"#,
+        note: "",
         parse: |builder, argument| hash(builder, "filesha1", Digest::Sha1, argument),
     },
     Keyword {
@@ -62,6 +83,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The file's SHA-256 is in a list file (with `!`: is not).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "filesha256:[!]FILE",
+        example: r#"alert http any any -> any any (msg:"filesha256"; filesha256:keywords.sha256; sid:1;)"#,
+        note: "",
         parse: |builder, argument| hash(builder, "filesha256", Digest::Sha256, argument),
     },
     Keyword {
@@ -69,6 +94,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "There is a file; it is to be kept: direction (request, response, both) and scope (file, tx, flow).",
         argument: Argument::Optional,
+        role: Role::Effect,
+        syntax: "filestore[:request|response|both[,file|tx|flow]]",
+        example: r#"alert http any any -> any any (msg:"filestore"; filestore; sid:1;)"#,
+        note: "Needs the output `file-store`; without it the rule matches and nothing is kept, which is said when rules load. Where a rule matches after more than 16 MiB of a file have gone by, the file is not kept and counted in `file_store.too_late`.",
         parse: store,
     },
 ];
@@ -103,6 +132,10 @@ struct OnFile<F> {
 }
 
 impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
+    fn holds_for(&self, file: &FileTrack) -> Option<bool> {
+        Some((self.holds)(file))
+    }
+
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         if tx.files(direction).iter().any(&self.holds) {
             return Answer::Yes;
@@ -228,21 +261,32 @@ fn hash(
 }
 
 fn store(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let mut directions = BOTH;
+    if builder.bypass {
+        return Err(KeywordError::context(
+            "`filestore` cannot be used with `bypass`: there would be no more files",
+        ));
+    }
+    let mut directions = None;
+    let mut scope = None;
     for word in text(unquoted(argument))?.split(',').map(str::trim).filter(|w| !w.is_empty()) {
-        match word {
-            "request" | "to_server" => directions = PerDirection::new(true, false),
-            "response" | "to_client" => directions = PerDirection::new(false, true),
-            "both" => directions = BOTH,
-            // What else is kept of the flow is decided by who keeps it.
-            "file" | "tx" | "ssn" | "flow" => {}
+        match word.to_ascii_lowercase().as_str() {
+            "request" | "to_server" => directions = Some(PerDirection::new(true, false)),
+            "response" | "to_client" => directions = Some(PerDirection::new(false, true)),
+            "both" => directions = Some(BOTH),
+            "file" => scope = Some(StoreScope::File),
+            "tx" => scope = Some(StoreScope::Transaction),
+            "ssn" | "flow" => scope = Some(StoreScope::Flow),
             _ => {
                 return Err(KeywordError::argument(format!("`{word}` is neither a direction nor a scope"))
                     .help("use request, response or both, and file, tx or flow"));
             }
         }
     }
-    on_file(builder, "filestore", directions, |_| true)
+    // With a direction and nothing else it is about the transaction.
+    let alone = if directions.is_some() { StoreScope::Transaction } else { StoreScope::File };
+    let scope = scope.unwrap_or(alone);
+    builder.requests.push(Request::StoreFiles(StoreFiles { directions, scope }));
+    on_file(builder, "filestore", BOTH, |_| true)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::text;
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::signature::FlowNeeds;
 
 /// The keyword.
@@ -12,6 +12,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "Direction and state of the flow: `flow:established,to_server;`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "flow:[to_server|to_client][,established|not_established|stateless][,only_stream|no_stream][,only_frag|no_frag]",
+    example: r#"alert tcp any any -> any any (msg:"flow"; flow:established,to_server; content:"x"; sid:1;)"#,
+    note: "",
     parse,
 }];
 

@@ -6,7 +6,7 @@
 use super::text;
 use crate::builder::{SignatureBuilder, Use};
 use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::state::FlowState;
 use bartizan_base::RuleId;
 
@@ -16,6 +16,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "Sets or asks for a mark on the flow: `flowbits:set,x;`, `flowbits:isset,x|y;`, `flowbits:noalert;`.",
     argument: Argument::Required,
+    role: Role::Effect,
+    syntax: "flowbits:set|unset|isset|isnotset|toggle,NAME[|NAME...] or flowbits:noalert",
+    example: r#"alert tcp any any -> any any (msg:"flowbits"; flowbits:set,seen; sid:1;)"#,
+    note: "256 bits a flow.",
     parse,
 }];
 
@@ -74,7 +78,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         if name.is_some() {
             return Err(KeywordError::argument("`flowbits:noalert` takes no name"));
         }
-        builder.noalert = true;
+        builder.silence();
         return Ok(());
     }
     let name = name

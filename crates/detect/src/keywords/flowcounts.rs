@@ -4,17 +4,21 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
 
 macro_rules! counts {
-    ($(($name:literal, $summary:literal, $parse:expr)),* $(,)?) => {
+    ($(($name:literal, $argument:literal, $example:literal, $summary:literal, $parse:expr)),* $(,)?) => {
         &[$(Keyword {
             name: $name,
             aliases: &[],
             summary: $summary,
             argument: Argument::Required,
+            role: Role::Condition,
+            syntax: concat!($name, ":", $argument),
+            example: concat!("alert tcp any any -> any any (msg:\"count\"; ", $name, ":", $example, "; sid:1;)"),
+            note: "",
             parse: $parse,
         },)*]
     };
@@ -22,15 +26,49 @@ macro_rules! counts {
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = counts![
-    ("flow.age", "Age of the flow in seconds: `flow.age:>60;`.", age),
-    ("flow.pkts", "Packets of the flow: `flow.pkts:toserver,>3;` (toclient, both, either).", packets),
-    ("flow.bytes", "Bytes of the flow: `flow.bytes:both,<3000;` (toclient, toserver, either).", bytes),
-    ("flow.pkts_toserver", "Packets to the server.", |b, a| one_side(b, a, true, Direction::ToServer)),
-    ("flow.pkts_toclient", "Packets to the client.", |b, a| one_side(b, a, true, Direction::ToClient)),
-    ("flow.bytes_toserver", "Bytes to the server.", |b, a| one_side(b, a, false, Direction::ToServer)),
-    ("flow.bytes_toclient", "Bytes to the client.", |b, a| one_side(b, a, false, Direction::ToClient)),
+    ("flow.age", "[<|>|!]SECONDS or N-M", ">60", "Age of the flow in seconds: `flow.age:>60;`.", age),
+    (
+        "flow.pkts",
+        "toserver|toclient|both|either,[<|>|!]N",
+        "toserver,>3",
+        "Packets of the flow: `flow.pkts:toserver,>3;` (toclient, both, either).",
+        packets
+    ),
+    (
+        "flow.bytes",
+        "toserver|toclient|both|either,[<|>|!]N",
+        "both,<3000",
+        "Bytes of the flow: `flow.bytes:both,<3000;` (toclient, toserver, either).",
+        bytes
+    ),
+    ("flow.pkts_toserver", "[<|>|!]N", ">3", "Packets to the server.", |b, a| one_side(
+        b,
+        a,
+        true,
+        Direction::ToServer
+    )),
+    ("flow.pkts_toclient", "[<|>|!]N", ">3", "Packets to the client.", |b, a| one_side(
+        b,
+        a,
+        true,
+        Direction::ToClient
+    )),
+    ("flow.bytes_toserver", "[<|>|!]N", ">3000", "Bytes to the server.", |b, a| one_side(
+        b,
+        a,
+        false,
+        Direction::ToServer
+    )),
+    ("flow.bytes_toclient", "[<|>|!]N", ">3000", "Bytes to the client.", |b, a| one_side(
+        b,
+        a,
+        false,
+        Direction::ToClient
+    )),
     (
         "stream_size",
+        "server|client|both|either,<|>|=|!=|<=|>=,BYTES",
+        "server,<,100",
         "Data of a TCP flow so far: `stream_size:server,<,100;` (client, both, either).",
         stream_size
     ),

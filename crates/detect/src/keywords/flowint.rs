@@ -7,7 +7,7 @@
 use super::text;
 use crate::builder::{SignatureBuilder, Use};
 use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::state::FlowState;
 use bartizan_base::RuleId;
 
@@ -17,6 +17,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "A number kept per flow: `flowint:count,+,1;`, `flowint:count,>,5;`, `flowint:count,notset;`.",
     argument: Argument::Required,
+    role: Role::Effect,
+    syntax: "flowint:NAME,OPERATOR,VALUE or flowint:NAME,isset|notset",
+    example: r#"alert tcp any any -> any any (msg:"flowint"; flowint:count,+,1; sid:1;)"#,
+    note: "256 integers a flow.",
     parse,
 }];
 

@@ -6,7 +6,7 @@
 use super::text;
 use crate::builder::{SignatureBuilder, Use};
 use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{BitScope, HostKey};
@@ -18,6 +18,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "A mark on a host or pair: `xbits:set,x,track ip_src,expire 60;`, `xbits:isset,x,track ip_dst;`.",
         argument: Argument::Required,
+        role: Role::Effect,
+        syntax: "xbits:set|unset|isset|isnotset|toggle,NAME,track ip_src|ip_dst|ip_pair[,expire SECONDS]",
+        example: r#"alert tcp any any -> any any (msg:"xbits"; xbits:set,seen,track ip_src,expire 60; sid:1;)"#,
+        note: "64 bits a host.",
         parse: xbits,
     },
     Keyword {
@@ -25,6 +29,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "A mark on a host for five minutes: `hostbits:set,x,src;`, `hostbits:isset,x,dst;`.",
         argument: Argument::Required,
+        role: Role::Effect,
+        syntax: "hostbits:set|unset|isset|isnotset|toggle,NAME[,src|dst|both]",
+        example: r#"alert tcp any any -> any any (msg:"hostbits"; hostbits:set,seen,src; sid:1;)"#,
+        note: "64 bits a host.",
         parse: hostbits,
     },
 ];
@@ -121,7 +129,7 @@ fn end(now: Timestamp, seconds: u32) -> Timestamp {
 fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let items = text::items(argument)?;
     if items.as_slice() == ["noalert"] {
-        builder.noalert = true;
+        builder.silence();
         return Ok(());
     }
     let [command, name, options @ ..] = items.as_slice() else {
@@ -160,7 +168,7 @@ fn xbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
 fn hostbits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let items = text::items(argument)?;
     if items.as_slice() == ["noalert"] {
-        builder.noalert = true;
+        builder.silence();
         return Ok(());
     }
     let (command, name, track) = match items.as_slice() {

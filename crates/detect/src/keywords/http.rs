@@ -4,10 +4,10 @@
 
 use crate::builder::SignatureBuilder;
 use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 macro_rules! modifiers {
-    ($($name:literal => $buffer:literal, $what:literal;)+) => {
+    ($($name:literal => $buffer:literal, $value:literal, $what:literal;)+) => {
         /// The keywords.
         pub const KEYWORDS: &[Keyword] = &[
             $(Keyword {
@@ -15,6 +15,10 @@ macro_rules! modifiers {
                 aliases: &[],
                 summary: concat!("The content before it looks at ", $what, " (sticky: `", $buffer, "`)."),
                 argument: Argument::None,
+                role: Role::Modifier,
+                syntax: $name,
+                example: concat!("alert http any any -> any any (msg:\"older form\"; content:\"", $value, "\"; ", $name, "; sid:1;)"),
+                note: "",
                 parse: |builder, _| modify(builder, $name, $buffer),
             },)+
             Keyword {
@@ -22,6 +26,10 @@ macro_rules! modifiers {
                 aliases: &[],
                 summary: "A content that looks at the normalised URI (sticky: `http.uri`).",
                 argument: Argument::Required,
+                role: Role::Condition,
+                syntax: r#"uricontent:[!]"BYTES""#,
+                example: r#"alert http any any -> any any (msg:"uricontent"; uricontent:"/admin"; sid:1;)"#,
+                note: "",
                 parse: uricontent,
             },
         ];
@@ -29,19 +37,19 @@ macro_rules! modifiers {
 }
 
 modifiers! {
-    "http_uri" => "http.uri", "the normalised URI";
-    "http_raw_uri" => "http.uri.raw", "the URI as sent";
-    "http_method" => "http.method", "the method";
-    "http_header" => "http.header", "the normalised header";
-    "http_raw_header" => "http.header.raw", "the header as sent";
-    "http_cookie" => "http.cookie", "the cookie";
-    "http_user_agent" => "http.user_agent", "the header User-Agent";
-    "http_host" => "http.host", "the normalised host name";
-    "http_raw_host" => "http.host.raw", "the host name as sent";
-    "http_client_body" => "http.request_body", "the body of the request";
-    "http_server_body" => "http.response_body", "the body of the response";
-    "http_stat_code" => "http.stat_code", "the status code";
-    "http_stat_msg" => "http.stat_msg", "the status message";
+    "http_uri" => "http.uri", "/x", "the normalised URI";
+    "http_raw_uri" => "http.uri.raw", "/x", "the URI as sent";
+    "http_method" => "http.method", "GET", "the method";
+    "http_header" => "http.header", "x", "the normalised header";
+    "http_raw_header" => "http.header.raw", "x", "the header as sent";
+    "http_cookie" => "http.cookie", "x", "the cookie";
+    "http_user_agent" => "http.user_agent", "x", "the header User-Agent";
+    "http_host" => "http.host", "x", "the normalised host name";
+    "http_raw_host" => "http.host.raw", "x", "the host name as sent";
+    "http_client_body" => "http.request_body", "x", "the body of the request";
+    "http_server_body" => "http.response_body", "x", "the body of the response";
+    "http_stat_code" => "http.stat_code", "404", "the status code";
+    "http_stat_msg" => "http.stat_msg", "x", "the status message";
 }
 
 fn modify(builder: &mut SignatureBuilder<'_>, name: &str, buffer: &str) -> Result<(), KeywordError> {

@@ -4,7 +4,7 @@
 use super::number::{packet_number, packet_number_keyed};
 use crate::builder::SignatureBuilder;
 use crate::condition::PrefilterKey;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::{Icmp, PacketView, Transport};
 
 /// The keywords.
@@ -14,6 +14,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The type of an ICMP or ICMPv6 message.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "itype:[<|>|!]N or N<>M",
+        example: r#"alert icmp any any -> any any (msg:"itype"; itype:8; sid:1;)"#,
+        note: "",
         parse: kind,
     },
     Keyword {
@@ -21,6 +25,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The code of an ICMP or ICMPv6 message.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "icode:[<|>|!]N or N<>M",
+        example: r#"alert icmp any any -> any any (msg:"icode"; icode:0; sid:1;)"#,
+        note: "",
         parse: code,
     },
     Keyword {
@@ -28,6 +36,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The identifier of an echo, timestamp, information or address mask message, or of an ICMPv6 echo.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "icmp_id:N",
+        example: r#"alert icmp any any -> any any (msg:"icmp_id"; icmp_id:1; sid:1;)"#,
+        note: "",
         parse: id,
     },
     Keyword {
@@ -35,6 +47,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The sequence number of the messages that have an identifier.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "icmp_seq:N",
+        example: r#"alert icmp any any -> any any (msg:"icmp_seq"; icmp_seq:1; sid:1;)"#,
+        note: "",
         parse: seq,
     },
     Keyword {
@@ -42,6 +58,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The MTU of an ICMPv6 message \"packet too big\".",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "icmpv6.mtu:[<|>|!]N or N-M",
+        example: r#"alert icmpv6 any any -> any any (msg:"icmpv6.mtu"; icmpv6.mtu:<1280; sid:1;)"#,
+        note: "",
         parse: mtu,
     },
 ];

@@ -7,7 +7,7 @@
 use super::number::{packet_number, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::{Fragment, IpOptions, Network};
 
 /// The keywords.
@@ -17,6 +17,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The identification field of the IPv4 header.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "id:N",
+        example: r#"alert ip any any -> any any (msg:"id"; id:1; sid:1;)"#,
+        note: "",
         parse: id,
     },
     Keyword {
@@ -24,6 +28,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The type of service field of the IPv4 header: a decimal number, or hexadecimal after `x`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tos:[!]N|xHEX",
+        example: r#"alert ip any any -> any any (msg:"tos"; tos:8; sid:1;)"#,
+        note: "",
         parse: tos,
     },
     Keyword {
@@ -31,6 +39,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Source and destination address are equal.",
         argument: Argument::None,
+        role: Role::Condition,
+        syntax: "sameip",
+        example: r#"alert ip any any -> any any (msg:"sameip"; sameip; sid:1;)"#,
+        note: "",
         parse: same_ip,
     },
     Keyword {
@@ -38,6 +50,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "An IPv4 option is there; `any` asks for any option.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "ipopts:rr|eol|nop|ts|sec|esec|lsrr|ssrr|satid|any",
+        example: r#"alert ip any any -> any any (msg:"ipopts"; ipopts:lsrr; sid:1;)"#,
+        note: "",
         parse: options,
     },
     Keyword {
@@ -45,6 +61,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Bits of the IPv4 fragment field: M more, D do not, R reserved; `+` and more, `*` any of, `!` not all.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "fragbits:[+|*|!]MDR",
+        example: r#"alert ip any any -> any any (msg:"fragbits"; fragbits:+M; sid:1;)"#,
+        note: "",
         parse: fragment_bits,
     },
     Keyword {
@@ -52,6 +72,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The offset of a fragment: in units of 8 bytes for IPv4, in bytes for IPv6.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "fragoffset:[!|<|>]N",
+        example: r#"alert ip any any -> any any (msg:"fragoffset"; fragoffset:>0; sid:1;)"#,
+        note: "",
         parse: fragment_offset,
     },
 ];

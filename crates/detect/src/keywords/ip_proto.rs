@@ -6,7 +6,7 @@
 
 use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -14,6 +14,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "The IP protocol by number or name; `!`, `<` and `>` may stand before it.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "ip_proto:[!|<|>]N|NAME",
+    example: r#"alert ip any any -> any any (msg:"ip_proto"; ip_proto:47; sid:1;)"#,
+    note: "",
     parse: ip_proto,
 }];
 
@@ -99,6 +103,7 @@ fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
         NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).ok_or_else(wrong)?.1
     };
     let again = builder.seen.contains(&"ip_proto");
+    builder.flags_set += 1;
     if operator == '=' {
         if again {
             return Err(KeywordError::context("several `ip_proto` in one rule need `!`, `<` or `>` each"));

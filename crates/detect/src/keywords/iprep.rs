@@ -5,7 +5,7 @@ use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::dataset::{Reputation, ReputationError};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_rules::UintMatch;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,6 +16,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "The reputation of an address (src, dst, both, any) in a category: a comparison, `isset` or `isnotset`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "iprep:src|dst|both|any,CATEGORY,>|<|=,N or iprep:SIDE,CATEGORY,isset|isnotset",
+    example: r#"alert ip any any -> any any (msg:"iprep"; iprep:src,Bad,>,30; sid:1;)"#,
+    note: "",
     parse: iprep,
 }];
 

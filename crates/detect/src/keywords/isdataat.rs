@@ -4,7 +4,7 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -12,6 +12,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "There is, or with `!` is not, data at a position: `isdataat:10;`, `isdataat:!1,relative;`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "isdataat:[!]N[,relative]",
+    example: r#"alert udp any any -> any any (msg:"isdataat"; isdataat:10; sid:1;)"#,
+    note: "",
     parse,
 }];
 

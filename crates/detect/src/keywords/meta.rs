@@ -3,16 +3,20 @@
 //! checks them; here they are known, so that they are not called unknown.
 
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 macro_rules! described {
-    ($(($name:literal, $summary:literal)),* $(,)?) => {
+    ($(($name:literal, $syntax:literal, $summary:literal, $example:literal)),* $(,)?) => {
         &[
             $(Keyword {
                 name: $name,
                 aliases: &[],
                 summary: $summary,
                 argument: Argument::Required,
+                role: Role::Description,
+                syntax: $syntax,
+                example: $example,
+                note: "",
                 parse: known,
             },)*
             Keyword {
@@ -20,6 +24,10 @@ macro_rules! described {
                 aliases: &[],
                 summary: "The rule acts and sets its variables, but reports nothing.",
                 argument: Argument::None,
+                role: Role::Effect,
+                syntax: "noalert",
+                example: r#"alert ip any any -> any any (msg:"noalert"; noalert; sid:1;)"#,
+                note: "",
                 parse: noalert,
             },
             Keyword {
@@ -27,6 +35,10 @@ macro_rules! described {
                 aliases: &[],
                 summary: "The rule reports, although its action (`pass`) would not.",
                 argument: Argument::None,
+                role: Role::Effect,
+                syntax: "alert",
+                example: r#"alert ip any any -> any any (msg:"alert"; alert; sid:1;)"#,
+                note: "",
                 parse: alert,
             },
             Keyword {
@@ -34,6 +46,10 @@ macro_rules! described {
                 aliases: &[],
                 summary: "After a match the flow's packets are no longer inspected.",
                 argument: Argument::None,
+                role: Role::Effect,
+                syntax: "bypass",
+                example: r#"alert tcp any any -> any any (msg:"bypass"; flow:established; bypass; sid:1;)"#,
+                note: "",
                 parse: bypass,
             },
             Keyword {
@@ -41,6 +57,10 @@ macro_rules! described {
                 aliases: &[],
                 summary: "Accepted: which condition a rule is looked up by is chosen from its contents and properties.",
                 argument: Argument::None,
+                role: Role::Hint,
+                syntax: "prefilter",
+                example: r#"alert tcp any any -> any any (msg:"prefilter"; ttl:1; prefilter; sid:1;)"#,
+                note: "A hint that is not needed here: the loader chooses what a rule is looked up by. Which packets match is the same.",
                 parse: known,
             },
         ]
@@ -49,15 +69,50 @@ macro_rules! described {
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = described![
-    ("msg", "What the rule reports."),
-    ("sid", "Number of the rule."),
-    ("gid", "Number of the rule's generator; 1 unless given."),
-    ("rev", "Revision of the rule."),
-    ("classtype", "Class of the rule, from the classification file."),
-    ("priority", "Priority of the rule, 1 is the most severe; overrides the class."),
-    ("reference", "Where more is known: system and identifier."),
-    ("metadata", "Keys and values that travel with the alert."),
-    ("target", "Which side is attacked: `src_ip` or `dest_ip`."),
+    (
+        "msg",
+        r#"msg:"TEXT""#,
+        "What the rule reports.",
+        r#"alert ip any any -> any any (msg:"something was seen"; sid:1;)"#
+    ),
+    ("sid", "sid:N", "Number of the rule.", "alert ip any any -> any any (sid:1;)"),
+    (
+        "gid",
+        "gid:N",
+        "Number of the rule's generator; 1 unless given.",
+        "alert ip any any -> any any (gid:2; sid:1;)"
+    ),
+    ("rev", "rev:N", "Revision of the rule.", "alert ip any any -> any any (rev:2; sid:1;)"),
+    (
+        "classtype",
+        "classtype:NAME",
+        "Class of the rule, from the classification file.",
+        "alert ip any any -> any any (classtype:trojan-activity; sid:1;)"
+    ),
+    (
+        "priority",
+        "priority:N",
+        "Priority of the rule, 1 is the most severe; overrides the class.",
+        "alert ip any any -> any any (priority:1; sid:1;)"
+    ),
+    (
+        "reference",
+        "reference:SYSTEM,ID",
+        "Where more is known: system and identifier.",
+        "alert ip any any -> any any (reference:url,example.com; sid:1;)"
+    ),
+    (
+        "metadata",
+        "metadata:KEY VALUE[, KEY VALUE...]",
+        "Keys and values that travel with the alert.",
+        "alert ip any any -> any any (metadata:created_at 2026_01_01; sid:1;)"
+    ),
+    (
+        "target",
+        "target:src_ip|dest_ip",
+        "Which side is attacked: `src_ip` or `dest_ip`.",
+        "alert ip any any -> any any (target:dest_ip; sid:1;)"
+    ),
 ];
 
 fn known(_: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
@@ -66,16 +121,18 @@ fn known(_: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
 
 fn alert(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
     builder.alert = true;
+    builder.flags_set += 1;
     builder.noalert = false;
     Ok(())
 }
 
 fn noalert(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
-    builder.noalert = true;
+    builder.silence();
     Ok(())
 }
 
 fn bypass(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
     builder.bypass = true;
+    builder.flags_set += 1;
     Ok(())
 }

@@ -121,8 +121,24 @@ fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
     flow.app.current()
 }
 
-/// Keywords of Suricata 8 that this engine knows of and does not evaluate: rules with them are refused by name.
-pub const UNSUPPORTED: &[&str] = unsupported::KEYWORDS;
+/// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are refused by
+/// name.
+pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
+
+/// The names of [`REFUSED`] that are really refused: a parser that comes to this build may bring a buffer of a name that
+/// is listed, which is a keyword from then on.
+#[must_use]
+pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
+    let buffers = crate::buffers::Buffers::new();
+    let open = |name: &&str| find(name).is_none() && sticky::find(name, &buffers).is_none();
+    REFUSED.iter().map(|(reason, names)| (*reason, names.iter().copied().filter(open).collect())).collect()
+}
+
+/// Why a keyword is not evaluated; `None` if it is, or is not known.
+#[must_use]
+pub fn refusal(name: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(_, names)| names.contains(&name)).map(|(reason, _)| *reason)
+}
 
 #[cfg(test)]
 mod tests {
@@ -140,8 +156,108 @@ mod tests {
         }
         assert_eq!(find("CONTENT").map(|k| k.name), Some("content"));
         let mut names = std::collections::HashSet::new();
-        for name in UNSUPPORTED {
+        for name in REFUSED.iter().flat_map(|(_, names)| *names) {
             assert!(names.insert(name), "`{name}` is listed twice");
+        }
+    }
+
+    /// Files that some examples name.
+    fn example_folder() -> std::path::PathBuf {
+        static FOLDER: OnceLock<std::path::PathBuf> = OnceLock::new();
+        FOLDER
+            .get_or_init(|| {
+                let folder = std::env::temp_dir().join(format!("bartizan-examples-{}", std::process::id()));
+                std::fs::create_dir_all(&folder).unwrap();
+                for (name, text) in [
+                    ("keywords.md5", "00112233445566778899aabbccddeeff\n".to_owned()),
+                    ("keywords.sha1", "00".repeat(20)),
+                    ("keywords.sha256", "00".repeat(32)),
+                    ("keywords.lst", "ZXhhbXBsZS5jb20=,250\n".to_owned()),
+                    ("categories.txt", "1,Bad,known bad hosts\n".to_owned()),
+                    ("reputation.list", "192.0.2.1,1,50\n".to_owned()),
+                ] {
+                    std::fs::write(folder.join(name), text).unwrap();
+                }
+                folder
+            })
+            .clone()
+    }
+
+    fn load(rule: &str) -> crate::ruleset::Loaded {
+        let folder = example_folder();
+        let mut settings = bartizan_base::Settings::new();
+        let at = |name: &str| folder.join(name).display().to_string();
+        settings.set("reputation-categories-file", at("categories.txt"));
+        settings.set("default-reputation-path", folder.display().to_string());
+        settings.set("reputation-files.0", "reputation.list");
+        let compiler = bartizan_pattern::Compiler::new(bartizan_pattern::Config::default()).unwrap();
+        let classes = bartizan_rules::parse_classifications(
+            b"config classification: trojan-activity,A Trojan was detected,1\n".to_vec(),
+            "classes",
+        );
+        let input = crate::ruleset::LoadInput {
+            settings: &settings,
+            variables: &bartizan_rules::Variables::new(),
+            classifications: Some(&classes),
+            references: None,
+            shared: &std::sync::Arc::default(),
+            compiler: &compiler,
+            generation: bartizan_base::Generation(1),
+        };
+        let file = bartizan_rules::parse_file(rule.as_bytes(), &at("test.rules"));
+        crate::ruleset::load(&[file], &input).unwrap()
+    }
+
+    /// The other half of the promise that no rule is silently inert: the loader weighs what each keyword adds (by its
+    /// role), and here each keyword is seen to load and, left out, to make a different rule.
+    #[test]
+    fn every_keyword_is_evaluated_or_refused() {
+        for keyword in all() {
+            assert!(keyword.example.contains(keyword.name), "{}", keyword.name);
+            assert!(keyword.syntax.starts_with(keyword.name), "{}", keyword.name);
+            let loaded = load(keyword.example);
+            let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
+            assert_eq!((loaded.rules.report.loaded, said), (1, vec![]), "{}", keyword.example);
+        }
+        for name in refused_names().into_iter().flat_map(|(_, names)| names) {
+            let loaded = load(&format!("alert ip any any -> any any ({name}:1; sid:1;)"));
+            assert_eq!(loaded.rules.report.loaded, 0, "{name}");
+            let code = loaded.diagnostics.first().map(|d| d.code);
+            assert_eq!(code, Some(crate::keyword::RefusalCode::UnsupportedKeyword.code()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_keyword_without_effect_refuses_its_rule() {
+        // What the loader weighs: each of these adds something, and adds it once.
+        let shared = std::sync::Arc::default();
+        let buffers = crate::buffers::Buffers::new();
+        let settings = bartizan_base::Settings::new();
+        let environment = crate::builder::Environment {
+            buffers: &buffers,
+            settings: &settings,
+            shared: &shared,
+            rule_folder: std::path::Path::new(""),
+        };
+        let protocol = crate::protocol::parse("http").unwrap();
+        let mut builder =
+            crate::builder::SignatureBuilder::new(&environment, bartizan_base::RuleId::default(), protocol);
+        for (name, argument) in [
+            ("content", "\"abc\""),
+            ("nocase", ""),
+            ("offset", "1"),
+            ("depth", "10"),
+            ("endswith", ""),
+            ("fast_pattern", ""),
+            ("http_uri", ""),
+            ("flow", "established"),
+            ("noalert", ""),
+            ("filestore", ""),
+            ("threshold", "type limit, track by_src, count 1, seconds 60"),
+        ] {
+            let before = builder.weight();
+            (find(name).unwrap().parse)(&mut builder, argument.as_bytes()).unwrap();
+            assert!(builder.weight() > before, "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::content::{Literal, Number};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// Largest `distance` and `within` either way.
 const RELATIVE_MAX: i64 = 1024 * 1024;
@@ -19,6 +19,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The content before it matches in either letter case.",
         argument: Argument::None,
+        role: Role::Modifier,
+        syntax: "nocase",
+        example: r#"alert tcp any any -> any any (msg:"nocase"; content:"x"; nocase; sid:1;)"#,
+        note: "",
         parse: nocase,
     },
     Keyword {
@@ -26,6 +30,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "First position, from the start of the buffer, at which the content may begin.",
         argument: Argument::Required,
+        role: Role::Modifier,
+        syntax: "offset:N",
+        example: r#"alert tcp any any -> any any (msg:"offset"; content:"x"; offset:4; sid:1;)"#,
+        note: "",
         parse: offset,
     },
     Keyword {
@@ -33,6 +41,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How many bytes, counted from `offset`, the content must lie in.",
         argument: Argument::Required,
+        role: Role::Modifier,
+        syntax: "depth:N",
+        example: r#"alert tcp any any -> any any (msg:"depth"; content:"x"; depth:4; sid:1;)"#,
+        note: "",
         parse: depth,
     },
     Keyword {
@@ -40,6 +52,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How many bytes after the end of the match before it the content may begin; may be negative.",
         argument: Argument::Required,
+        role: Role::Modifier,
+        syntax: "distance:N",
+        example: r#"alert tcp any any -> any any (msg:"distance"; content:"x"; content:"y"; distance:4; sid:1;)"#,
+        note: "",
         parse: distance,
     },
     Keyword {
@@ -47,6 +63,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How many bytes after the end of the match before it (plus `distance`) the content must lie in.",
         argument: Argument::Required,
+        role: Role::Modifier,
+        syntax: "within:N",
+        example: r#"alert tcp any any -> any any (msg:"within"; content:"x"; content:"y"; within:4; sid:1;)"#,
+        note: "",
         parse: within,
     },
     Keyword {
@@ -54,6 +74,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The content stands at the start of the buffer.",
         argument: Argument::None,
+        role: Role::Modifier,
+        syntax: "startswith",
+        example: r#"alert tcp any any -> any any (msg:"startswith"; content:"x"; startswith; sid:1;)"#,
+        note: "",
         parse: startswith,
     },
     Keyword {
@@ -61,6 +85,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The content ends where the buffer ends.",
         argument: Argument::None,
+        role: Role::Modifier,
+        syntax: "endswith",
+        example: r#"alert tcp any any -> any any (msg:"endswith"; content:"x"; endswith; sid:1;)"#,
+        note: "",
         parse: endswith,
     },
     Keyword {
@@ -68,6 +96,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Accepted for compatibility: there is no decoded payload to tell raw bytes from.",
         argument: Argument::None,
+        role: Role::Hint,
+        syntax: "rawbytes",
+        example: r#"alert tcp any any -> any any (msg:"rawbytes"; content:"x"; rawbytes; sid:1;)"#,
+        note: "Nothing decodes the payload before it is matched, so raw bytes are what is matched anyway; the same in Suricata.",
         parse: rawbytes,
     },
     Keyword {
@@ -75,6 +107,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The content before it is the one the prefilter looks for: `fast_pattern`, `:only`, `:offset,length`.",
         argument: Argument::Optional,
+        role: Role::Modifier,
+        syntax: "fast_pattern[:only|:OFFSET,LENGTH]",
+        example: r#"alert tcp any any -> any any (msg:"fast_pattern"; content:"xyz"; fast_pattern; sid:1;)"#,
+        note: "",
         parse: fast_pattern,
     },
     Keyword {
@@ -82,6 +118,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "Inline: puts these bytes in the place of the content before it; same length.",
         argument: Argument::Required,
+        role: Role::Effect,
+        syntax: r#"replace:"BYTES""#,
+        example: r#"alert tcp any any -> any any (msg:"replace"; content:"abc"; replace:"xyz"; sid:1;)"#,
+        note: "Acts inline, on packets as they came: what was put together from fragments or found in a tunnel is not rewritten, and counted in `normaliser.not_replaced`. The stream engine and other rules see the original bytes.",
         parse: replace,
     },
 ];

@@ -8,7 +8,7 @@
 
 use crate::builder::{SignatureBuilder, Use};
 use crate::content::{Capture, Item, RegexItem};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_pattern::{JitMode, Limits, Regex, RegexFlags};
 use std::sync::Arc;
 
@@ -18,6 +18,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "A regular expression that must, or must not, match: `pcre:\"/^GET\\s/i\";`.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: r#"pcre:[!]"/EXPRESSION/FLAGS""#,
+    example: r#"alert http any any -> any any (msg:"pcre"; pcre:"/^GET\s/i"; sid:1;)"#,
+    note: "",
     parse,
 }];
 
@@ -249,7 +253,7 @@ fn captures(
         match target {
             Capture::Flow(_) => ordering.flowvars = ordering.flowvars.and(Use::Write),
             Capture::Packet(_) => ordering.pktvars = ordering.pktvars.and(Use::Write),
-            Capture::Alert(_) => {}
+            Capture::Alert(_) | Capture::Context(_) | Capture::Replace(_) => {}
         }
     }
     Ok(found)

@@ -5,7 +5,7 @@
 
 use super::text;
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -13,6 +13,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "What the rule needs, else it is skipped: `requires:version >= 8.0.0, keyword absent;`.",
     argument: Argument::Required,
+    role: Role::Gate,
+    syntax: "requires:version OPERATOR N.N.N[, feature NAME][, keyword NAME]",
+    example: r#"alert ip any any -> any any (msg:"requires"; requires:version >= 8.0.0; sid:1;)"#,
+    note: "Requirements that are not known are not met; the rule is counted as skipped.",
     parse,
 }];
 

@@ -6,7 +6,7 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Effect, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey, Tag};
@@ -17,6 +17,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "Marks packets that follow: `tag:session,10,packets;`, `tag:host,60,seconds,src;`.",
     argument: Argument::Required,
+    role: Role::Effect,
+    syntax: "tag:session|host,COUNT,packets|seconds|bytes[,src|dst]",
+    example: r#"alert tcp any any -> any any (msg:"tag"; tag:session,10,packets; sid:1;)"#,
+    note: "16 tags a host.",
     parse,
 }];
 

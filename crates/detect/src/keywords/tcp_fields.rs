@@ -3,7 +3,7 @@
 
 use super::number::packet_number;
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -12,6 +12,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &["seq"],
         summary: "The sequence number.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tcp.seq:N",
+        example: r#"alert tcp any any -> any any (msg:"tcp.seq"; tcp.seq:0; sid:1;)"#,
+        note: "",
         parse: seq,
     },
     Keyword {
@@ -19,6 +23,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &["ack"],
         summary: "The acknowledgement number.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tcp.ack:N",
+        example: r#"alert tcp any any -> any any (msg:"tcp.ack"; tcp.ack:0; sid:1;)"#,
+        note: "",
         parse: ack,
     },
     Keyword {
@@ -26,6 +34,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &["window"],
         summary: "The window field, not scaled.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tcp.window:[!]N",
+        example: r#"alert tcp any any -> any any (msg:"tcp.window"; tcp.window:55808; sid:1;)"#,
+        note: "",
         parse: window,
     },
     Keyword {
@@ -33,6 +45,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The value of the maximum segment size option; a packet without it does not match.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tcp.mss:[<|>|!]N or N-M",
+        example: r#"alert tcp any any -> any any (msg:"tcp.mss"; tcp.mss:<536; sid:1;)"#,
+        note: "",
         parse: mss,
     },
     Keyword {
@@ -40,6 +56,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The value of the window scale option; a packet without it does not match.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tcp.wscale:[<|>|!]N or N-M",
+        example: r#"alert tcp any any -> any any (msg:"tcp.wscale"; tcp.wscale:>14; sid:1;)"#,
+        note: "",
         parse: wscale,
     },
 ];

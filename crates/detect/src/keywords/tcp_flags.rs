@@ -4,7 +4,7 @@
 use super::number::unquoted;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::TcpFlags;
 
 /// The keyword.
@@ -14,6 +14,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     summary: "The TCP flags are exactly these; `+` these and more, `*` one of these, `!` not all of these; flags behind \
               a comma do not matter.",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "tcp.flags:[+|*|!]FSRPAUCE[,MASK]",
+    example: r#"alert tcp any any -> any any (msg:"tcp.flags"; tcp.flags:S,CE; sid:1;)"#,
+    note: "",
     parse: flags,
 }];
 

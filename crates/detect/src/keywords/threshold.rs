@@ -8,7 +8,7 @@
 use super::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Limit, LimitKind, Limited, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::signature::{RejectSide, RuleAction, Signature};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
@@ -26,6 +26,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How often the rule reports: `threshold:type limit,track by_src,count 1,seconds 60;`.",
         argument: Argument::Required,
+        role: Role::Limit,
+        syntax: "threshold:type limit|threshold|both|backoff, track by_src|by_dst|by_rule|by_both|by_flow, count N, seconds N[, multiplier N]",
+        example: r#"alert tcp any any -> any any (msg:"threshold"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)"#,
+        note: "",
         parse: threshold,
     },
     Keyword {
@@ -33,6 +37,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The rule matches only above a rate: `detection_filter:track by_src,count 5,seconds 10;`.",
         argument: Argument::Required,
+        role: Role::Limit,
+        syntax: "detection_filter:track by_src|by_dst|by_rule|by_both|by_flow, count N, seconds N",
+        example: r#"alert tcp any any -> any any (msg:"detection_filter"; detection_filter:track by_src, count 5, seconds 10; sid:1;)"#,
+        note: "",
         parse: detection_filter,
     },
 ];

@@ -2,13 +2,13 @@
 //! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its names.
 //! The sticky buffers (`tls.sni`) come from the table of the protocol.
 //!
-//! `tls.store` is taken and matches like a rule without it; certificates are not written to disk.
+//! `tls.store` is refused by name: certificates are not written to disk.
 
 use super::number::{TxNumber, complete_of, later, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, Scene, TxCondition};
 use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
@@ -20,6 +20,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The version of the direction's TLS: 1.0 to 1.3, or a number such as 0x7f12 for a draft.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tls.version:1.0|1.1|1.2|1.3|0xNNNN",
+        example: r#"alert tls any any -> any any (msg:"tls.version"; tls.version:1.2; sid:1;)"#,
+        note: "",
         parse: version,
     },
     Keyword {
@@ -27,6 +31,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The version is one of sslv2, sslv3, tls1.0 to tls1.3, or none of those with `!`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "ssl_version:[!]sslv2|sslv3|tls1.0|tls1.1|tls1.2|tls1.3[,...]",
+        example: r#"alert tls any any -> any any (msg:"ssl_version"; ssl_version:tls1.0; sid:1;)"#,
+        note: "",
         parse: ssl_version,
     },
     Keyword {
@@ -34,6 +42,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The handshake is at client_hello, server_hello, client_keyx or server_keyx; several with `|`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "ssl_state:[!]client_hello|server_hello|client_keyx|server_keyx|unknown[|...]",
+        example: r#"alert tls any any -> any any (msg:"ssl_state"; ssl_state:client_hello; sid:1;)"#,
+        note: "",
         parse: state,
     },
     Keyword {
@@ -41,6 +53,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How many certificates the server sent.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tls.cert_chain_len:[<|>|!]N or N-M",
+        example: r#"alert tls any any -> any any (msg:"tls.cert_chain_len"; tls.cert_chain_len:>3; sid:1;)"#,
+        note: "",
         parse: chain_length,
     },
     Keyword {
@@ -48,6 +64,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The date from which the certificate is valid: a date, `<` or `>` and a date, or two with `<>`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tls_cert_notbefore:[<|>]DATE or DATE<>DATE",
+        example: r#"alert tls any any -> any any (msg:"tls_cert_notbefore"; tls_cert_notbefore:>2026-01-01; sid:1;)"#,
+        note: "",
         parse: |builder, argument| date(builder, "tls_cert_notbefore", "tls.not_before", argument),
     },
     Keyword {
@@ -55,6 +75,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The date until which the certificate is valid: a date, `<` or `>` and a date, or two with `<>`.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "tls_cert_notafter:[<|>]DATE or DATE<>DATE",
+        example: r#"alert tls any any -> any any (msg:"tls_cert_notafter"; tls_cert_notafter:<2026-01-01; sid:1;)"#,
+        note: "",
         parse: |builder, argument| date(builder, "tls_cert_notafter", "tls.not_after", argument),
     },
     Keyword {
@@ -62,6 +86,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The certificate's time is over.",
         argument: Argument::None,
+        role: Role::Condition,
+        syntax: "tls_cert_expired",
+        example: r#"alert tls any any -> any any (msg:"tls_cert_expired"; tls_cert_expired; sid:1;)"#,
+        note: "",
         parse: |builder, _| on_date(builder, "tls_cert_expired", "tls.not_after", When::Over),
     },
     Keyword {
@@ -69,6 +97,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The certificate's time is not over.",
         argument: Argument::None,
+        role: Role::Condition,
+        syntax: "tls_cert_valid",
+        example: r#"alert tls any any -> any any (msg:"tls_cert_valid"; tls_cert_valid; sid:1;)"#,
+        note: "",
         parse: |builder, _| on_date(builder, "tls_cert_valid", "tls.not_after", When::NotOver),
     },
     Keyword {
@@ -76,6 +108,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The certificate's subject contains this (older form of `tls.cert_subject`).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"tls.subject:[!]"TEXT""#,
+        example: r#"alert tls any any -> any any (msg:"tls.subject"; tls.subject:"CN=example.com"; sid:1;)"#,
+        note: "",
         parse: |builder, argument| contains(builder, "tls.cert_subject", argument),
     },
     Keyword {
@@ -83,6 +119,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The certificate's issuer contains this (older form of `tls.cert_issuer`).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"tls.issuerdn:[!]"TEXT""#,
+        example: r#"alert tls any any -> any any (msg:"tls.issuerdn"; tls.issuerdn:"CN=example.com"; sid:1;)"#,
+        note: "",
         parse: |builder, argument| contains(builder, "tls.cert_issuer", argument),
     },
     Keyword {
@@ -90,14 +130,11 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "The certificate's SHA-1 fingerprint (older form of `tls.cert_fingerprint`).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"tls.fingerprint:[!]"TEXT""#,
+        example: r#"alert tls any any -> any any (msg:"tls.fingerprint"; tls.fingerprint:"f3:40:21:48:70:2c:31:bc:b5:aa:22:ad:63:d6:bc:2e:b3:46:e2:5a"; sid:1;)"#,
+        note: "",
         parse: |builder, argument| contains(builder, "tls.cert_fingerprint", argument),
-    },
-    Keyword {
-        name: "tls.store",
-        aliases: &["tlsstore"],
-        summary: "Taken for compatibility: certificates are not stored.",
-        argument: Argument::None,
-        parse: |builder, _| builder.narrow_app_named("tls", "tls.store").map(|_| ()),
     },
 ];
 

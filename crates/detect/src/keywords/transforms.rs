@@ -11,7 +11,7 @@ use super::text;
 use crate::base64::{Mode, decode};
 use crate::builder::SignatureBuilder;
 use crate::condition::Transform;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode};
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_pattern::{JitMode, Limits, MatchOptions, Regex, RegexFlags, Scratch};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use md5::Md5;
@@ -29,6 +29,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: $summary,
                 argument: Argument::None,
+                role: Role::Condition,
+                syntax: $name,
+                example: concat!("alert http any any -> any any (msg:\"transform\"; http.request_body; ", $name, "; content:\"|01|\"; sid:1;)"),
+                note: "",
                 parse: |builder, _| {
                     builder.push_transform(Arc::new(Simple { name: $name, apply: $apply }), $name)
                 },
@@ -38,6 +42,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: "Exclusive or with a key in hexadecimal digits: `xor:\"0d0a\";`.",
                 argument: Argument::Required,
+                role: Role::Condition,
+                syntax: r#"xor:"HEX""#,
+                example: r#"alert http any any -> any any (msg:"xor"; http.request_body; xor:"0d0a"; content:"x"; sid:1;)"#,
+                note: "",
                 parse: xor,
             },
             Keyword {
@@ -45,6 +53,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: "The first group of an expression: `pcrexform:\"id=(\\w+)\";`.",
                 argument: Argument::Required,
+                role: Role::Condition,
+                syntax: r#"pcrexform:"EXPRESSION""#,
+                example: r#"alert http any any -> any any (msg:"pcrexform"; http.uri; pcrexform:"id=(\w+)"; content:"x"; sid:1;)"#,
+                note: "",
                 parse: pcrexform,
             },
             Keyword {
@@ -52,6 +64,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: "Decodes base64: `from_base64:offset 3,bytes 20,mode rfc4648;`.",
                 argument: Argument::Optional,
+                role: Role::Condition,
+                syntax: "from_base64[:bytes N][, offset N][, mode rfc2045|rfc4648|strict]",
+                example: r#"alert http any any -> any any (msg:"from_base64"; http.uri; from_base64:offset 3, bytes 20; content:"x"; sid:1;)"#,
+                note: "",
                 parse: from_base64,
             },
             Keyword {
@@ -59,6 +75,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: "Decompresses gzip, up to `max-size` bytes (1024 unless given).",
                 argument: Argument::Optional,
+                role: Role::Condition,
+                syntax: "gunzip[:max-size N]",
+                example: r#"alert http any any -> any any (msg:"gunzip"; http.request_body; gunzip; content:"x"; sid:1;)"#,
+                note: "`max-size` is at most 16 MiB.",
                 parse: gunzip,
             },
             Keyword {
@@ -66,6 +86,10 @@ macro_rules! simple {
                 aliases: &[],
                 summary: "Decompresses zlib, up to `max-size` bytes (1024 unless given).",
                 argument: Argument::Optional,
+                role: Role::Condition,
+                syntax: "zlib_deflate[:max-size N]",
+                example: r#"alert http any any -> any any (msg:"zlib_deflate"; http.request_body; zlib_deflate; content:"x"; sid:1;)"#,
+                note: "`max-size` is at most 16 MiB.",
                 parse: zlib,
             },
         ]

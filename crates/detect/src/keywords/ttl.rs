@@ -3,7 +3,7 @@
 
 use super::number::packet_number;
 use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -11,6 +11,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "The packet's time to live (IPv4) or hop limit (IPv6).",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "ttl:[<|>|!]N or N-M",
+    example: r#"alert ip any any -> any any (msg:"ttl"; ttl:<5; sid:1;)"#,
+    note: "",
     parse: ttl,
 }];
 

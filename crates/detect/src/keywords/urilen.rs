@@ -4,7 +4,7 @@
 use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_rules::UintMatch;
 
 /// The keyword.
@@ -13,6 +13,10 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     aliases: &[],
     summary: "The length of the URI in bytes; `,raw` for the URI as sent, `,norm` for the normalised one (the default).",
     argument: Argument::Required,
+    role: Role::Condition,
+    syntax: "urilen:[<|>|!]N or N<>M[,raw|norm]",
+    example: r#"alert http any any -> any any (msg:"urilen"; urilen:>100; sid:1;)"#,
+    note: "",
     parse: urilen,
 }];
 

@@ -4,7 +4,7 @@
 use super::number::{packet_number, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::VlanIds;
 use bartizan_rules::UintMatch;
 
@@ -15,6 +15,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "A VLAN id: of any tag, of `all` tags, or of the tag at an index (0 the outermost, -1 the innermost).",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "vlan.id:[<|>|!]N[,any|all|INDEX]",
+        example: r#"alert ip any any -> any any (msg:"vlan.id"; vlan.id:200; sid:1;)"#,
+        note: "",
         parse: id,
     },
     Keyword {
@@ -22,6 +26,10 @@ pub const KEYWORDS: &[Keyword] = &[
         aliases: &[],
         summary: "How many VLAN tags the packet has.",
         argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "vlan.layers:[<|>|!]N",
+        example: r#"alert ip any any -> any any (msg:"vlan.layers"; vlan.layers:2; sid:1;)"#,
+        note: "",
         parse: layers,
     },
 ];

@@ -28,7 +28,9 @@ impl EveOutputs {
                 header.sensor_name.clone_from(&sensor_name);
             }
             let mut types = reader.types(&mut all.warnings)?;
-            all.keep_single(item, &mut types);
+            if !reader.bool("twin", false)? {
+                all.keep_single(item, &mut types);
+            }
             all.outputs.push(EveOutput {
                 index: item.parse().unwrap_or(0),
                 destination,
@@ -103,6 +105,10 @@ impl Reader<'_> {
                 rotate_size: match self.settings.size(&self.key("rotate-size"), 0)? {
                     0 => None,
                     size => Some(size),
+                },
+                rotate_every: match self.settings.number(&self.key("rotate-every"), 0)? {
+                    0 => None,
+                    seconds => Some(seconds),
                 },
                 rotate_keep: self.settings.number(&self.key("rotate-keep"), 8)?,
             }),

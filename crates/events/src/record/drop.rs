@@ -167,6 +167,7 @@ impl DropRecord<'_> {
 pub const fn drop_reason(reason: Reason) -> &'static str {
     match reason {
         Reason::IdsRule => "rules",
+        Reason::IdsThreshold => "threshold detection_filter",
         Reason::IdsFlow => "flow drop",
         Reason::ExceptionFlow => "exception policy flow drop",
         Reason::TunnelInner => "tunnel packet drop",

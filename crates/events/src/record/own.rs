@@ -24,7 +24,7 @@ pub struct Own<'a> {
     pub reason: Option<Reason>,
     /// Number of the deciding function's rule (a packet-filter rule counts from 1).
     pub rule: Option<u32>,
-    /// The verdict is a would-be one of a staged policy: nothing was dropped.
+    /// The policy is staged: what it would refuse is only reported.
     pub staged: bool,
     /// Generation of policies and rules that the packet saw.
     pub generation: Option<Generation>,

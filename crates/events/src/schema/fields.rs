@@ -280,7 +280,7 @@ pub const FIELDS: &[Field] = &[
     field("bartizan.verdict", Text, "What it decided: continue, pass, drop or reject."),
     field("bartizan.reason", Text, "Why."),
     field("bartizan.rule", Integer, "Number of the function's rule."),
-    field("bartizan.staged", Boolean, "The verdict is a would-be one of a staged policy."),
+    field("bartizan.staged", Boolean, "The policy is staged: what it would refuse is only reported."),
     field("bartizan.generation", Integer, "Generation of policies and rules that the packet saw."),
     field("bartizan.level", Text, "Where the flow's packets are handled: host, xdp or rtl."),
     field("bartizan.link", Text, "Link that the packet entered by."),

@@ -2,7 +2,7 @@
 //! Gathers events and writes them in large pieces to something that takes bytes in order: a file or
 //! standard output. After an error nothing half-written stays where that can be helped.
 
-use super::{BUFFER_BYTES, Ledger, SinkCounters, SinkProblem, lines};
+use super::{BUFFER_BYTES, Ledger, lines, seconds_of, timestamp_of};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
@@ -16,6 +16,14 @@ pub(super) trait Medium {
     fn take_back(&mut self, bytes: usize) -> io::Result<()>;
     /// Whether a new file should be begun before `bytes` more are written.
     fn is_full(&self, _bytes: usize) -> bool {
+        false
+    }
+    /// Whether the times of events matter to it.
+    fn is_timed(&self) -> bool {
+        false
+    }
+    /// Whether a new file should be begun for events from this second on.
+    fn is_due(&mut self, _second: u64) -> bool {
         false
     }
     /// Begins a new file, keeping the old one under another name.
@@ -88,12 +96,8 @@ impl<M: Medium> Buffered<M> {
         }
     }
 
-    pub(super) fn take_problem(&mut self) -> Option<SinkProblem> {
-        self.ledger.problem.take()
-    }
-
-    pub(super) fn counters(&self) -> SinkCounters {
-        self.ledger.counters
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     #[cfg(test)]
@@ -117,13 +121,14 @@ impl<M: Medium> Buffered<M> {
         if self.buffer.is_empty() {
             return;
         }
-        if self.medium.is_full(self.buffer.len()) {
+        let time = self.medium.is_timed().then(|| seconds_of(timestamp_of(&self.buffer))).flatten();
+        if time.is_some_and(|second| self.medium.is_due(second)) || self.medium.is_full(self.buffer.len()) {
             self.begin_new();
         }
         let events = core::mem::take(&mut self.buffer);
         if self.report_losses(&events) {
             let (whole, result) = self.write_lines(&events);
-            self.ledger.counters.written += whole;
+            self.ledger.took(whole);
             match result {
                 Ok(()) => self.ledger.failing = false,
                 Err(error) => {

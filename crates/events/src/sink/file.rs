@@ -14,13 +14,15 @@ pub(super) struct FileMedium {
     destination: FileDestination,
     file: File,
     length: u64,
+    /// Second of the first event that this program put into the file.
+    begun: Option<u64>,
 }
 
 impl FileMedium {
     pub(super) fn open(destination: FileDestination) -> io::Result<Self> {
         let append = destination.append;
         let (file, length) = open(&destination.path, append)?;
-        Ok(FileMedium { destination, file, length })
+        Ok(FileMedium { destination, file, length, begun: None })
     }
 
     /// `eve.json.3`.
@@ -72,13 +74,30 @@ impl Medium for FileMedium {
         }
     }
 
+    fn is_timed(&self) -> bool {
+        self.destination.rotate_every.is_some()
+    }
+
+    fn is_due(&mut self, second: u64) -> bool {
+        let (Some(every), begun) = (self.destination.rotate_every, *self.begun.get_or_insert(second)) else {
+            return false;
+        };
+        let due = second.saturating_sub(begun) >= every && self.length > 0;
+        if due {
+            self.begun = Some(second);
+        }
+        due
+    }
+
     fn rotate(&mut self) -> io::Result<()> {
         let keep = self.destination.rotate_keep;
-        for number in (1..keep).rev() {
-            let from = self.numbered(number);
-            if from.exists() {
-                rename(from, self.numbered(number + 1))?;
-            }
+        // Only up to the first gap: how many may be kept says nothing about how many there are.
+        let mut last = 1;
+        while last < keep && self.numbered(last).exists() {
+            last += 1;
+        }
+        for number in (1..last).rev() {
+            rename(self.numbered(number), self.numbered(number + 1))?;
         }
         if keep > 0 {
             rename(&self.destination.path, self.numbered(1))?;

@@ -4,9 +4,10 @@
 //! A sink never stops its caller. What it cannot take is counted; the reason is handed out once per
 //! incident ([`Sink::take_problem`]) in words that say what to do; when the output works again a record of
 //! type `bartizan` tells its readers how many events are missing before it. The only module of this crate
-//! with I/O; it runs on the writer's thread, rings between workers and writer are not its business.
+//! with I/O; it runs on the writer's thread, rings between workers and writer are not its business. Other threads
+//! (metrics, whoever talks to the operator) see what it does by a [`SinkWatch`].
 //!
-//! Not done: rotation by time, compression of old files, syslog, Redis.
+//! Not done: compression of old files, syslog, Redis.
 
 mod buffered;
 mod file;
@@ -17,6 +18,8 @@ use buffered::Buffered;
 use file::FileMedium;
 use socket::{DatagramSocket, StreamSocket};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -71,6 +74,42 @@ pub struct SinkCounters {
     pub problems: u64,
 }
 
+/// What other threads may know of an output while it works: counters by relaxed atomics, and the problem of the current
+/// incident, once.
+#[derive(Debug, Default)]
+pub struct SinkWatch {
+    path: PathBuf,
+    written: AtomicU64,
+    lost: AtomicU64,
+    problem: Mutex<Option<SinkProblem>>,
+}
+
+impl SinkWatch {
+    /// The output.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Events that the system took.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Events that were lost.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The problem of the current incident, for who asks first.
+    #[must_use]
+    pub fn take_problem(&self) -> Option<SinkProblem> {
+        self.problem.lock().ok()?.take()
+    }
+}
+
 /// One output.
 #[derive(Debug)]
 pub struct Sink {
@@ -97,7 +136,10 @@ impl Sink {
                 let file = FileDestination { path: folder.join(&file.path), ..file.clone() };
                 let path = file.path.clone();
                 let medium = FileMedium::open(file).map_err(|source| OpenError {
-                    advice: advice(&source),
+                    advice: match source.kind() {
+                        std::io::ErrorKind::NotFound => "create its folder or choose another",
+                        _ => advice(&source),
+                    },
                     path: path.clone(),
                     source,
                 })?;
@@ -159,22 +201,27 @@ impl Sink {
 
     /// The problem of the current incident, once.
     pub fn take_problem(&mut self) -> Option<SinkProblem> {
-        match &mut self.kind {
-            Kind::File(file) => file.take_problem(),
-            Kind::Stdout(stdout) => stdout.take_problem(),
-            Kind::Stream(socket) => socket.take_problem(),
-            Kind::Datagram(socket) => socket.take_problem(),
-        }
+        self.ledger().watch.take_problem()
     }
 
     /// What was written and lost so far.
     #[must_use]
     pub fn counters(&self) -> SinkCounters {
+        self.ledger().counters
+    }
+
+    /// For other threads: what this output does.
+    #[must_use]
+    pub fn watch(&self) -> Arc<SinkWatch> {
+        Arc::clone(&self.ledger().watch)
+    }
+
+    fn ledger(&self) -> &Ledger {
         match &self.kind {
-            Kind::File(file) => file.counters(),
-            Kind::Stdout(stdout) => stdout.counters(),
-            Kind::Stream(socket) => socket.counters(),
-            Kind::Datagram(socket) => socket.counters(),
+            Kind::File(file) => file.ledger(),
+            Kind::Stdout(stdout) => stdout.ledger(),
+            Kind::Stream(socket) => socket.ledger(),
+            Kind::Datagram(socket) => socket.ledger(),
         }
     }
 }
@@ -215,17 +262,25 @@ struct Ledger {
     /// Losses that no record in the output tells of yet.
     unreported: u64,
     failing: bool,
-    problem: Option<SinkProblem>,
+    watch: Arc<SinkWatch>,
 }
 
 impl Ledger {
     fn new(path: PathBuf) -> Self {
-        Ledger { path, ..Ledger::default() }
+        let watch = Arc::new(SinkWatch { path: path.clone(), ..SinkWatch::default() });
+        Ledger { path, watch, ..Ledger::default() }
     }
 
     fn lose(&mut self, events: u64) {
         self.counters.lost += events;
         self.unreported += events;
+        self.watch.lost.store(self.counters.lost, Ordering::Relaxed);
+    }
+
+    /// Events are with the system.
+    fn took(&mut self, events: u64) {
+        self.counters.written += events;
+        self.watch.written.store(self.counters.written, Ordering::Relaxed);
     }
 
     /// Notes an error; only the first of an incident becomes a problem to report.
@@ -235,8 +290,11 @@ impl Ledger {
         }
         self.failing = true;
         self.counters.problems += 1;
-        self.problem =
-            Some(SinkProblem { path: self.path.clone(), error: error.to_string(), advice: advice(error) });
+        let problem =
+            SinkProblem { path: self.path.clone(), error: error.to_string(), advice: advice(error) };
+        if let Ok(mut place) = self.watch.problem.lock() {
+            *place = Some(problem);
+        }
     }
 
     /// The line that tells of the losses, if there are any; `next` is the event that follows it.
@@ -265,6 +323,20 @@ fn timestamp_of(event: &[u8]) -> &str {
         core::str::from_utf8(rest.get(..end)?).ok()
     });
     text.unwrap_or("1970-01-01T00:00:00.000000+0000")
+}
+
+/// Seconds since the epoch of an event's time text, `2018-10-10T09:24:31.516380+0200`; `None` for anything else.
+fn seconds_of(text: &str) -> Option<u64> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let zone = text.len().checked_sub(5)?;
+    let sign = if text.get(zone..=zone)? == "-" { -1 } else { 1 };
+    let offset = sign * (number(zone + 1, zone + 3)? * 3600 + number(zone + 3, zone + 5)? * 60);
+    // Days since 1970-01-01 in the proleptic Gregorian calendar, years beginning in March.
+    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 306 + 5) / 10 + day - 1 - 719_468;
+    u64::try_from(days * 86_400 + hour * 3600 + minute * 60 + second - offset).ok()
 }
 
 /// Number of line ends.

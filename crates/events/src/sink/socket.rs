@@ -3,7 +3,7 @@
 //! bounded amount back, a datagram that does not fit is lost, and connecting to a stream happens on a
 //! thread of its own (a full backlog would block it).
 
-use super::{BUFFER_BYTES, Ledger, SinkCounters, SinkProblem};
+use super::{BUFFER_BYTES, Ledger};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -149,16 +149,12 @@ impl StreamSocket {
         {
             self.sent -= first.length;
             self.lines.pop_front();
-            self.ledger.counters.written += u64::from(first.losses.is_none());
+            self.ledger.took(u64::from(first.losses.is_none()));
         }
     }
 
-    pub(super) fn take_problem(&mut self) -> Option<SinkProblem> {
-        self.ledger.problem.take()
-    }
-
-    pub(super) fn counters(&self) -> SinkCounters {
-        self.ledger.counters
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Looks after a connection that is not there.
@@ -275,7 +271,7 @@ impl DatagramSocket {
         line.push(b'\n');
         match self.send(&line) {
             Ok(()) => {
-                self.ledger.counters.written += 1;
+                self.ledger.took(1);
                 self.ledger.failing = false;
             }
             Err(error) => self.failed(&error),
@@ -307,11 +303,7 @@ impl DatagramSocket {
         }
     }
 
-    pub(super) fn take_problem(&mut self) -> Option<SinkProblem> {
-        self.ledger.problem.take()
-    }
-
-    pub(super) fn counters(&self) -> SinkCounters {
-        self.ledger.counters
+    pub(super) const fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 }

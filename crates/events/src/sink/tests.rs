@@ -89,6 +89,51 @@ fn rotation_by_size_keeps_so_many_files() {
 }
 
 #[test]
+fn rotation_by_the_time_of_events() {
+    let folder = Folder::new("time");
+    let destination =
+        FileDestination { rotate_every: Some(60), rotate_keep: u32::MAX, ..FileDestination::new("eve.json") };
+    let mut sink = folder.open(destination);
+    for (minute, second) in [(0, 5), (0, 59), (1, 4), (1, 5), (9, 0), (9, 30)] {
+        let time = format!("2018-10-10T09:{minute:02}:{second:02}.000000+0000");
+        sink.write_event(format!(r#"{{"timestamp":"{time}","event_type":"flow"}}"#).as_bytes());
+        sink.flush();
+    }
+    let (counters, problem) = sink.close();
+    assert_eq!((counters.written, counters.rotations, problem), (6, 2, None));
+    let lines = |name: &str| folder.text(name).lines().count();
+    assert_eq!((lines("eve.json.2"), lines("eve.json.1"), lines("eve.json")), (3, 1, 2));
+}
+
+#[test]
+fn times_of_events_are_read() {
+    assert_eq!(seconds_of("1970-01-01T00:00:00.000000+0000"), Some(0));
+    assert_eq!(seconds_of("2018-10-10T09:24:31.516380+0000"), Some(1_539_163_471));
+    assert_eq!(seconds_of("2018-10-10T11:24:31.516380+0200"), Some(1_539_163_471));
+    assert_eq!(seconds_of("2024-02-29T23:59:59.999999-0130"), Some(1_709_256_599));
+    for text in
+        ["", "now", "2018-10-10", "2018-10-10T09:24:3x.516380+0000", "\u{e9}018-10-10T09:24:31.5+0000"]
+    {
+        assert_eq!(seconds_of(text), None, "{text}");
+    }
+}
+
+#[test]
+fn others_see_what_an_output_does_and_its_problem_once() {
+    let folder = Folder::new("watch");
+    let mut sink = folder.open(FileDestination::new("/dev/full"));
+    let watch = sink.watch();
+    for number in 0..3 {
+        sink.write_event(&event(number));
+        sink.flush();
+    }
+    assert_eq!((watch.written(), watch.lost()), (0, 3));
+    let problem = watch.take_problem().expect("a problem").to_string();
+    assert!(problem.contains("/dev/full") && problem.contains("free space"), "{problem}");
+    assert_eq!((watch.take_problem(), sink.take_problem()), (None, None));
+}
+
+#[test]
 fn rotation_on_request_and_by_another_program() {
     let folder = Folder::new("request");
     let mut sink = folder.open(FileDestination::new("eve.json"));
@@ -174,12 +219,12 @@ fn after_a_full_disk_the_output_says_what_is_missing() {
             sink.write_event(&event(number));
         }
         sink.flush();
-        assert_eq!((sink.counters().written, sink.counters().lost), (2, 3));
-        assert!(sink.take_problem().is_some());
+        assert_eq!((sink.ledger().counters.written, sink.ledger().counters.lost), (2, 3));
+        assert!(sink.ledger().watch.take_problem().is_some());
         sink.write_event(&event(5));
         sink.flush();
-        assert_eq!(sink.counters().lost, 4);
-        assert!(sink.take_problem().is_none());
+        assert_eq!(sink.ledger().counters.lost, 4);
+        assert!(sink.ledger().watch.take_problem().is_none());
 
         sink.medium_mut().room = 100_000;
         sink.write_event(&event(6));
@@ -193,7 +238,7 @@ fn after_a_full_disk_the_output_says_what_is_missing() {
         assert_eq!(good[2]["event_type"], "bartizan");
         assert_eq!(good[2]["bartizan"]["lost_events"], 4);
         assert_eq!(good[2]["timestamp"], "2018-10-10T09:24:31.000006+0000");
-        assert_eq!((sink.counters().written, sink.counters().lost), (4, 4));
+        assert_eq!((sink.ledger().counters.written, sink.ledger().counters.lost), (4, 4));
         crate::schema::check(&good[2]).unwrap();
     }
 }
@@ -215,12 +260,12 @@ fn a_stream_socket_survives_its_reader() {
     let folder = Folder::new("stream");
     let path = folder.0.join("eve.sock");
     let mut sink = Sink::open(&Destination::UnixStream(path.clone()), &folder.0).unwrap();
-    let problem = sink.take_problem().unwrap();
+    let problem = sink.ledger().watch.take_problem().unwrap();
     assert!(problem.to_string().contains("start the program"), "{problem}");
     sink.write_event(&event(0));
 
     let listener = UnixListener::bind(&path).unwrap();
-    until(&mut sink, |sink| sink.counters().written == 1);
+    until(&mut sink, |sink| sink.ledger().counters.written == 1);
     let (mut reader, _) = listener.accept().unwrap();
     let mut first = vec![0; event(0).len() + 1];
     reader.read_exact(&mut first).unwrap();
@@ -230,9 +275,9 @@ fn a_stream_socket_survives_its_reader() {
     for number in 0..40_000 {
         sink.write_event(&event(number));
     }
-    let lost = sink.counters().lost;
+    let lost = sink.ledger().counters.lost;
     assert!(lost > 0);
-    assert!(sink.take_problem().unwrap().to_string().contains("too slow"));
+    assert!(sink.ledger().watch.take_problem().unwrap().to_string().contains("too slow"));
 
     drop(reader);
     sink.flush();
@@ -262,7 +307,7 @@ fn a_datagram_socket_counts_what_nobody_reads() {
     let path = folder.0.join("eve.sock");
     let mut sink = Sink::open(&Destination::UnixDatagram(path.clone()), &folder.0).unwrap();
     sink.write_event(&event(0));
-    assert!(sink.take_problem().is_some());
+    assert!(sink.ledger().watch.take_problem().is_some());
     let reader = UnixDatagram::bind(&path).unwrap();
     sink.flush();
     sink.write_event(&event(1));

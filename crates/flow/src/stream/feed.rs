@@ -84,7 +84,8 @@ impl Stream {
         }
         // A segment that crosses the depth is left out as a whole, as in Suricata. Inline that is the end only when
         // nothing is missing before it: what is missing has yet to be inspected.
-        let missing = self.is(StreamFlags::INLINE) && self.offset(seq).is_none_or(|start| start > self.contiguous());
+        let missing =
+            self.is(StreamFlags::INLINE) && self.offset(seq).is_none_or(|start| start > self.contiguous());
         if !missing {
             self.flags |= StreamFlags::DEPTH;
         }

@@ -156,13 +156,18 @@ impl Stream {
     /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the stream. (Far into
     /// a stream its beginning cannot be told any more, nor does it change.)
     fn is_of_another_syn(&self, peer: &Peer) -> bool {
-        self.is(StreamFlags::SEEN_DATA)
-            && self.anchor.1 < 1 << 30
-            && self.urgent_offset(peer.base) != Some(0)
+        self.is(StreamFlags::SEEN_DATA) && self.anchor.1 < 1 << 30 && self.urgent_offset(peer.base) != Some(0)
     }
 
     /// Takes over what the session knows of this direction.
-    pub(crate) fn sync(&mut self, peer: &Peer, state: TcpState, config: &StreamConfig, chunk: u64, budget: &mut MemoryBudget) {
+    pub(crate) fn sync(
+        &mut self,
+        peer: &Peer,
+        state: TcpState,
+        config: &StreamConfig,
+        chunk: u64,
+        budget: &mut MemoryBudget,
+    ) {
         if self.is_of_another_syn(peer) {
             self.blocks.clear(budget);
             self.spans.clear(budget);

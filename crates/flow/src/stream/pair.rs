@@ -86,7 +86,10 @@ impl StreamPair {
     ) {
         self.sync(session, context);
         let stream = self.stream_mut(direction);
-        if !segment.payload.is_empty() && !stream.is(StreamFlags::DEAD) {
+        // What a RST carries is no data of the stream (RFC 9293 section 3.5.2). Inline it counts, lest some receiver reads it.
+        let is_data = !segment.flags.contains(TcpFlags::RST) || context.config.inline();
+        let carries = !segment.payload.is_empty() && is_data;
+        if carries && !stream.is(StreamFlags::DEAD) {
             let fed = stream.feed(segment, arrival.policy, context, &mut out.events);
             apply(fed, context, out);
         }

@@ -212,6 +212,7 @@ impl Step<'_, '_> {
         self.handle_timestamp();
         self.catch_up_receiver(0);
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
     }
 
@@ -258,6 +259,8 @@ impl Step<'_, '_> {
         let expected = self.snd().next_seq;
         self.advance_sender(expected);
         self.update_last_ack();
+        // A side that has closed goes on reading: the other's window moves on.
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }

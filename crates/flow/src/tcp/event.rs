@@ -18,6 +18,16 @@ macro_rules! events {
                 match self { $(StreamEvent::$variant => concat!("stream.", $name),)+ }
             }
 
+            /// Name in the statistics: `stream.est_invalid_ack`.
+            #[must_use]
+            pub const fn stats_name(self) -> &'static str {
+                match self {
+                    // The one that has another name there.
+                    StreamEvent::ThreeWaySynackResendWithDifferentAck => "stream.3whs_synack_resend_with_diff_ack",
+                    _ => self.eve_name(),
+                }
+            }
+
             /// Name as in a rule: `stream-event:est_invalid_ack`.
             #[must_use]
             pub const fn rule_name(self) -> &'static str {

@@ -172,6 +172,32 @@ fn a_session_opens_talks_and_closes() {
 }
 
 #[test]
+fn a_side_that_has_closed_goes_on_reading_more_than_a_window() {
+    for (config, closes) in [(inline(), ToServer), (inline(), ToClient), (StreamConfig::default(), ToServer)]
+    {
+        let mut rig = Rig::open(config);
+        let mut own = if closes == ToServer { 101 } else { 501 };
+        let mut other = if closes == ToServer { 501 } else { 101 };
+        rig.put(closes, FA, own, other, b"");
+        own += 1;
+        let data = [b'x'; 1000];
+        for _ in 0..50 {
+            let out = rig.put(closes.flip(), A, other, own, &data);
+            assert!(out.events.is_empty() && out.exception.is_none(), "{:?}", out.events);
+            other += 1000;
+            let out = rig.put(closes, A, own, other, b"");
+            assert!(out.events.is_empty(), "{closes:?}: {:?} at {other}", out.events);
+        }
+        let out = rig.put(closes.flip(), FA, other, own, b"");
+        assert!(out.events.is_empty(), "{:?}", out.events);
+        let out = rig.put(closes, A, own, other + 1, b"");
+        assert!(out.events.is_empty(), "{:?}", out.events);
+        assert_eq!(out.state, TcpState::Closed);
+        assert_eq!(rig.read[closes.flip()].len(), 50_000);
+    }
+}
+
+#[test]
 fn handshakes_that_go_wrong() {
     use TcpState::{Closed, Established, SynRecv, SynSent};
     let new = || Rig::new(StreamConfig::default());

@@ -220,6 +220,7 @@ impl Bench {
         }
         let mut notes = Notes { fid: self.fid, related: self.related, ..Notes::default() };
         let mut findings = Vec::new();
+        let mut edits = Vec::new();
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
             let mut reject = None;
@@ -233,6 +234,7 @@ impl Bench {
                 &mut slot,
                 &mut reject,
                 &mut findings,
+                &mut edits,
             );
             return Some(self.function.packet(&mut context));
         };
@@ -312,6 +314,7 @@ impl Bench {
             &mut flow.slot,
             &mut reject,
             &mut findings,
+            &mut edits,
         );
         let decision = self.function.packet(&mut context);
         flow.on_path = !decision.done;
@@ -350,6 +353,7 @@ fn context<'a>(
     slot: &'a mut Slot,
     reject: &'a mut Option<bartizan_function::RejectTo>,
     findings: &'a mut Vec<bartizan_function::Finding>,
+    edits: &'a mut Vec<bartizan_function::Edit>,
 ) -> PacketContext<'a> {
     let _ = LinkId(0);
     PacketContext {
@@ -369,6 +373,7 @@ fn context<'a>(
         slot,
         reject,
         findings,
+        edits,
         prevention: true,
     }
 }

@@ -296,12 +296,21 @@ impl Decoder {
         }
     }
 
-    /// Decodes a whole IP packet that was put together from `fragment` and others: its first byte is that of an IP
-    /// header. VLAN ids, tunnel and depth are the fragment's.
+    /// Decodes a whole IP packet that was put together from `fragment` and others. Before its IP header stands the link
+    /// header of the fragment. VLAN ids, tunnel, link type and depth are the fragment's.
     pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
-        let (recursion, layers, vlan, tunnel) =
-            (fragment.recursion, fragment.layers, fragment.vlan, fragment.tunnel);
-        self.decode_ip(bytes, PacketSource::Defrag, IpContext { recursion, layers, vlan, tunnel }, out);
+        let link = fragment.l3.saturating_sub(fragment.start) as usize;
+        let packet = Decoded {
+            source: PacketSource::Defrag,
+            link_type: fragment.link_type,
+            recursion: fragment.recursion,
+            layers: fragment.layers,
+            vlan: fragment.vlan,
+            tunnel: fragment.tunnel,
+            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            ..Decoded::default()
+        };
+        self.run(packet, bytes, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
         if let Some(packet) = out.packets.first_mut() {
             packet.flags |= PacketFlags::REBUILT;
         }

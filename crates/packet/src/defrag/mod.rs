@@ -294,6 +294,19 @@ impl Defragmenter {
         self.touch(index, now + host.timeout.unwrap_or(self.config.timeout));
     }
 
+    /// Takes [`Defragmenter::refuse`] back: the datagram was refused only until somebody else had decided, and may go.
+    pub fn permit(&mut self, key: &FragmentKey) {
+        let mut key = *key;
+        if !key.is_ipv4() {
+            key.protocol = 0;
+        }
+        let datagrams = &self.datagrams;
+        let refused = |index: &u32| datagrams.get(*index as usize).is_some_and(|d| d.key == key && d.refused);
+        if let Some(index) = self.table.find(self.hasher.hash_one(key), refused).copied() {
+            self.release(index);
+        }
+    }
+
     /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no room.
     fn keep(
         &mut self,

@@ -33,6 +33,7 @@ use crate::protocol::{
 use crate::transaction::{Transaction, TxId, TxList};
 use bartizan_base::{Direction, PerDirection};
 use message::HEADER;
+use std::collections::VecDeque;
 
 /// Progress of a message that is there.
 const COMPLETE: u8 = 1;
@@ -224,6 +225,7 @@ impl ParserFactory for Factory {
             held: TxList::default(),
             memory: 0,
             lost: PerDirection::default(),
+            silent: VecDeque::new(),
         })
     }
 }
@@ -236,14 +238,25 @@ struct DnsParser {
     memory: usize,
     /// A gap was seen: where the next message begins is not known.
     lost: PerDirection<bool>,
+    /// Ids of queries of which no record is written: neither is one of their responses.
+    silent: VecDeque<u16>,
 }
+
+/// Queries remembered whose responses are not logged; the oldest are forgotten.
+const MAX_SILENT: usize = 500;
 
 impl DnsParser {
     /// Takes in a whole message.
     fn message(&mut self, direction: Direction, bytes: &[u8]) -> Result<(), Refused> {
         let result = transaction(self.variant, direction, bytes);
         match result {
-            Ok(tx) => {
+            Ok(mut tx) => {
+                if let Some(at) = self.silent.iter().position(|id| *id == tx.message().header.id)
+                    && tx.is_response()
+                {
+                    self.silent.remove(at);
+                    tx.common_mut().silent = true;
+                }
                 self.memory = self.memory.saturating_add(tx.message().size());
                 self.held.push(tx);
                 self.bound();
@@ -337,6 +350,18 @@ impl Parser for DnsParser {
 
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
         self.held.get_mut(id).map(|tx| tx as &mut dyn Transaction)
+    }
+
+    fn silence(&mut self, id: TxId) {
+        let Some(tx) = self.held.get_mut(id) else { return };
+        tx.common_mut().silent = true;
+        let number = tx.message().header.id;
+        if !tx.is_response() && !self.silent.contains(&number) {
+            if self.silent.len() >= MAX_SILENT {
+                self.silent.pop_front();
+            }
+            self.silent.push_back(number);
+        }
     }
 
     fn free_tx(&mut self, id: TxId) {

@@ -78,6 +78,11 @@ impl Files {
         }
     }
 
+    /// Whether the file being filled is to be kept.
+    fn is_kept(&self) -> bool {
+        self.open && self.list.last().is_some_and(|file| file.store)
+    }
+
     fn gap(&mut self, missing: u64) {
         if self.open
             && let Some(file) = self.list.last_mut()
@@ -220,7 +225,10 @@ impl Body {
         if length == 0 {
             return;
         }
-        let room = if limits.limit == 0 { u64::MAX } else { limits.limit.saturating_sub(self.seen) };
+        // A file that is kept has a limit of its own.
+        let kept = context.settings.store_depth.filter(|_| self.files.is_kept());
+        let limit = kept.unwrap_or(limits.limit);
+        let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.seen) };
         if room == 0 {
             self.files.close(FileState::Truncated);
             return;

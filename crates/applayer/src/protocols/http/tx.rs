@@ -393,6 +393,10 @@ impl Transaction for HttpTx {
         self.message(direction).progress
     }
 
+    fn request_field(&self, name: &str) -> Option<&[u8]> {
+        self.request.message.fields.value(name)
+    }
+
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
         buffers::get(self, query, scratch)
     }

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Explanations of flows for people.
+
+use super::flow::Told;
+use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
+use bartizan_dataplane::explain::history::{FlowHistory, Moment};
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+
+/// Moments that are shown; `--json` has more.
+const MOMENTS_SHOWN: usize = 60;
+
+/// Name of an IP protocol, as flows are written.
+fn protocol(number: u8) -> String {
+    match number {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmpv6".to_owned(),
+        132 => "sctp".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn end(address: IpAddr, port: u16) -> String {
+    match (address, port) {
+        (address, 0) => address.to_string(),
+        (IpAddr::V6(v6), port) => format!("[{v6}]:{port}"),
+        (address, port) => format!("{address}:{port}"),
+    }
+}
+
+/// The flow that was asked about, as JSON.
+pub fn flow_json(question: &FlowQuestion, link: Option<&str>) -> Value {
+    let mut flow = Map::new();
+    flow.insert("protocol".to_owned(), question.protocol.into());
+    for (name, end) in [("src", question.source), ("dest", question.destination)] {
+        if let Some((address, port)) = end {
+            flow.insert(format!("{name}_ip"), address.to_string().into());
+            if port != 0 {
+                flow.insert(format!("{name}_port"), port.into());
+            }
+        }
+    }
+    if let Some((kind, code)) = question.icmp {
+        flow.insert("icmp".to_owned(), json!({"type": kind, "code": code}));
+    }
+    if !question.vlans.is_empty() {
+        flow.insert("vlan".to_owned(), question.vlans.clone().into());
+    }
+    if let Some(vni) = question.vni {
+        flow.insert("vni".to_owned(), vni.into());
+    }
+    if let Some(link) = link {
+        flow.insert("link".to_owned(), link.into());
+    }
+    flow.into()
+}
+
+fn title(question: &FlowQuestion) -> String {
+    let side = |e: Option<(IpAddr, u16)>| e.map(|(address, port)| end(address, port)).unwrap_or_default();
+    format!("{} {} -> {}", protocol(question.protocol), side(question.source), side(question.destination))
+}
+
+/// Prints why a flow is treated as it is.
+pub fn print_explanation(question: &FlowQuestion, told: &FlowExplanation) {
+    println!("{}", title(question));
+    explanation(told);
+    let verdict = &told.verdict;
+    let by = match (verdict.function, verdict.reason, verdict.meaning) {
+        (Some(function), Some(reason), Some(meaning)) => format!(" by {function}: {reason}. {meaning}"),
+        _ => ": no function refuses the first packet".to_owned(),
+    };
+    println!("verdict   {}{by}", verdict.verdict);
+    if told.staged {
+        println!("          (the policy is staged: it is only reported)");
+    }
+}
+
+fn explanation(told: &FlowExplanation) {
+    let tenant = &told.tenant;
+    let place = tenant.place.as_ref().map(|p| format!(" at {p}")).unwrap_or_default();
+    println!("tenant    {} ({}{place})", tenant.name, tenant.why);
+    for passed in &told.passed_over {
+        println!("  not     policy {} at {}: {}", passed.policy, passed.place, passed.why);
+    }
+    let policy = &told.policy;
+    let fits = match (policy.opened_by, policy.prefixes.as_slice()) {
+        (Some(side), [a, b]) => format!(", opened by its `{side}` side: {a} to {b}"),
+        _ => ", as no policy names the flow".to_owned(),
+    };
+    println!("policy    {} at {}{fits}", policy.name, policy.place);
+    if let Some(level) = &told.service_level {
+        let counts = if level.counts { "" } else { "; it changes nothing here" };
+        println!("service   level {} at {}{counts}", level.level, level.place);
+    }
+    let chain = if told.path.is_empty() {
+        "none: packets are only forwarded".to_owned()
+    } else {
+        told.path.join(" > ")
+    };
+    println!("chain     {chain}");
+    println!("fid       {}, generation {}, level {}", told.fid, told.generation, told.level);
+    for function in &told.functions {
+        answer(function);
+    }
+    if let Some(disagreement) = &told.disagreement {
+        println!("defect    {disagreement}");
+    }
+}
+
+fn answer(answer: &FunctionAnswer) {
+    let word = if answer.reached { "says" } else { "would say" };
+    let reason = answer.reason.map(|r| format!(", {r}")).unwrap_or_default();
+    let done = if answer.done && answer.reason.is_none() { "; done with the flow" } else { "" };
+    println!("  {:<7} {word} {}{reason}: {}{done}", answer.function, answer.verdict, answer.why);
+    if let Some(place) = &answer.place {
+        let text = answer.text.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
+        println!("          at {place}{text}");
+    }
+    for finding in &answer.findings {
+        println!("          reports {finding}");
+    }
+    for (name, value) in &answer.details {
+        // What stands above already.
+        let above = matches!(name.as_str(), "matched" | "action") || name == "rules" && answer.rule.is_some();
+        if !above {
+            println!("          {}: {}", name.replace('_', " "), plain(value));
+        }
+    }
+}
+
+/// A value without the marks of JSON.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(pairs) => {
+            let filled = pairs.iter().filter(|(_, v)| v.as_object().is_none_or(|o| !o.is_empty()));
+            let texts = filled.map(|(key, value)| match value {
+                Value::Object(_) => format!("{} ({})", key.replace('_', " "), plain(value)),
+                _ => format!("{} {}", key.replace('_', " "), plain(value)),
+            });
+            texts.collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn flow_title(history: &FlowHistory) -> String {
+    let ends = &history.ends;
+    format!(
+        "{} {} -> {}",
+        protocol(ends.protocol),
+        end(ends.src_ip, ends.src_port),
+        end(ends.dest_ip, ends.dest_port)
+    )
+}
+
+/// Prints what happened to a flow.
+pub fn print_history(told: &Told, prevention: bool) {
+    let history = &told.history;
+    println!("{}", flow_title(history));
+    if let Some(policy) = &told.policy {
+        explanation(policy);
+    }
+    let app = history.app_proto.map(|a| format!(", {a}")).unwrap_or_default();
+    let tcp = history.tcp.map(|t| format!(", tcp {t}")).unwrap_or_default();
+    println!(
+        "state     {}{tcp}{app}; ended: {}; {:.6} s, packets {} to {} of the capture",
+        history.state, history.end, history.seconds, history.frames.0, history.frames.1
+    );
+    println!(
+        "traffic   {} packets, {} bytes to the server; {} packets, {} bytes to the client",
+        history.pkts_toserver, history.bytes_toserver, history.pkts_toclient, history.bytes_toclient
+    );
+    let left = if history.path.is_empty() { "none".to_owned() } else { history.path.join(" > ") };
+    println!("left      {left} on the path at the end");
+    for part in &history.functions {
+        let counts = |map: &std::collections::BTreeMap<&str, u64>| {
+            map.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+        };
+        let reasons =
+            if part.reasons.is_empty() { String::new() } else { format!(" ({})", counts(&part.reasons)) };
+        let done = part.done_at.map(|n| format!("; done with packet {n}")).unwrap_or_default();
+        println!(
+            "  {:<7} asked {} times: {}{reasons}, {} alerts{done}",
+            part.function,
+            part.header_calls + part.payload_calls,
+            counts(&part.verdicts),
+            part.alerts
+        );
+    }
+    for alert in &history.alerts {
+        println!("alert     {} x [{}] {} ({})", alert.count, alert.rule, alert.message, alert.action);
+    }
+    let word = if prevention { "dropped" } else { "would be dropped" };
+    for refusal in &history.refused {
+        let rule = refusal.rule.map(|r| format!(" {r}")).unwrap_or_default();
+        println!(
+            "{:<9} {} packets by {}: {}{rule}. {}",
+            if prevention { "dropped" } else { "refused" },
+            refusal.count,
+            refusal.function,
+            refusal.reason,
+            refusal.meaning
+        );
+    }
+    if history.refused.is_empty() {
+        println!("none of its packets {}", if prevention { "was dropped" } else { "would be dropped" });
+    } else if !prevention {
+        println!("          ({word}: this was detection; --ips acts)");
+    }
+    println!("history");
+    for moment in history.moments.iter().take(MOMENTS_SHOWN) {
+        print_moment(moment);
+    }
+    let more = history.moments.len().saturating_sub(MOMENTS_SHOWN) as u64 + history.omitted;
+    if more > 0 {
+        println!("  ... and {more} more; --json has up to {}", history.moments.len());
+    }
+    println!();
+}
+
+fn print_moment(moment: &Moment) {
+    let packet = moment.packet.map(|n| format!("#{n}")).unwrap_or_default();
+    let arrow = match moment.direction {
+        Some("to_server") => "->",
+        Some(_) => "<-",
+        None => "  ",
+    };
+    let function = moment.function.map(|f| format!("{f} ")).unwrap_or_default();
+    println!("  {packet:>7} {:>10.6} {arrow} {:<11} {function}{}", moment.seconds, moment.what, moment.text);
+}
+
+/// Prints the flows of a capture, one line each.
+pub fn print_list(all: &[Told], prevention: bool) {
+    println!("{} flows; --flow shows one in full (a 5-tuple, or the number of a packet)", all.len());
+    for told in all {
+        let history = &told.history;
+        let policy = match &told.policy {
+            Some(p) => format!("policy {}, fid {}, {}", p.policy.name, history.fid, p.path.join(" > ")),
+            None => "ids".to_owned(),
+        };
+        let refused: u64 = history.refused.iter().map(|r| r.count).sum();
+        let fate = match history.refused.first() {
+            None => "passed".to_owned(),
+            Some(r) if prevention => format!("{refused} dropped by {} ({})", r.function, r.reason),
+            Some(r) => format!("{refused} would be dropped by {} ({})", r.function, r.reason),
+        };
+        let alerts: u64 = history.alerts.iter().map(|a| a.count).sum();
+        println!("#{:<6} {}", history.frames.0, flow_title(history));
+        println!(
+            "        {policy}; level {}; {}; {} packets; {alerts} alerts; {fate}",
+            history.level,
+            history.state,
+            history.pkts_toserver + history.pkts_toclient
+        );
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan explain`: why is a flow treated as it is, and what did the engine make of a rule?
+
+pub mod flow;
+mod flow_text;
+pub mod rule;
+mod tuple;
+
+use crate::error::{Exit, Failure};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Why a flow is treated as it is: policy, chain, verdicts; or what happened to it in a capture.
+    ///
+    /// With a 5-tuple, the policy is asked about the flow's first packet: tenant, policy and rule with their places in
+    /// the file, fid, path, level, and what each function says. With a capture, each flow's history is told: what each
+    /// function contributed, alerts, refusals with reasons, states, the end.
+    #[command(after_help = flow::EXAMPLES)]
+    Flow(Box<flow::Args>),
+    /// What the engine made of a rule: head, fast pattern, conditions in the order of evaluation, warnings.
+    #[command(after_help = rule::EXAMPLES)]
+    Rule(rule::Args),
+}
+
+/// Explains.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    match &args.what {
+        What::Flow(args) => flow::run(args),
+        What::Rule(args) => rule::run(args),
+    }
+}

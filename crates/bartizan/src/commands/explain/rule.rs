@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `bartizan explain rule SID`: what the engine made of a rule, and with captures why it matched or did not.
+
+use super::flow::{frames, print_json};
+use crate::error::{Exit, Failure};
+use crate::load;
+use bartizan_base::{FunctionId, Generation, LinkId, Settings};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::explain::first::Nobody;
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::{Frame, Worker};
+use bartizan_detect::builder::Origin;
+use bartizan_detect::explain::rule::{Condition, RuleExplanation, explain};
+use bartizan_detect::explain::trace::{Trace, Traced, Tracer};
+use bartizan_detect::ruleset::{self, RuleSet};
+use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
+use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Shown below `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  bartizan explain rule 2019284 --rules emerging.rules.gz
+  bartizan explain rule 1000001 --rules my.rules --set vars.address-groups.HOME_NET=10.0.0.0/8
+  bartizan explain rule 1000001 --rules my.rules capture.pcap           # why it matched, or did not
+  bartizan explain rule 1000001 --rules my.rules --json";
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The rule: its sid, or gid:sid.
+    #[arg(value_name = "SID", value_parser = parse_sid)]
+    sid: (Option<u32>, u32),
+    /// Rule file (may be repeated); plain, gzip or zstd.
+    #[arg(long, value_name = "FILE", required = true)]
+    rules: Vec<PathBuf>,
+    /// A suricata.yaml with the variables that the rules use.
+    #[arg(long, value_name = "FILE")]
+    suricata_config: Option<PathBuf>,
+    /// Override one setting.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did not hold.
+    #[arg(value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
+}
+
+fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
+    let number = |text: &str| {
+        text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))
+    };
+    match text.split_once(':') {
+        Some((gid, sid)) => Ok((Some(number(gid)?), number(sid)?)),
+        None => Ok((None, number(text)?)),
+    }
+}
+
+/// Explains a rule. Exit code 1 when the engine refuses it.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
+    let mut warnings = Vec::new();
+    let base = load::Base::new(&settings, &mut warnings)?;
+    let files = load::rule_files(&args.rules)?;
+    let (gid, sid) = args.sid;
+    let is_it = |rule: &&Rule| rule.id().sid == sid && gid.is_none_or(|gid| rule.id().gid == gid);
+    let mut found: Vec<(&RuleFile, &Rule)> =
+        files.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r))).filter(|(_, r)| is_it(r)).collect();
+    found.sort_by_key(|(_, rule)| rule.id().rev);
+    let Some((file, rule)) = found.pop() else { return Err(missing(args, &files)) };
+    for (_, other) in &found {
+        let (this, place) = (rule.id().rev, format!("{}:{}", other.source.name(), other.line));
+        warnings.push(format!(
+            "sid {sid} stands at {place} as well, with rev {}; the one with the highest rev, {this}, is shown",
+            other.id().rev
+        ));
+    }
+    let alone = beside(file, |other| other.id() == rule.id() && other.span == rule.span);
+    let related = related(rule, file, &files, &args.captures);
+    let loaded = base.rules(&related, &settings, Generation(1))?;
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    let Some(signature) = loaded.rules.signatures.iter().find(|s| s.id == rule.id()) else {
+        let error = loaded.diagnostics.iter().find(|d| d.severity == Severity::Error && is_about(d, rule));
+        let text = match error {
+            Some(error) => error.render(&alone.source, false),
+            None => "what it `requires` is not there, so it is skipped".to_owned(),
+        };
+        return Err(Failure::input(format!(
+            "{}:{}: the engine does not load sid {sid}:\n{text}",
+            rule.source.name(),
+            rule.line
+        )));
+    };
+    let mut told = explain(&loaded.rules, signature, rule);
+    told.warnings.extend(unset_bits(rule, &files));
+    let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
+    told.warnings.extend(mine.map(|d| d.message.clone()));
+    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1)));
+    let trace = match args.captures.as_slice() {
+        [] => None,
+        captures => Some(trace(&settings, loaded.rules, rule, origins, captures)?),
+    };
+    if args.json {
+        let mut json = serde_json::to_value(&told).map_err(Failure::stopped)?;
+        if let (Some(json), Some(trace)) = (json.as_object_mut(), &trace) {
+            json.insert("trace".to_owned(), serde_json::to_value(trace).map_err(Failure::stopped)?);
+        }
+        print_json(&json)?;
+    } else {
+        print(&told, &String::from_utf8_lossy(rule.raw()));
+        trace.iter().for_each(print_trace);
+    }
+    Ok(Exit::Done)
+}
+
+/// Whether a finding is about a rule.
+fn is_about(finding: &Diagnostic, rule: &Rule) -> bool {
+    finding.file == *rule.source.name()
+        && finding.span.start >= rule.span.start
+        && finding.span.end <= rule.span.end
+}
+
+/// A file with some of its rules.
+fn beside(file: &RuleFile, keep: impl Fn(&Rule) -> bool) -> RuleFile {
+    RuleFile {
+        rules: file.rules.iter().filter(|r| keep(r)).cloned().collect(),
+        refused: Vec::new(),
+        diagnostics: Vec::new(),
+        diagnostics_dropped: 0,
+        ..file.clone()
+    }
+}
+
+/// Whether a rule sets or asks for variables that outlive a packet.
+fn uses_variables(rule: &Rule) -> bool {
+    let names = ["flowbits", "flowint", "flowvar", "xbits", "hostbits", "dataset"];
+    rule.iter().any(|o| names.iter().any(|n| o.keyword().eq_ignore_ascii_case(n)))
+}
+
+/// The rule, and with captures those that share variables with it: without them it would not match.
+fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf]) -> Vec<RuleFile> {
+    let is_it = |other: &Rule| other.id() == rule.id() && other.span == rule.span;
+    if captures.is_empty() || !uses_variables(rule) {
+        return vec![beside(file, is_it)];
+    }
+    let others = |r: &Rule| uses_variables(r) && (r.id().gid, r.id().sid) != (rule.id().gid, rule.id().sid);
+    files
+        .iter()
+        .map(|f| beside(f, |r| others(r) || f.source.name() == file.source.name() && is_it(r)))
+        .collect()
+}
+
+/// Runs captures through detection and asks the rule's conditions on every packet.
+fn trace(
+    settings: &Settings,
+    rules: RuleSet,
+    rule: &Rule,
+    origins: Vec<Origin>,
+    captures: &[PathBuf],
+) -> Result<Trace, Failure> {
+    let rules = Arc::new(rules);
+    let engine = Arc::new(load::app_layer(settings, ruleset::file_hashes(&rules))?);
+    let (engine_settings, _) =
+        EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::input)?;
+    let Some(tracer) = Tracer::new(Arc::clone(&rules), rule.id(), origins) else {
+        return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
+    };
+    let tracer = Arc::new(Mutex::new(tracer));
+    let ids = Arc::new(Ids::new(FunctionId(0), rules, ALERTS_PER_PACKET));
+    let traced = Arc::new(Traced::new(ids, Arc::clone(&tracer)));
+    let chains = Arc::new(Chains::one(Generation(1), vec![traced]));
+    let mut worker = Worker::new(engine_settings, engine, chains).map_err(Failure::stopped)?;
+    let mut number = 0;
+    for path in captures {
+        frames(path, LinkId(0), |frame| {
+            number += 1;
+            if let Ok(mut tracer) = tracer.lock() {
+                tracer.packet = number;
+            }
+            worker.frame(&Frame { number: Some(number), ..*frame }, &mut Nobody);
+            true
+        })?;
+    }
+    worker.shutdown(&mut Nobody);
+    let mut tracer = tracer.lock().map_err(|_| Failure::stopped("tracing broke off: please report this"))?;
+    Ok(tracer.finish())
+}
+
+/// No rule has the sid: say what there is.
+fn missing(args: &Args, files: &[RuleFile]) -> Failure {
+    let (_, sid) = args.sid;
+    for file in files {
+        if let Some(refused) = file.refused.iter().find(|r| r.sid == Some(sid)) {
+            let name = file.source.name();
+            return Failure::input(format!(
+                "{name}:{}: sid {sid} cannot be read ({}); `bartizan check {name}` says why",
+                refused.line, refused.code
+            ));
+        }
+    }
+    let rules: usize = files.iter().map(|f| f.rules.len()).sum();
+    let names: Vec<String> = args.rules.iter().map(|p| p.display().to_string()).collect();
+    let near = files.iter().flat_map(|f| &f.rules).map(|r| r.id().sid).min_by_key(|s| s.abs_diff(sid));
+    let near = near.map(|s| format!("; the nearest is {s}")).unwrap_or_default();
+    let unread: Vec<String> = (files.iter().filter(|f| !f.refused.is_empty()))
+        .map(|f| {
+            let (count, name) = (f.refused.len(), f.source.name());
+            format!(". {count} of {name} cannot be read, and it may be among them: `bartizan check {name}`")
+        })
+        .collect();
+    Failure::input(format!(
+        "no rule with sid {sid} among the {rules} of {}{near}. Check the number, or name the file that has it with --rules{}",
+        names.join(", "),
+        unread.concat()
+    ))
+}
+
+/// Flow bits that the rule asks for and no rule of the files sets.
+fn unset_bits(rule: &Rule, files: &[RuleFile]) -> Vec<String> {
+    let bits = |rule: &Rule, wanted: &[&str]| -> Vec<String> {
+        let mut names = Vec::new();
+        for option in rule.iter().filter(|o| o.keyword().eq_ignore_ascii_case("flowbits")) {
+            let value = String::from_utf8_lossy(option.value().unwrap_or_default()).into_owned();
+            if let Some((command, name)) = value.split_once(',')
+                && wanted.contains(&command.trim())
+            {
+                names.extend(name.split('|').map(|n| n.trim().to_owned()));
+            }
+        }
+        names
+    };
+    let mut asked = bits(rule, &["isset"]);
+    asked.retain(|name| {
+        let sets = |other: &Rule| bits(other, &["set", "toggle"]).contains(name);
+        !files.iter().flat_map(|f| &f.rules).any(sets)
+    });
+    let text = |name: &String| {
+        format!(
+            "flowbit `{name}` is set by no rule of these files: the rule cannot match; add the file that sets it"
+        )
+    };
+    asked.iter().map(text).collect()
+}
+
+fn print(told: &RuleExplanation, text: &str) {
+    println!("[{}] {}", told.rule, told.message);
+    println!("  {text}");
+    println!("place      {}", told.place);
+    println!("action     {}, priority {}; a match acts on the {}", told.action, told.priority, told.acts_on);
+    println!("about      {}", told.about);
+    for on in &told.evaluated_on {
+        println!("  on       {on}");
+    }
+    let head = &told.head;
+    let way = if head.bidirectional { "<>" } else { "->" };
+    println!(
+        "head       {} {} {} {way} {} {}",
+        head.protocol, head.source, head.source_ports, head.destination, head.destination_ports
+    );
+    let mut needs = vec![head.directions.join(" and ")];
+    needs.extend(head.state.map(str::to_owned));
+    if !head.app_protocols.is_empty() {
+        needs.push(format!("application protocol {}", head.app_protocols.join(" or ")));
+    }
+    if let Some(version) = head.ip_version {
+        needs.push(format!("IPv{version}"));
+    }
+    println!("  needs    {}", needs.join("; "));
+    let prefilter = &told.prefilter;
+    match (&prefilter.pattern, prefilter.buffer) {
+        (Some(pattern), Some(buffer)) => {
+            let nocase = if prefilter.nocase == Some(true) { ", in any letter case" } else { "" };
+            println!("prefilter  {pattern} in {buffer}{nocase}: {}", prefilter.why);
+        }
+        _ => println!("prefilter  {}: {}", prefilter.engine, prefilter.why),
+    }
+    for other in &prefilter.others {
+        println!("  not      {other}");
+    }
+    println!("  group    {}", prefilter.groups.join("; "));
+    println!("conditions, in the order of evaluation");
+    for (number, condition) in told.conditions.iter().enumerate() {
+        print_condition(number + 1, condition);
+    }
+    if !told.effects.is_empty() {
+        println!("when all hold");
+        for (number, effect) in told.effects.iter().enumerate() {
+            print_condition(number + 1, effect);
+        }
+    }
+    for warning in &told.warnings {
+        println!("warning    {warning}");
+    }
+}
+
+fn print_condition(number: usize, condition: &Condition) {
+    let transforms = if condition.transforms.is_empty() {
+        String::new()
+    } else {
+        format!(" after {}", condition.transforms.join(", "))
+    };
+    println!("  {number:>2} {:<11} {}{transforms}: {}", condition.kind, condition.name, condition.text);
+}
+
+fn print_trace(trace: &Trace) {
+    println!();
+    println!(
+        "asked on {} packets, pieces of streams and transactions: all conditions held {} times, {} alerts",
+        trace.attempts, trace.matched, trace.alerts
+    );
+    if trace.attempts == 0 {
+        println!("  the captures have nothing that the rule is evaluated on (see `about` and `on` above)");
+    }
+    if trace.matched > trace.alerts {
+        println!(
+            "  a match without alert: a threshold, `noalert`, a match of the same transaction before, or a decided flow"
+        );
+    }
+    if !trace.alert_packets.is_empty() {
+        let packets: Vec<String> = trace.alert_packets.iter().map(|n| format!("#{n}")).collect();
+        println!("alerts with packets {}", packets.join(", "));
+    }
+    for failed in &trace.first_false {
+        println!(
+            "  {:>6} times the first that did not hold: {} {}: {}",
+            failed.count, failed.step, failed.name, failed.text
+        );
+    }
+    for attempt in &trace.best {
+        println!();
+        let word = if attempt.matched { "matched" } else { "got this far" };
+        println!("packet #{}, {}, on {}: {word}", attempt.packet, attempt.direction, attempt.on);
+        for (number, step) in attempt.steps.iter().enumerate() {
+            let holds = if step.holds { "true " } else { "FALSE" };
+            let offset = step.offset.map(|o| format!(", at offset {o}")).unwrap_or_default();
+            let found = step.found.as_ref().map(|f| format!(" [{f}]")).unwrap_or_default();
+            println!("  {:>2} {holds} {}: {}{offset}{found}", number + 1, step.name, step.text);
+        }
+        if !attempt.matched && attempt.not_asked > 0 {
+            println!("     {} further conditions were not asked", attempt.not_asked);
+        }
+    }
+}

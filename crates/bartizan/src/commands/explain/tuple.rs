@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows as people write them: `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1] [2001:db8::53]:53`,
+//! `icmp 10.0.0.1 192.0.2.7`, `icmp:3/1 ...`, `47 10.0.0.1 10.0.0.2`.
+
+use std::net::IpAddr;
+
+/// Port of the side that opens a flow, where none is written: the first of the dynamic ones (RFC 6335).
+pub const ANY_PORT: u16 = 49_152;
+
+/// A flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuple {
+    /// IP protocol.
+    pub protocol: u8,
+    /// The side that opens it.
+    pub source: (IpAddr, Option<u16>),
+    /// The other side.
+    pub destination: (IpAddr, Option<u16>),
+    /// ICMP: type and code.
+    pub icmp: Option<(u8, u8)>,
+}
+
+/// How a flow is written, for messages.
+pub const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1]:5000 [2001:db8::53]:53` or \
+                        `icmp 10.0.0.1 192.0.2.7`";
+
+/// Whether a text means a flow, right or wrong, and not a file.
+pub fn is_meant(text: &str) -> bool {
+    let mut words = words(text);
+    let protocol = words.next().is_some_and(|word| protocol_of(word).is_ok());
+    protocol && words.next().is_some() || words_look_like_addresses(text)
+}
+
+fn words_look_like_addresses(text: &str) -> bool {
+    words(text).any(|word| end(word).is_ok())
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', '\t', ','])
+        .filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
+}
+
+/// Reads a flow.
+///
+/// # Errors
+/// What is wrong, and how it is written.
+pub fn parse(text: &str) -> Result<Tuple, String> {
+    let all: Vec<&str> = words(text).collect();
+    let (protocol, source, destination) = match all.as_slice() {
+        [protocol, source, destination] => (*protocol, *source, *destination),
+        [source, destination] if end(source).is_ok() => {
+            return Err(format!("`{source} {destination}`: the protocol is missing; {FORM}"));
+        }
+        other => {
+            return Err(format!("a flow is a protocol and two ends, found {} words; {FORM}", other.len()));
+        }
+    };
+    let (protocol, icmp) = protocol_of(protocol)?;
+    let (source, destination) = (end(source)?, end(destination)?);
+    if source.0.is_ipv4() != destination.0.is_ipv4() {
+        return Err(format!(
+            "{} and {} are of different IP versions; a flow has one: {FORM}",
+            source.0, destination.0
+        ));
+    }
+    let protocol = if protocol == 1 && source.0.is_ipv6() { 58 } else { protocol };
+    if !matches!(protocol, 6 | 17 | 132) && (source.1.is_some() || destination.1.is_some()) {
+        return Err(format!("only tcp, udp and sctp have ports; leave them out: {FORM}"));
+    }
+    Ok(Tuple { protocol, source, destination, icmp })
+}
+
+fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
+    let lower = word.to_ascii_lowercase();
+    let (name, rest) = match lower.split_once(':') {
+        Some((name, rest)) => (name, Some(rest)),
+        None => (lower.as_str(), None),
+    };
+    let number = match name {
+        "tcp" => 6,
+        "udp" => 17,
+        "icmp" => 1,
+        "icmpv6" | "icmp6" => 58,
+        "sctp" => 132,
+        "gre" => 47,
+        "esp" => 50,
+        "ah" => 51,
+        other => other.parse().map_err(|_| {
+            format!("`{word}` is no protocol; known are tcp, udp, icmp, icmpv6, sctp, gre, esp, ah and numbers up to 255")
+        })?,
+    };
+    let Some(rest) = rest else { return Ok((number, None)) };
+    let (kind, code) = rest.split_once('/').unwrap_or((rest, "0"));
+    match (number, kind.parse(), code.parse()) {
+        (1 | 58, Ok(kind), Ok(code)) => Ok((number, Some((kind, code)))),
+        (1 | 58, _, _) => Err(format!("`{word}`: type and code are numbers up to 255; write `icmp:8/0`")),
+        _ => Err(format!("`{word}`: only icmp and icmpv6 have a type; {FORM}")),
+    }
+}
+
+/// An address with or without a port.
+fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
+    let bad = || format!("`{word}` is no address, with or without a port; {FORM}");
+    let port = |text: &str| {
+        text.parse::<u16>().map_err(|_| format!("`{text}` in `{word}` is no port; ports are 0 to 65535"))
+    };
+    if let Some(rest) = word.strip_prefix('[') {
+        let (address, rest) = rest.split_once(']').ok_or_else(bad)?;
+        let address = address.parse().map_err(|_| bad())?;
+        return match rest.strip_prefix(':') {
+            Some(text) => Ok((address, Some(port(text)?))),
+            None if rest.is_empty() => Ok((address, None)),
+            None => Err(bad()),
+        };
+    }
+    if let Ok(address) = word.parse() {
+        return Ok((address, None));
+    }
+    let (address, text) = word.rsplit_once(':').ok_or_else(bad)?;
+    let address: std::net::Ipv4Addr = address.parse().map_err(|_| bad())?;
+    Ok((IpAddr::V4(address), Some(port(text)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_read_as_people_write_them() {
+        let a = |text: &str| text.parse::<IpAddr>().unwrap();
+        let cases = [
+            ("tcp 10.0.0.1:40000 192.0.2.7:80", 6, ("10.0.0.1", Some(40_000)), ("192.0.2.7", Some(80))),
+            ("TCP 10.0.0.1 -> 192.0.2.7:80", 6, ("10.0.0.1", None), ("192.0.2.7", Some(80))),
+            ("udp,2001:db8::1,[2001:db8::53]:53", 17, ("2001:db8::1", None), ("2001:db8::53", Some(53))),
+            ("icmp 2001:db8::1 2001:db8::2", 58, ("2001:db8::1", None), ("2001:db8::2", None)),
+            ("47 10.0.0.1 10.0.0.2", 47, ("10.0.0.1", None), ("10.0.0.2", None)),
+        ];
+        for (text, protocol, source, destination) in cases {
+            let expected = Tuple {
+                protocol,
+                source: (a(source.0), source.1),
+                destination: (a(destination.0), destination.1),
+                icmp: None,
+            };
+            assert_eq!(parse(text), Ok(expected), "{text}");
+            assert!(is_meant(text), "{text}");
+        }
+        assert_eq!(parse("icmp:3/1 10.0.0.1 10.0.0.2").unwrap().icmp, Some((3, 1)));
+        assert!(!is_meant("capture.pcap") && !is_meant("/tmp/tcp.pcap") && !is_meant("tcp"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let cases = [
+            ("10.0.0.1:1 10.0.0.2:2", "the protocol is missing"),
+            ("tcp 10.0.0.1:1", "found 2 words"),
+            ("tpc 10.0.0.1:1 10.0.0.2:2", "`tpc` is no protocol"),
+            ("tcp 10.0.0.1:99999 10.0.0.2:2", "`99999` in `10.0.0.1:99999` is no port"),
+            ("tcp 10.0.0.256:1 10.0.0.2:2", "`10.0.0.256:1` is no address"),
+            ("tcp [2001:db8::1:1 10.0.0.2:2", "`[2001:db8::1:1` is no address"),
+            ("tcp 10.0.0.1:1 [2001:db8::1]:2", "different IP versions"),
+            ("icmp 10.0.0.1:1 10.0.0.2", "only tcp, udp and sctp have ports"),
+            ("tcp:8 10.0.0.1 10.0.0.2", "only icmp and icmpv6 have a type"),
+            ("icmp:900 10.0.0.1 10.0.0.2", "type and code are numbers"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

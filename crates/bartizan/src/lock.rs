@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One instance per output folder and per inline interface: two would mix their events, or pass every packet on twice.
+//!
+//! A lock is a file that its process holds with flock(2), so it ends with the process however that ends; the file
+//! names the process for who finds it locked. Locks of interfaces lie in `/run/bartizan` (root) or in the user's
+//! runtime folder, by network namespace, since names of interfaces are only unique within one. Where there is no such
+//! folder an interface is not locked. Listening to an interface needs no lock.
+
+use crate::error::Failure;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A lock that is held until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // First the name, then the lock: who opened it meanwhile sees that the name is gone and begins again.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = self.file.unlock();
+    }
+}
+
+/// Why there is no lock.
+#[derive(Debug)]
+enum Refusal {
+    /// Somebody has it: what the file says about who.
+    Held(String),
+    System(std::io::Error),
+}
+
+/// Locks an output folder, which exists.
+pub fn folder(folder: &Path) -> Result<Lock, Failure> {
+    let path = folder.join("bartizan.lock");
+    take(&path).map_err(|refusal| {
+        Failure::stopped(match refusal {
+            Refusal::Held(who) => format!(
+                "another bartizan{who} writes to {} (it holds {}); stop it or choose another folder with --out",
+                folder.display(),
+                path.display()
+            ),
+            Refusal::System(error) => format!(
+                "cannot write to the output folder {}: {error}; check its permissions or choose another with --out",
+                folder.display()
+            ),
+        })
+    })
+}
+
+/// Locks an interface for inline use. `None`: there is no place for locks.
+pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
+    // What cannot be a name is refused when the port is opened.
+    if name.is_empty() || name.len() > 15 || name.contains('/') {
+        return Ok(None);
+    }
+    let Some(folder) = runtime_folder() else { return Ok(None) };
+    let namespace = std::fs::metadata("/proc/self/ns/net").map_or(0, |m| m.ino());
+    match take(&folder.join(format!("{namespace}-{name}.lock"))) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(Refusal::Held(who)) => Err(Failure::stopped(format!(
+            "another bartizan{who} is inline on interface `{name}`; stop it or choose another interface"
+        ))),
+        Err(Refusal::System(_)) => Ok(None),
+    }
+}
+
+fn runtime_folder() -> Option<PathBuf> {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let folder = if root {
+        PathBuf::from("/run/bartizan")
+    } else {
+        PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
+    };
+    std::fs::create_dir_all(&folder).is_ok().then_some(folder)
+}
+
+fn take(path: &Path) -> Result<Lock, Refusal> {
+    loop {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(Refusal::System)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = file.take(32).read_to_string(&mut holder);
+                let number = holder.trim().parse::<u32>();
+                return Err(Refusal::Held(number.map_or(String::new(), |n| format!(" (process {n})"))));
+            }
+            Err(TryLockError::Error(error)) => return Err(Refusal::System(error)),
+        }
+        // Between opening and locking its holder may have ended and taken the name away.
+        let same = |a: std::fs::Metadata, b: std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let (Ok(opened), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { continue };
+        if !same(opened, named) {
+            continue;
+        }
+        // A full disk is no reason not to hold the lock: then it only does not say who does.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        return Ok(Lock { file, path: path.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_held_once_and_can_be_taken_again() {
+        let path = std::env::temp_dir().join(format!("bartizan-lock-{}", std::process::id()));
+        let first = take(&path).unwrap();
+        let Err(Refusal::Held(who)) = take(&path) else { panic!("taken twice") };
+        assert_eq!(who, format!(" (process {})", std::process::id()));
+        drop(first);
+        assert!(!path.exists());
+        drop(take(&path).unwrap());
+        assert!(matches!(take(Path::new("/no/such/folder/lock")), Err(Refusal::System(_))));
+    }
+}

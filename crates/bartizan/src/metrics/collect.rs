@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From counters to the metrics page.
+//!
+//! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
+
+use bartizan_base::FunctionId;
+use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_events::metrics as m;
+use bartizan_events::metrics::{Exposition, Metric};
+use bartizan_events::sink::{SinkProblem, SinkWatch};
+use bartizan_pattern::CacheCounters;
+use bartizan_rules::RuleSetReport;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a scrape waits for workers. An idle one looks up ten times a second.
+const ANSWER: Duration = Duration::from_millis(400);
+
+/// What the metrics of a run are made from.
+pub struct Source {
+    started: Instant,
+    board: Board,
+    outputs: Vec<Arc<SinkWatch>>,
+    /// Names of functions by their bit, those that no chain of the running generation has included.
+    functions: Vec<&'static str>,
+    rules: Mutex<RuleSetReport>,
+    cache: Mutex<Option<CacheCounters>>,
+    reloads: [AtomicU64; 2],
+}
+
+impl Source {
+    /// For these workers and outputs.
+    pub fn new(board: Board, outputs: Vec<Arc<SinkWatch>>, functions: Vec<&'static str>) -> Self {
+        Source {
+            started: Instant::now(),
+            board,
+            outputs,
+            functions,
+            rules: Mutex::new(RuleSetReport::new()),
+            cache: Mutex::new(None),
+            reloads: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+
+    /// Rules of the generation that was handed to the workers, and what the cache did for them.
+    pub fn loaded(&self, rules: &RuleSetReport, cache: Option<CacheCounters>) {
+        if let Ok(mut shown) = self.rules.lock() {
+            shown.clone_from(rules);
+        }
+        if let Ok(mut shown) = self.cache.lock() {
+            *shown = cache;
+        }
+    }
+
+    /// A reload was asked for.
+    pub fn reloaded(&self, done: bool) {
+        self.reloads[usize::from(!done)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Problems that outputs have had since this was asked for last.
+    pub fn problems(&self) -> impl Iterator<Item = SinkProblem> {
+        self.outputs.iter().filter_map(|output| output.take_problem())
+    }
+
+    /// The page.
+    pub fn page(&self) -> String {
+        self.board.ask();
+        let asked = Instant::now();
+        while !self.board.is_answered() && asked.elapsed() < ANSWER {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut page = Exposition::default();
+        let mut limits = BTreeMap::new();
+        for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
+            let worker = number.to_string();
+            page.add(&m::WORKER_LATE, &[&worker], u64::from(*late));
+            Worker { name: &worker, snapshot, functions: &self.functions }.add(&mut page);
+            for (part, _, limit) in &snapshot.memory {
+                *limits.entry(*part).or_insert(0u64) += limit;
+            }
+        }
+        for (part, limit) in limits {
+            page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        self.add_own(&mut page);
+        page.text()
+    }
+
+    /// What is not a worker's.
+    fn add_own(&self, page: &mut Exposition) {
+        if let Ok(rules) = self.rules.lock() {
+            page.add(&m::RULES, &["loaded", ""], rules.loaded);
+            page.add(&m::RULES, &["skipped", ""], rules.skipped);
+            for (reason, count) in &rules.refused {
+                page.add(&m::RULES, &["refused", reason], *count);
+            }
+        }
+        if let Ok(Some(cache)) = self.cache.lock().map(|c| *c) {
+            let results = [
+                ("found", cache.hits),
+                ("missing", cache.misses),
+                ("damaged", cache.refused),
+                ("stored", cache.stored),
+                ("removed", cache.pruned),
+                ("not_written", cache.failed),
+            ];
+            for (result, count) in results {
+                page.add(&m::PATTERN_CACHE, &[result], count);
+            }
+        }
+        for (result, count) in ["done", "refused"].into_iter().zip(&self.reloads) {
+            page.add(&m::RELOADS, &[result], count.load(Ordering::Relaxed));
+        }
+        for output in &self.outputs {
+            let name = output.path().to_string_lossy();
+            page.add(&m::EVENTS_WRITTEN, &[&name], output.written());
+            page.add(&m::EVENTS_LOST, &[&name], output.lost());
+        }
+        page.add(&m::UPTIME, &[], self.started.elapsed().as_secs());
+    }
+}
+
+/// One worker's part of the page.
+struct Worker<'s> {
+    name: &'s str,
+    snapshot: &'s Snapshot,
+    functions: &'s [&'static str],
+}
+
+impl Worker<'_> {
+    fn add(&self, page: &mut Exposition) {
+        self.packets(page);
+        self.decisions(page);
+        self.functions(page);
+        self.stats(page);
+        self.ports(page);
+        let (snapshot, worker) = (self.snapshot, self.name);
+        page.add(&m::GENERATION, &[worker], snapshot.generation.0);
+        for (part, used, _) in &snapshot.memory {
+            page.add(&m::MEMORY, &[part, worker], *used);
+        }
+        let counters = &snapshot.counters;
+        page.add(&m::SKIPPED, &["ids", "not_on_path", worker], counters.spared);
+        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker], counters.bypassed_packets);
+    }
+
+    fn function(&self, id: FunctionId) -> &'static str {
+        if id == FunctionId::ENGINE {
+            return "engine";
+        }
+        let running = self.snapshot.functions.iter().find(|(known, _)| *known == id).map(|(_, name)| *name);
+        running.or_else(|| self.functions.get(usize::from(id.0)).copied()).unwrap_or("unknown")
+    }
+
+    fn packets(&self, page: &mut Exposition) {
+        let Snapshot { policies, passed, refused, alerts, .. } = self.snapshot;
+        let mut add = |number: u32, verdict, packets, bytes| {
+            let labels = [policies.name(number), verdict, self.name];
+            page.add(&m::PACKETS, &labels, packets);
+            page.add(&m::BYTES, &labels, bytes);
+        };
+        for (number, amount) in (0u32..).zip(passed) {
+            add(number, "pass", amount.packets, amount.bytes);
+        }
+        for (key, amount) in refused {
+            add(key.policy, key.verdict.name(), amount.packets, amount.bytes);
+        }
+        for (number, [allowed, blocked]) in (0u32..).zip(alerts) {
+            page.add(&m::ALERTS, &[policies.name(number), "allowed", self.name], *allowed);
+            page.add(&m::ALERTS, &[policies.name(number), "blocked", self.name], *blocked);
+        }
+    }
+
+    fn decisions(&self, page: &mut Exposition) {
+        let mut add = |metric: &Metric, function, key: &DecisionKey, packets| {
+            let policy = self.snapshot.policies.name(key.policy);
+            page.add(metric, &[function, policy, key.reason.name(), key.verdict.name(), self.name], packets);
+        };
+        for (key, amount) in &self.snapshot.refused {
+            add(&m::DECISIONS, self.function(key.function), key, amount.packets);
+        }
+        for (function, key, packets) in &self.snapshot.staged {
+            add(&m::STAGED, function, key, *packets);
+        }
+    }
+
+    /// What functions count of their own; the packet filter has a counter for each rule among them.
+    fn functions(&self, page: &mut Exposition) {
+        for (function, counter, value) in &self.snapshot.own {
+            let rule = counter.strip_prefix("rule.").and_then(|rest| rest.rsplit_once('.'));
+            let rule = rule.or_else(|| Some((counter.strip_prefix("default.")?, "default")));
+            match rule.filter(|_| *function == "pfw") {
+                Some((policy, rule)) => page.add(&m::FILTER_RULES, &[policy, rule], *value),
+                None => page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name], *value),
+            }
+        }
+    }
+
+    /// Ports, the normaliser and the ways to other workers.
+    fn ports(&self, page: &mut Exposition) {
+        for (port, stats) in &self.snapshot.ports {
+            page.add(&m::PORT_PACKETS, &[port, "in"], stats.received);
+            page.add(&m::PORT_PACKETS, &[port, "out"], stats.sent);
+            page.add(&m::PORT_DROPPED, &[port, "receive_ring"], stats.ring_dropped);
+            for (refusal, frames) in stats.send_failures.iter() {
+                page.add(&m::PORT_DROPPED, &[port, refusal.name()], frames);
+            }
+        }
+        let (live, worker) = (&self.snapshot.live, self.name);
+        live.normaliser.for_each(|name, value| {
+            page.add(&m::NORMALISED, &[name.trim_start_matches("normaliser."), worker], value);
+        });
+        page.add(&m::HANDED_OVER, &[worker], self.snapshot.hand_over.handed_over);
+        page.add(&m::RING_FULL, &["hand_over", worker], self.snapshot.hand_over.refused);
+    }
+
+    /// What stands in EVE's statistics under other names, and these themselves.
+    fn stats(&self, page: &mut Exposition) {
+        let worker = self.name;
+        let (mut total, mut known) = (0, 0);
+        for (name, value) in &self.snapshot.stats {
+            page.add(&m::STATS, &[name, worker], *value);
+            if let Some(event) = name.strip_prefix("decoder.event.").filter(|_| *value > 0) {
+                page.add(&m::DECODE_EVENTS, &[event, worker], *value);
+            } else if let Some(reason) = name.strip_prefix("flow.end.reason.") {
+                page.add(&m::FLOWS_ENDED, &[reason, worker], *value);
+            }
+            match *name {
+                "flow.active" => page.add(&m::FLOWS_ACTIVE, &["host", worker], *value),
+                "flow.total" => total = *value,
+                "flow.tcp" | "flow.udp" | "flow.icmpv4" | "flow.icmpv6" => {
+                    known += value;
+                    page.add(&m::FLOWS, &[name.trim_start_matches("flow."), worker], *value);
+                }
+                _ => {}
+            }
+        }
+        page.add(&m::FLOWS, &["other", worker], total.saturating_sub(known));
+    }
+}
+
+#[cfg(test)]
+mod tests;

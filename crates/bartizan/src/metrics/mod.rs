@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The metrics endpoint: what workers, outputs and rules show, as Prometheus reads it.
+
+mod collect;
+mod http;
+
+pub use collect::Source;
+pub use http::Server;
+
+use crate::error::Failure;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+/// Takes the address, before anything else is begun that would have to be taken back.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => "another program (or another bartizan) listens there; give another port",
+            ErrorKind::AddrNotAvailable => "this machine has no such address; `ip address` lists those it has",
+            ErrorKind::PermissionDenied => "ports below 1024 are for root; give a higher one",
+            _ => "give another address or leave the metrics out",
+        };
+        Failure::stopped(format!("cannot listen on {address} for metrics: {error}; {advice}"))
+    })
+}
+
+/// Serves the metrics of a run.
+pub fn serve(listener: TcpListener, source: Arc<Source>) -> Result<Server, Failure> {
+    Server::start(listener, Arc::new(move || source.page()))
+        .map_err(|error| Failure::stopped(format!("cannot serve metrics: {error}; leave them out")))
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The outputs of the host file, as settings of EVE outputs.
+//!
+//! The events and fields are those of the first EVE output of the Suricata settings; the host file says where they go. Its
+//! outputs take the place of all that the settings have.
+
+use bartizan_base::Settings;
+use bartizan_config::host::{Outputs, Rotate};
+use std::path::PathBuf;
+
+/// Where events are wanted. Nothing set: as the Suricata settings say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// A file `eve.json` in the output folder.
+    pub file: bool,
+    /// When that file is begun anew.
+    pub rotate: Rotate,
+    /// A Unix socket.
+    pub socket: Option<PathBuf>,
+    /// Standard output.
+    pub stdout: bool,
+}
+
+impl Wanted {
+    /// What a host file wants; `folder`: the command line names a folder.
+    pub fn of(outputs: &Outputs, folder: bool) -> Self {
+        let mut wanted = Wanted {
+            file: outputs.eve.is_some(),
+            rotate: outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default(),
+            socket: outputs
+                .socket
+                .as_ref()
+                .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+            stdout: outputs.stdout,
+        };
+        wanted.file |= folder && wanted.is_set();
+        wanted
+    }
+
+    /// Whether anything is wanted.
+    pub const fn is_set(&self) -> bool {
+        self.file || self.socket.is_some() || self.stdout
+    }
+
+    /// Puts the outputs into the settings. Warnings about outputs that give way.
+    pub fn apply(&self, settings: &mut Settings, warnings: &mut Vec<String>) {
+        if !self.is_set() {
+            return;
+        }
+        let numbers: Vec<String> = settings.children("outputs").map(str::to_owned).collect();
+        let enabled: Vec<String> = numbers
+            .into_iter()
+            .filter(|n| settings.bool(&format!("outputs.{n}.eve-log.enabled"), false).unwrap_or(false))
+            .collect();
+        let template = match enabled.first() {
+            Some(number) => settings.section(&format!("outputs.{number}.eve-log")),
+            None => bartizan_config::suricata::shipped().section("outputs.1.eve-log"),
+        };
+        if enabled.len() > 1 {
+            warnings.push(format!(
+                "the settings have {} EVE outputs, and the host file says where events go: those of outputs.{} go there, the others are off",
+                enabled.len(),
+                enabled.first().map_or("", String::as_str)
+            ));
+        }
+        for number in &enabled {
+            settings.prune(&format!("outputs.{number}"));
+        }
+        let file = self.file.then(|| {
+            let mut keys = vec![("filetype", "regular".to_owned()), ("filename", "eve.json".to_owned())];
+            if let Some(size) = &self.rotate.size {
+                keys.push(("rotate-size", size.0.to_string()));
+            }
+            if let Some(every) = &self.rotate.every {
+                keys.push(("rotate-every", every.0.to_string()));
+            }
+            keys.push(("rotate-keep", self.rotate.keep.unwrap_or(u32::MAX).to_string()));
+            keys
+        });
+        let socket = self.socket.as_ref().map(|path| {
+            vec![("filetype", "unix_stream".to_owned()), ("filename", path.display().to_string())]
+        });
+        let stdout = self.stdout.then(|| vec![("filetype", "stdout".to_owned())]);
+        for (number, keys) in (900..).zip([file, socket, stdout].into_iter().flatten()) {
+            let prefix = format!("outputs.{number}");
+            settings.set(prefix.clone(), "eve-log");
+            for (key, value) in template.iter() {
+                settings.set(format!("{prefix}.eve-log.{key}"), value);
+            }
+            for (key, value) in
+                [("enabled", "yes".to_owned()), ("twin", "yes".to_owned())].into_iter().chain(keys)
+            {
+                settings.set(format!("{prefix}.eve-log.{key}"), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_events::EveOutputs;
+    use bartizan_events::config::Destination;
+
+    #[test]
+    fn every_output_gets_the_same_events() {
+        let wanted = Wanted {
+            file: true,
+            rotate: Rotate { keep: Some(3), ..Rotate::default() },
+            socket: Some("/run/eve.sock".into()),
+            stdout: true,
+        };
+        let mut settings = bartizan_config::suricata::shipped();
+        let before = EveOutputs::from_settings(&settings).unwrap();
+        let mut warnings = Vec::new();
+        wanted.apply(&mut settings, &mut warnings);
+        let after = EveOutputs::from_settings(&settings).unwrap();
+        assert!(warnings.is_empty() && after.warnings.is_empty(), "{:?}", after.warnings);
+        assert_eq!(after.outputs.len(), 3);
+        let types = |outputs: &EveOutputs, at: usize| format!("{:?}", outputs.outputs[at].types);
+        for at in 0..3 {
+            assert_eq!(types(&after, at), types(&before, 0));
+        }
+        let Destination::File(file) = &after.outputs[0].destination else { panic!("a file") };
+        assert_eq!((file.path.to_str(), file.rotate_keep), (Some("eve.json"), 3));
+        assert_eq!(after.outputs[1].destination, Destination::UnixStream("/run/eve.sock".into()));
+        assert_eq!(after.outputs[2].destination, Destination::Stdout);
+    }
+
+    #[test]
+    fn nothing_wanted_leaves_the_settings_alone() {
+        let mut settings = bartizan_config::suricata::shipped();
+        let before: Vec<_> = settings.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        Wanted::default().apply(&mut settings, &mut Vec::new());
+        assert!(settings.iter().eq(before.iter().map(|(k, v)| (k.as_str(), v.as_str()))));
+    }
+}

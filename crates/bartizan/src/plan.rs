@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run does: the command line over the host file over the defaults.
+//!
+//! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out. Not done:
+//! several links in one run, links that are captures (`inspect` reads those).
+
+use crate::error::Failure;
+use crate::generation::Options;
+use crate::{input, outputs};
+use bartizan_config::host::{self, HostFile, LinkKind};
+use bartizan_ports::processors;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Folder for events unless something else is said.
+const OUT: &str = "bartizan-out";
+
+/// The command line's part, as `run` has it.
+#[derive(clap::Args, Clone, Default)]
+pub struct Given {
+    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win over it.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "tap")]
+    pub inline: Option<Vec<String>>,
+    /// Watch one interface; nothing is forwarded or refused.
+    #[arg(long, value_name = "INTERFACE")]
+    pub tap: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+    /// Only report what would be refused, also inline.
+    #[arg(long)]
+    pub detect: bool,
+    /// Switch off the interfaces' offloads while running, and on again at the end.
+    #[arg(long)]
+    pub fix_offloads: bool,
+    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
+    /// processor of its own where one more is left for all else.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: Option<u16>,
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub spin: Option<u64>,
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub metrics: Option<SocketAddr>,
+}
+
+/// An address with port, in words that say how to write one.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    host::listen_address(text)
+}
+
+/// What packets come in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Two interfaces, bridged.
+    Inline {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// Whether their offloads are switched off meanwhile.
+        fix_offloads: bool,
+    },
+    /// One interface that is listened on.
+    Tap(String),
+}
+
+impl Ports {
+    /// The interfaces.
+    pub fn interfaces(&self) -> Vec<&str> {
+        match self {
+            Ports::Inline { a, b, .. } => vec![a, b],
+            Ports::Tap(name) => vec![name],
+        }
+    }
+}
+
+/// See the module.
+pub struct Plan {
+    /// Ports.
+    pub ports: Ports,
+    /// Worker threads.
+    pub workers: u16,
+    /// Refusals act.
+    pub prevention: bool,
+    /// How long workers look for packets before they sleep; `None`: as is right for their number.
+    pub spin: Option<Duration>,
+    /// What generations are built from.
+    pub options: Options,
+    /// Folder for events and counters; `None`: no files.
+    pub out: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// Standard output belongs to events.
+    pub stdout_taken: bool,
+}
+
+/// Puts command line and host file together.
+pub fn plan(given: &Given) -> Result<Plan, Failure> {
+    let file = given.config.as_deref().map(read).transpose()?;
+    let (mut options, mut out) = (given.options.clone(), given.out.clone());
+    let mut wanted = outputs::Wanted::default();
+    if let Some(file) = &file {
+        take_options(&mut options, file);
+        wanted = outputs::Wanted::of(&file.outputs, out.is_some());
+        out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
+    }
+    if !wanted.is_set() || wanted.file {
+        out = Some(out.unwrap_or_else(|| PathBuf::from(OUT)));
+    }
+    let stdout_taken = wanted.stdout;
+    options.outputs = wanted;
+    let (ports, name) = ports(given, file.as_ref())?;
+    let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
+    options.links = vec![name];
+    let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
+    let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
+    let workers = given.workers.or_else(|| Some(file.as_ref()?.workers.unwrap_or_else(per_processor)));
+    Ok(Plan {
+        prevention: matches!(ports, Ports::Inline { .. }) && !detect,
+        ports,
+        workers: workers.unwrap_or(1),
+        spin: spin.map(Duration::from_micros),
+        options,
+        out,
+        metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
+        stdout_taken,
+    })
+}
+
+fn read(path: &Path) -> Result<HostFile, Failure> {
+    let text = input::read_utf8(path, "host file")?;
+    let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
+    file.relative_to(path.parent().unwrap_or(Path::new("")));
+    Ok(file)
+}
+
+/// What the file says of generations, below what the command line says.
+fn take_options(options: &mut Options, file: &HostFile) {
+    if options.rules.is_empty() {
+        options.rules.clone_from(&file.rules.0);
+    }
+    options.policy = options.policy.take().or_else(|| file.policy.clone());
+    options.suricata_config = options.suricata_config.take().or_else(|| file.suricata_config.clone());
+    options.cache.cache = options.cache.cache.take().or_else(|| file.cache.clone());
+    options.hosts = file.memory.hosts;
+    let memory = &file.memory;
+    let mut below: Vec<(String, String)> = Vec::new();
+    let sizes = [("stream.reassembly.memcap", memory.reassembly), ("defrag.memcap", memory.defrag)];
+    below.extend(
+        sizes.iter().filter_map(|(key, size)| Some(((*key).to_owned(), size.as_ref()?.0.to_string()))),
+    );
+    if let Some(flows) = memory.flows {
+        // The setting is bytes in Suricata's accounting.
+        let bytes = u64::from(flows) * bartizan_dataplane::settings::SURICATA_FLOW_BYTES;
+        below.push(("flow.memcap".to_owned(), bytes.to_string()));
+    }
+    below.extend(file.settings.iter().map(|(key, value)| (key.clone(), value.clone())));
+    options.below = below;
+}
+
+/// The ports with the link's name.
+fn ports(given: &Given, file: Option<&HostFile>) -> Result<(Ports, String), Failure> {
+    if let Some(pair) = &given.inline {
+        let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
+        let ports = Ports::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
+        return Ok((ports, pair.join("-")));
+    }
+    if let Some(tap) = &given.tap {
+        return Ok((Ports::Tap(tap.clone()), tap.clone()));
+    }
+    let Some(file) = file else { return Err(Failure::usage("packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)")) };
+    let [link] = file.links.as_slice() else {
+        let names: Vec<_> = file.links.iter().map(|l| format!("`{}`", l.name)).collect();
+        return Err(Failure::input(format!(
+            "the host file has {} links ({}), and one run serves one: give each its own host file with its own output folder, and start one bartizan for each",
+            names.len(),
+            names.join(", ")
+        )));
+    };
+    let ports = match link.kind() {
+        Some(LinkKind::Inline(pair)) => Ports::Inline {
+            a: pair.a.clone(),
+            b: pair.b.clone(),
+            fix_offloads: pair.fix_offloads || given.fix_offloads,
+        },
+        Some(LinkKind::Tap(tap)) => Ports::Tap(tap.interface.clone()),
+        Some(LinkKind::Capture(files)) => {
+            let files: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
+            return Err(Failure::input(format!(
+                "link `{}` is a capture, which `run` does not replay: `bartizan inspect {}` reads it",
+                link.name,
+                files.join(" ")
+            )));
+        }
+        None => return Err(Failure::input(format!("link `{}` has no kind", link.name))),
+    };
+    Ok((ports, link.name.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_dataplane::settings::EngineSettings;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        given: Given,
+    }
+
+    const FILE: &str = "\
+links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true}}]
+workers: 3
+detect: true
+spin: 7
+memory: {flows: 5000, hosts: 1000, reassembly: 1MiB, defrag: 2MiB}
+outputs: {eve: {dir: events}}
+metrics: {listen: '[::1]:9100'}
+rules: [a.rules]
+policy: policy.yaml
+settings: {stream.midstream: yes, defrag.memcap: 3mb}
+cache: none
+";
+
+    fn with(name: &str, text: &str, arguments: &[&str]) -> Result<Plan, Failure> {
+        let folder = std::env::temp_dir().join(format!("bartizan-plan-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("bartizan.yaml");
+        std::fs::write(&path, text).unwrap();
+        let line = ["run", "-c", path.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+        let made = plan(&Line::try_parse_from(line).unwrap_or_else(|e| panic!("{e}")).given);
+        std::fs::remove_dir_all(&folder).unwrap();
+        made
+    }
+
+    #[test]
+    fn every_key_of_the_file_has_an_effect() {
+        let plan = with("all", FILE, &[]).unwrap();
+        let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
+        assert_eq!((&plan.ports, plan.workers, plan.prevention), (&ports, 3, false));
+        assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
+        assert!(plan.out.unwrap().ends_with("events"));
+        assert!(plan.options.policy.as_ref().unwrap().ends_with("policy.yaml"));
+        assert!(plan.options.rules[0].is_absolute() && plan.options.rules[0].ends_with("a.rules"));
+        assert_eq!(
+            (plan.options.hosts, plan.options.links.as_slice()),
+            (Some(1000), &["wan".to_owned()][..])
+        );
+        let settings = plan.options.settings().unwrap();
+        let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
+        assert_eq!((engine.flow_capacity, engine.stream.reassembly.memcap), (5000, 1 << 20));
+        // A single setting says more than `memory`.
+        assert_eq!((engine.defrag.memory, engine.stream.midstream), (3 << 20, true));
+    }
+
+    #[test]
+    fn the_command_line_wins() {
+        let arguments = [
+            "--tap",
+            "eth9",
+            "--out",
+            "elsewhere",
+            "--metrics",
+            "127.0.0.1:1",
+            "--spin",
+            "1",
+            "--workers",
+            "2",
+            "--rules",
+            "b.rules",
+            "--policy",
+            "other.yaml",
+            "--set",
+            "defrag.memcap=4mb",
+            "--cache",
+            "there",
+        ];
+        let plan = with("line", FILE, &arguments).unwrap();
+        assert_eq!((&plan.ports, plan.workers), (&Ports::Tap("eth9".into()), 2));
+        assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
+        assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
+        assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);
+        assert_eq!(plan.options.policy.as_deref(), Some(Path::new("other.yaml")));
+        assert_eq!(plan.options.cache.cache.as_deref(), Some(Path::new("there")));
+        assert_eq!(plan.options.settings().unwrap().get("defrag.memcap"), Some("4mb"));
+    }
+
+    #[test]
+    fn what_a_run_cannot_do_is_said() {
+        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, tap: {interface: e1}}]\n";
+        let error = with("two", two, &[]).err().unwrap().to_string();
+        assert!(
+            error.contains("2 links (`a`, `b`)") && error.contains("start one bartizan for each"),
+            "{error}"
+        );
+        assert!(with("tap", two, &["--tap", "e0"]).is_ok());
+        let error = with("capture", "links: [{name: a, capture: x.pcap}]\n", &[]).err().unwrap().to_string();
+        assert!(error.contains("bartizan inspect") && error.contains("x.pcap"), "{error}");
+    }
+
+    #[test]
+    fn outputs_are_files_unless_others_are_given() {
+        let link = "links: [{name: a, tap: {interface: e0}}]\n";
+        assert_eq!(with("none", link, &[]).unwrap().out, Some(PathBuf::from(OUT)));
+        let plan = with("stdout", &format!("{link}outputs: {{stdout: true}}\n"), &[]).unwrap();
+        assert_eq!((plan.out, plan.stdout_taken), (None, true));
+        let plan = with("both", &format!("{link}outputs: {{stdout: true}}\n"), &["--out", "o"]).unwrap();
+        assert_eq!((plan.out, plan.stdout_taken), (Some(PathBuf::from("o")), true));
+    }
+}

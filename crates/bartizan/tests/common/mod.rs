@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program as its users run it: folders for it, a run that is waited for, one that is talked to meanwhile.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_bartizan");
+/// Longest time that something may take.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// A folder of its own for a test, gone afterwards.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("bartizan-program-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs the program in a folder until it ends. No cache of patterns, unless the arguments say otherwise.
+pub fn run(folder: &Path, arguments: &[&str]) -> Ended {
+    Running::start(Command::new(PROGRAM).args(arguments).current_dir(folder)).wait()
+}
+
+/// A program that runs.
+pub struct Running {
+    child: Child,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+    readers: Vec<std::thread::JoinHandle<()>>,
+}
+
+fn collect(from: impl Read + Send + 'static, into: &Arc<Mutex<String>>) -> std::thread::JoinHandle<()> {
+    let into = Arc::clone(into);
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while matches!(from.read_until(b'\n', &mut line), Ok(read) if read > 0) {
+            into.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    })
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (stdout, stderr) = (Arc::default(), Arc::default());
+        let readers = vec![
+            collect(child.stdout.take().unwrap(), &stdout),
+            collect(child.stderr.take().unwrap(), &stderr),
+        ];
+        Running { child, stdout, stderr, readers }
+    }
+
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until standard error says something.
+    pub fn until(&self, text: &str) {
+        until(&format!("`{text}` on standard error: {}", self.stderr()), || self.stderr().contains(text));
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub fn wait(mut self) -> Ended {
+        let begun = Instant::now();
+        let code = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status.code();
+            }
+            if begun.elapsed() > LIMIT {
+                let _ = self.child.kill();
+                panic!("the program does not end: {}", self.stderr());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        let stdout = self.stdout.lock().unwrap().clone();
+        Ended { code, stdout, stderr: self.stderr() }
+    }
+
+    /// Stops it as an operator does.
+    pub fn stop(self) -> Ended {
+        self.signal("TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LIMIT, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A UDP packet over IPv4 or IPv6 in an Ethernet frame.
+pub fn udp(v6: bool, source_port: u16, destination_port: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len()) as u16;
+    let mut segment = Vec::new();
+    for number in [source_port, destination_port, length, 0] {
+        segment.extend_from_slice(&number.to_be_bytes());
+    }
+    segment.extend_from_slice(payload);
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    let address = |last: u8| if v6 { vec![0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last] } else { vec![192, 0, 2, last] };
+    let addresses = [address(1), address(2)].concat();
+    let mut pseudo = addresses.clone();
+    pseudo.extend_from_slice(&u32::from(length).to_be_bytes());
+    pseudo.extend_from_slice(&17u32.to_be_bytes());
+    pseudo.extend_from_slice(&segment);
+    let sum = checksum(&pseudo);
+    segment[6..8].copy_from_slice(&sum.to_be_bytes());
+    if v6 {
+        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend_from_slice(&length.to_be_bytes());
+        frame.extend_from_slice(&[17, 64]);
+        frame.extend_from_slice(&addresses);
+    } else {
+        let mut head = vec![0x45, 0];
+        head.extend_from_slice(&(20 + length).to_be_bytes());
+        head.extend_from_slice(&[0, 1, 0x40, 0, 64, 17, 0, 0]);
+        head.extend_from_slice(&addresses);
+        let sum = checksum(&head);
+        head[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend_from_slice(&[8, 0]);
+        frame.extend_from_slice(&head);
+    }
+    frame.extend_from_slice(&segment);
+    frame
+}
+
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum = 0u32;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// A capture file of frames, one a millisecond.
+pub fn capture(link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, link_type] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for (number, frame) in (0u32..).zip(frames) {
+        let length = frame.len() as u32;
+        for word in [1_700_000_000 + number / 1000, number % 1000 * 1000, length, length] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    file
+}

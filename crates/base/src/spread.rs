@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How flows are spread over workers: a keyed, symmetric hash of addresses and ports that a kernel filter computes as
+//! well, so that a packet of a plain flow arrives at the worker that owns its flow.
+//!
+//! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all of it 32-bit
+//! arithmetic that classic BPF has. Source and destination are added before they are multiplied, which makes it the
+//! same for both directions. Tenant and link are left out: a filter cannot know them, and an owner has to be a function
+//! of the flow, not one that tells all flows apart.
+//!
+//! Not done: weights of workers.
+
+use core::net::IpAddr;
+
+/// Shares flows out to so many workers. The same in all workers and filters of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    factors: Factors,
+    workers: u16,
+}
+
+/// What is multiplied with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factors {
+    /// For the words of source plus destination address; IPv4 uses the first.
+    pub address: [u32; 4],
+    /// For source plus destination port.
+    pub ports: u32,
+    /// Of the last step, which brings low bits up.
+    pub last: u32,
+}
+
+/// What of a packet decides besides its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Source and destination port.
+    Ports(u16, u16),
+    /// Nothing: it has no ports, or is a fragment, of which not each has them. So all fragments between two hosts have one worker,
+    /// and stay in order.
+    Nothing,
+}
+
+impl Spread {
+    /// For so many workers (at least one, at most 256), with the instance's secret seed.
+    #[must_use]
+    pub fn new(seed: [u64; 2], workers: u16) -> Self {
+        let [mut state, other] = seed;
+        state ^= other.rotate_left(32);
+        // SplitMix64 (Steele, Lea, Flood 2014); odd factors lose nothing.
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 32) as u32 | 1
+        };
+        let factors = Factors { address: [next(), next(), next(), next()], ports: next(), last: next() };
+        Spread { factors, workers: workers.clamp(1, 256) }
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub const fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// The factors, for who computes the same elsewhere: see [`Spread::worker`].
+    #[must_use]
+    pub const fn factors(&self) -> &Factors {
+        &self.factors
+    }
+
+    /// The worker of a packet, from 0. All arithmetic is modulo 2^32:
+    /// h = sum of address factor x (source word + destination word), plus ports factor x (source + destination port);
+    /// h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
+    #[must_use]
+    pub fn worker(&self, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
+        let factors = &self.factors;
+        let pairs = words(source).into_iter().zip(words(destination));
+        let mut hash = pairs
+            .zip(factors.address)
+            .fold(0u32, |sum, ((a, b), factor)| sum.wrapping_add(a.wrapping_add(b).wrapping_mul(factor)));
+        let more = match part {
+            Part::Ports(a, b) => (u32::from(a) + u32::from(b)).wrapping_mul(factors.ports),
+            Part::Nothing => 0,
+        };
+        hash = hash.wrapping_add(more);
+        hash ^= hash >> 15;
+        hash = hash.wrapping_mul(factors.last);
+        (((hash >> 16) * u32::from(self.workers)) >> 16) as u16
+    }
+}
+
+/// An address as words; those that IPv4 does not have are 0.
+fn words(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(v4) => [u32::from(v4), 0, 0, 0],
+        IpAddr::V6(v6) => {
+            let n = u128::from(v6);
+            [(n >> 96) as u32, (n >> 64) as u32, (n >> 32) as u32, n as u32]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(v6: bool, host: u32) -> IpAddr {
+        let tail = host.to_be_bytes();
+        if v6 {
+            let mut octets = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            octets[12..].copy_from_slice(&tail);
+            IpAddr::from(octets)
+        } else {
+            IpAddr::from([10, tail[1], tail[2], tail[3]])
+        }
+    }
+
+    #[test]
+    fn both_directions_have_one_worker() {
+        let spread = Spread::new([1, 2], 7);
+        for v6 in [false, true] {
+            for n in 0..500u16 {
+                let (a, b) = (address(v6, u32::from(n) * 77), address(v6, 9));
+                let there = spread.worker(a, b, Part::Ports(n, 443));
+                assert_eq!(there, spread.worker(b, a, Part::Ports(443, n)));
+                assert!(there < 7);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_are_even_whatever_changes() {
+        for seed in [[0, 0], [1, 2], [u64::MAX, 7]] {
+            for v6 in [false, true] {
+                let spread = Spread::new(seed, 4);
+                type Flow = (u32, Part);
+                let cases: [fn(u16) -> Flow; 3] = [
+                    |n| (1, Part::Ports(20_000 + n, 443)),
+                    |n| (u32::from(n), Part::Ports(20_000, 443)),
+                    |n| (u32::from(n) << 3, Part::Nothing),
+                ];
+                for case in cases {
+                    let mut shares = [0u32; 4];
+                    for n in 0..4_000 {
+                        let (host, part) = case(n);
+                        let worker = spread.worker(address(v6, host), address(v6, 1 << 20), part);
+                        shares[usize::from(worker)] += 1;
+                    }
+                    assert!(shares.iter().all(|n| (700..1_300).contains(n)), "{seed:?} {v6} {shares:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_worker_gets_all_and_another_seed_shares_otherwise() {
+        let alone = Spread::new([3, 4], 0);
+        assert_eq!(alone.workers(), 1);
+        let (a, b) = (address(false, 1), address(true, 1));
+        assert_eq!(alone.worker(a, a, Part::Nothing), 0);
+        let (one, two) = (Spread::new([3, 4], 16), Spread::new([3, 5], 16));
+        let differ =
+            (0..100).filter(|n| one.worker(b, b, Part::Ports(*n, 1)) != two.worker(b, b, Part::Ports(*n, 1)));
+        assert!(differ.count() > 50);
+    }
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The compiled structure with inserts and deletes under lookups: [`Live`] writes, [`Reader`]s look up.
+//!
+//! A delete clears a flag and is seen by the next batch. An insert revives the same entry if it was deleted, or goes to
+//! the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by [`Rebuild`], beside the lookups
+//! and beside further changes, which are done again on the new version before it is published. Readers take a version
+//! by one atomic exchange of a pointer's debt (arc-swap): no lock, no waiting for the writer.
+//!
+//! Not done: a model check of the publication (it is arc-swap's).
+
+mod delta;
+mod version;
+
+pub use version::Version;
+
+use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
+use crate::flat::{Flat, FlatV4, FlatV6};
+use crate::header::Header;
+use crate::split::Options;
+use arc_swap::ArcSwap;
+use bartizan_base::Fid;
+use core::sync::atomic::{AtomicBool, Ordering};
+use delta::{Added, DELTA_MAX};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+use std::sync::Arc;
+use version::Stored;
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Compiled { set: u8, rank: u32 },
+    Added(usize),
+}
+
+/// What has to be done again on a version that was compiled meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Insert { set: u8, entry: Entry, sequence: u64 },
+    Delete(Fid),
+}
+
+/// What the writer knows of a version.
+#[derive(Debug)]
+struct Index {
+    by_fid: HashMap<Fid, Vec<Place>, FixedState>,
+    /// Compiled entries by set and priority.
+    by_priority: HashMap<(u8, u32), Vec<u32>, FixedState>,
+    live: usize,
+}
+
+impl Index {
+    fn new(version: &Version) -> Self {
+        let total = version.sets.iter().map(|s| s.stored.len()).sum();
+        let mut index = Index {
+            by_fid: HashMap::with_capacity_and_hasher(total, FixedState::default()),
+            by_priority: HashMap::with_capacity_and_hasher(total, FixedState::default()),
+            live: total,
+        };
+        for (set, s) in version.sets.iter().enumerate() {
+            for (rank, stored) in s.stored.iter().enumerate() {
+                let (set, rank) = (set as u8, rank as u32);
+                index.by_fid.entry(stored.entry.fid).or_default().push(Place::Compiled { set, rank });
+                index.by_priority.entry((set, stored.entry.priority)).or_default().push(rank);
+            }
+        }
+        index
+    }
+
+    /// Whether the entry could be inserted.
+    fn insert(&mut self, version: &Version, set: u8, entry: Entry, sequence: u64) -> bool {
+        let Some(of_set) = version.sets.get(usize::from(set)) else { return false };
+        let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
+        let revived = match same {
+            // Alone with its priority: its place among equals does not matter.
+            [rank] if !of_set.is_valid(*rank)
+                && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
+                && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
+            {
+                of_set.revive(*rank, entry.fid);
+                Some(Place::Compiled { set, rank: *rank })
+            }
+            _ => None,
+        };
+        let place = revived.or_else(|| {
+            // Of equals the earlier inserted comes first: those compiled.
+            let before = of_set.stored.partition_point(|s| s.entry.priority <= entry.priority) as u32;
+            let added = Added { set, entry, sequence, before, valid: AtomicBool::new(true) };
+            version.delta.add(added).map(Place::Added)
+        });
+        if let Some(place) = place {
+            self.by_fid.entry(entry.fid).or_default().push(place);
+            self.live += 1;
+        }
+        place.is_some()
+    }
+
+    fn delete(&mut self, version: &Version, fid: Fid) -> usize {
+        let places = self.by_fid.remove(&fid).unwrap_or_default();
+        let mut gone = 0;
+        for place in places {
+            let was = match place {
+                Place::Compiled { set, rank } => {
+                    version.sets.get(usize::from(set)).is_some_and(|s| s.kill(rank))
+                }
+                Place::Added(place) => {
+                    version.delta.get(place).is_some_and(|a| a.valid.swap(false, Ordering::AcqRel))
+                }
+            };
+            gone += usize::from(was);
+        }
+        self.live -= gone;
+        gone
+    }
+}
+
+/// Looks up in what [`Live`] last published.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<ArcSwap<Version>>);
+
+impl Reader {
+    /// The present version, to look a batch up in. Keep it for the batch, not longer.
+    #[must_use]
+    pub fn version(&self) -> impl std::ops::Deref<Target = Arc<Version>> + use<> {
+        self.0.load()
+    }
+}
+
+/// Tables to be compiled, by another thread if wanted.
+#[derive(Debug)]
+pub struct Rebuild {
+    sets: Vec<Vec<Stored>>,
+    options: Options,
+    number: u64,
+}
+
+/// Tables that were compiled.
+#[derive(Debug)]
+pub struct Rebuilt {
+    version: Version,
+    number: u64,
+}
+
+impl Rebuild {
+    /// Compiles.
+    #[must_use]
+    pub fn run(self) -> Rebuilt {
+        Rebuilt { version: Version::new(self.sets, self.options), number: self.number }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Live {
+    published: Arc<ArcSwap<Version>>,
+    index: Index,
+    options: Options,
+    sequence: u64,
+    /// Number of the rebuild that is under way, and what changed since it began.
+    rebuild: u64,
+    log: Option<Vec<Change>>,
+    changed: bool,
+}
+
+impl Live {
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], whose tables take about `budget` bytes at most; what
+    /// does not fit is searched linearly.
+    #[must_use]
+    pub fn new(sets: u8, budget: usize) -> Self {
+        let options = Options { budget, fast: false };
+        let version = Version::new(vec![Vec::new(); usize::from(sets.min(SETS_MAX))], options);
+        Live {
+            index: Index::new(&version),
+            published: Arc::new(ArcSwap::from_pointee(version)),
+            options,
+            sequence: 0,
+            rebuild: 0,
+            log: None,
+            changed: false,
+        }
+    }
+
+    /// For lookups by other threads.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader(Arc::clone(&self.published))
+    }
+
+    /// Whether there is something that a rebuild would make faster.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Begins to compile anew; `fast` looks for the fastest form. A rebuild that is under way is forgotten.
+    #[must_use]
+    pub fn begin(&mut self, fast: bool) -> Rebuild {
+        self.rebuild += 1;
+        self.log = Some(Vec::new());
+        self.changed = false;
+        let options = Options { fast, ..self.options };
+        Rebuild { sets: self.entries(), options, number: self.rebuild }
+    }
+
+    /// Publishes what was compiled, with all that changed since it was begun. False if it was forgotten, or if too
+    /// much changed meanwhile: begin again.
+    pub fn finish(&mut self, rebuilt: Rebuilt) -> bool {
+        if rebuilt.number != self.rebuild {
+            return false;
+        }
+        let Some(log) = self.log.take() else { return false };
+        let version = rebuilt.version;
+        let mut index = Index::new(&version);
+        for change in log {
+            match change {
+                Change::Insert { set, entry, sequence } => {
+                    if !index.insert(&version, set, entry, sequence) {
+                        self.changed = true;
+                        return false;
+                    }
+                    self.changed = true;
+                }
+                Change::Delete(fid) => {
+                    index.delete(&version, fid);
+                    self.changed = true;
+                }
+            }
+        }
+        self.index = index;
+        self.published.store(Arc::new(version));
+        true
+    }
+
+    /// All entries, each set in its order.
+    fn entries(&self) -> Vec<Vec<Stored>> {
+        let version = self.published.load();
+        let mut sets: Vec<Vec<Stored>> = version.sets.iter().map(|s| s.live().collect()).collect();
+        for added in version.delta.iter().filter(|a| a.valid.load(Ordering::Acquire)) {
+            if let Some(set) = sets.get_mut(usize::from(added.set)) {
+                set.push(Stored { entry: added.entry, sequence: added.sequence });
+            }
+        }
+        for set in &mut sets {
+            set.sort_by_key(|s| (s.entry.priority, s.sequence));
+        }
+        sets
+    }
+
+    /// Compiles with new entries, here and now.
+    fn rebuild_with(&mut self, set: u8, entries: &[Entry]) {
+        let mut sets = self.entries();
+        if let Some(list) = sets.get_mut(usize::from(set)) {
+            for entry in entries {
+                list.push(Stored { entry: *entry, sequence: self.sequence });
+                self.sequence += 1;
+            }
+            list.sort_by_key(|s| (s.entry.priority, s.sequence));
+        }
+        let version = Version::new(sets, self.options);
+        self.index = Index::new(&version);
+        self.published.store(Arc::new(version));
+        // A rebuild that is under way would lack these.
+        self.log = None;
+        self.changed = true;
+    }
+
+    /// What was built, a line a group.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        self.published.load().compiled.summary().map(str::to_owned).collect()
+    }
+}
+
+impl Classifier for Live {
+    fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+        let version = self.published.load_full();
+        if usize::from(set) >= version.sets() {
+            return Err(InsertError::NoSuchSet { set, sets: version.sets() as u8 });
+        }
+        if entries.len() > DELTA_MAX {
+            self.rebuild_with(set, entries);
+            return Ok(());
+        }
+        for (number, entry) in entries.iter().enumerate() {
+            let sequence = self.sequence;
+            if !self.index.insert(&version, set, *entry, sequence) {
+                self.rebuild_with(set, entries.get(number..).unwrap_or_default());
+                return Ok(());
+            }
+            self.sequence += 1;
+            self.changed = true;
+            if let Some(log) = &mut self.log {
+                log.push(Change::Insert { set, entry: *entry, sequence });
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, fid: Fid) -> usize {
+        let gone = self.index.delete(&self.published.load(), fid);
+        if gone > 0 {
+            self.changed = true;
+            if let Some(log) = &mut self.log {
+                log.push(Change::Delete(fid));
+            }
+        }
+        gone
+    }
+
+    fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
+        let version = self.published.load();
+        results.fill(None);
+        let (results, _) = results.split_at_mut(version.sets().min(results.len()));
+        let mut all = [None; SETS_MAX as usize];
+        let Some(found) = all.get_mut(..version.sets()) else { return };
+        match Flat::new(header) {
+            Some(Flat::V4(flat)) => version.lookup_v4(&[flat], found),
+            Some(Flat::V6(flat)) => version.lookup_v6(&[flat], found),
+            None => version.search(header, found),
+        }
+        for (result, found) in results.iter_mut().zip(found) {
+            *result = *found;
+        }
+    }
+
+    fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {
+        self.published.load().lookup_v4(headers, results);
+    }
+
+    fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
+        self.published.load().lookup_v6(headers, results);
+    }
+
+    fn sets(&self) -> usize {
+        self.published.load().sets()
+    }
+
+    fn len(&self) -> usize {
+        self.index.live
+    }
+
+    fn memory(&self) -> usize {
+        let writer = (self.index.by_fid.capacity() + self.index.by_priority.capacity()) * 48;
+        self.published.load().memory() + writer
+    }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What lookups see: compiled tables, validity and fid of each compiled entry, and entries added since.
+//!
+//! Shared by one writer and many readers. Deleting clears a bit and is seen by the next batch; adding appends; everything
+//! else needs another version.
+
+use super::delta::{Delta, Found};
+use crate::classifier::{Entry, Match, SETS_MAX};
+use crate::flat::{FlatV4, FlatV6};
+use crate::header::Header;
+use crate::split::{Compiled, Options};
+use bartizan_base::Fid;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Headers of which the ranks are kept before they become results.
+const BATCH: usize = 64;
+
+/// An entry with its place among equals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub entry: Entry,
+    pub sequence: u64,
+}
+
+/// The compiled entries of a set, by rank.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub stored: Vec<Stored>,
+    /// An entry may be given a new fid when it comes back.
+    fids: Vec<AtomicU32>,
+    valid: Vec<AtomicU64>,
+    dead: AtomicUsize,
+}
+
+impl Set {
+    fn new(stored: Vec<Stored>) -> Self {
+        Set {
+            fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
+            valid: (0..stored.len().div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            dead: AtomicUsize::new(0),
+            stored,
+        }
+    }
+
+    #[inline]
+    pub fn is_valid(&self, rank: u32) -> bool {
+        // Acquire: a fid that came before the flag is seen.
+        self.valid
+            .get(rank as usize / 64)
+            .is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
+    }
+
+    pub fn fid(&self, rank: u32) -> Fid {
+        Fid(self.fids.get(rank as usize).map_or(0, |f| f.load(Ordering::Relaxed)))
+    }
+
+    /// Clears the flag; whether it was set.
+    pub fn kill(&self, rank: u32) -> bool {
+        let Some(word) = self.valid.get(rank as usize / 64) else { return false };
+        let bit = 1 << (rank % 64);
+        // Before the flag: a reader that still sees the flag set may miss this, one that sees it clear may not.
+        self.dead.fetch_add(1, Ordering::Release);
+        let was = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
+        if !was {
+            self.dead.fetch_sub(1, Ordering::Release);
+        }
+        was
+    }
+
+    /// Sets the flag of an entry that was deleted and comes back.
+    pub fn revive(&self, rank: u32, fid: Fid) {
+        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize)) else {
+            return;
+        };
+        place.store(fid.0, Ordering::Relaxed);
+        word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
+        self.dead.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Entries that are not deleted, with their present fids.
+    pub fn live(&self) -> impl Iterator<Item = Stored> {
+        self.stored.iter().enumerate().filter(|(rank, _)| self.is_valid(*rank as u32)).map(|(rank, s)| {
+            let entry = Entry { fid: self.fid(rank as u32), ..s.entry };
+            Stored { entry, ..*s }
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Version {
+    pub(crate) sets: Vec<Set>,
+    pub(crate) compiled: Compiled,
+    pub(crate) delta: Delta,
+}
+
+impl Version {
+    /// Compiles entries; each set in the order of (priority, sequence).
+    pub(crate) fn new(sets: Vec<Vec<Stored>>, options: Options) -> Self {
+        let rules: Vec<_> = sets.iter().map(|s| s.iter().map(|s| s.entry.rule).collect()).collect();
+        Version {
+            compiled: Compiled::new(&rules, options),
+            sets: sets.into_iter().map(Set::new).collect(),
+            delta: Delta::new(),
+        }
+    }
+
+    /// Rule sets.
+    #[must_use]
+    pub fn sets(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Looks IPv4 headers up: for each set, in their order, one result for each header.
+    pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {
+        self.lookup(
+            headers,
+            results,
+            |headers, ranks| self.compiled.lookup_v4(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v4(h, set, rank, valid),
+            |h, found| self.delta.find_v4(h, found),
+        );
+    }
+
+    /// As [`Version::lookup_v4`], for IPv6.
+    pub fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
+        self.lookup(
+            headers,
+            results,
+            |headers, ranks| self.compiled.lookup_v6(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v6(h, set, rank, valid),
+            |h, found| self.delta.find_v6(h, found),
+        );
+    }
+
+    #[inline(always)]
+    fn lookup<H>(
+        &self,
+        headers: &[H],
+        results: &mut [Option<Match>],
+        find: impl Fn(&[H], &mut [u32]),
+        next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
+        added: impl Fn(&H, &mut [Found]),
+    ) {
+        let total = headers.len();
+        let sets = self.sets.len();
+        let mut ranks = [0u32; BATCH * SETS_MAX as usize];
+        let with_delta = self.delta.len() > 0;
+        for (number, batch) in headers.chunks(BATCH).enumerate() {
+            let Some(ranks) = ranks.get_mut(..batch.len() * sets) else { return };
+            find(batch, ranks);
+            let rows = ranks.chunks_exact_mut(batch.len());
+            for (index, (set, ranks)) in self.sets.iter().zip(rows).enumerate() {
+                if set.dead.load(Ordering::Acquire) > 0 {
+                    for (header, rank) in batch.iter().zip(ranks.iter_mut()) {
+                        if *rank != u32::MAX && !set.is_valid(*rank) {
+                            *rank = next(header, index as u8, *rank, &|r| set.is_valid(r));
+                        }
+                    }
+                }
+                let results = results.get_mut(index * total + number * BATCH..).unwrap_or_default();
+                for (rank, result) in ranks.iter().zip(results) {
+                    let stored = set.stored.get(*rank as usize);
+                    *result = stored.map(|s| Match { fid: set.fid(*rank), priority: s.entry.priority });
+                }
+            }
+            if with_delta {
+                self.merge_delta(batch, ranks, &added, |set, i, found| {
+                    if let Some(result) = results.get_mut(set * total + number * BATCH + i) {
+                        *result = Some(found);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Results that added entries change.
+    #[inline(always)]
+    fn merge_delta<H>(
+        &self,
+        batch: &[H],
+        ranks: &[u32],
+        added: &impl Fn(&H, &mut [Found]),
+        mut change: impl FnMut(usize, usize, Match),
+    ) {
+        let mut found = [Found { rank: u32::MAX, added: None }; SETS_MAX as usize];
+        for (i, header) in batch.iter().enumerate() {
+            let found = found.get_mut(..self.sets.len()).unwrap_or_default();
+            for (found, ranks) in found.iter_mut().zip(ranks.chunks_exact(batch.len())) {
+                *found = Found { rank: ranks.get(i).copied().unwrap_or(u32::MAX), added: None };
+            }
+            added(header, found);
+            for (set, found) in found.iter().enumerate() {
+                let place = found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
+                if let Some((priority, added)) = place {
+                    change(set, i, Match { fid: added.entry.fid, priority });
+                }
+            }
+        }
+    }
+
+    /// Looks any header up, one entry after the other: for those that have no flat form.
+    pub(crate) fn search(&self, header: &Header, results: &mut [Option<Match>]) {
+        for (index, (set, result)) in self.sets.iter().zip(results).enumerate() {
+            let compiled = set.live().find(|s| s.entry.rule.matches(header));
+            let added = self.delta.iter().filter(|a| {
+                usize::from(a.set) == index
+                    && a.valid.load(Ordering::Acquire)
+                    && a.entry.rule.matches(header)
+            });
+            let added = added.map(|a| Stored { entry: a.entry, sequence: a.sequence });
+            let best = compiled.into_iter().chain(added).min_by_key(|s| (s.entry.priority, s.sequence));
+            *result = best.map(|s| Match { fid: s.entry.fid, priority: s.entry.priority });
+        }
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let per_entry = size_of::<Stored>() + 4;
+        self.compiled.memory()
+            + self.sets.iter().map(|s| s.stored.len() * per_entry + s.valid.len() * 8).sum::<usize>()
+            + size_of::<super::delta::Added>() * super::delta::DELTA_MAX
+            + (128 << 10)
+    }
+}

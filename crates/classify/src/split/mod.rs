@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decomposition with rules split by prefix length: the structure for large sets.
+//!
+//! Source: the field stage that all sets share is that of Qi et al., "Towards System-level Optimization for High
+//! Performance Unified Threat Management" (IPP); aggregation tables per set, as there, but over groups of rules whose
+//! prefixes are alike in length, so that cross products stay near one cell per rule (docs/design/0005-classification.md).
+//!
+//! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
+
+mod displace;
+mod group;
+mod plan;
+mod portable;
+mod ports;
+mod prefix;
+mod search;
+mod tables;
+// Gathers read without bounds checks; the argument is in the module.
+#[allow(unsafe_code)]
+mod vector;
+
+pub use vector::Level;
+
+use crate::flat::{FlatV4, FlatV6};
+use crate::header::HeaderRule;
+use group::Rule;
+use plan::{Input, Plan};
+use portable::{BLOCK, Stage};
+use ports::{Combination, Ports};
+use prefix::{Prefix, Prefixes};
+use std::collections::HashMap;
+use tables::{NONE, Tables};
+use vector::Checked;
+
+/// Reading a slice where an index out of bounds is a mistake of the builder: the default then, never a panic.
+pub(crate) trait At<T> {
+    fn at(&self, index: usize) -> T;
+}
+
+impl<T: Copy + Default> At<T> for [T] {
+    #[inline(always)]
+    fn at(&self, index: usize) -> T {
+        self.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// Cells of the table of port classes at most.
+const PORT_CELLS: u64 = 1 << 19;
+
+/// How to compile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes that tables may take; rules beyond it are searched linearly.
+    pub budget: usize,
+    /// Whether to look for the fastest form (longer to build).
+    pub fast: bool,
+}
+
+/// A rule that is in no table.
+#[derive(Clone, Copy, Debug)]
+struct RestRule {
+    rank: u32,
+    rule: HeaderRule,
+}
+
+/// One IP version.
+#[derive(Clone, Debug)]
+struct Half {
+    tables: Checked,
+    level: Level,
+    /// For each set the rules that are searched linearly, in their order.
+    rest: Vec<Vec<RestRule>>,
+    summary: Vec<String>,
+}
+
+/// Compiled rule sets.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    sets: usize,
+    v4: Half,
+    v6: Half,
+    /// The rules of each set, shared with who compiled them.
+    rules: Vec<Vec<HeaderRule>>,
+}
+
+impl Compiled {
+    /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
+    #[must_use]
+    pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
+        Compiled { sets: sets.len(), v4: Half::new(sets, options, false), v6: Half::new(sets, options, true),
+            rules: sets.to_vec() }
+    }
+
+    /// Bytes of all tables.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        [&self.v4, &self.v6]
+            .iter()
+            .map(|h| {
+                h.tables.tables().bytes()
+                    + h.rest.iter().map(|r| r.len() * size_of::<RestRule>()).sum::<usize>()
+            })
+            .sum::<usize>()
+            + self.rules.iter().map(|r| r.len() * size_of::<HeaderRule>()).sum::<usize>()
+    }
+
+    /// What was built, a line a group.
+    pub fn summary(&self) -> impl Iterator<Item = &str> {
+        self.v4.summary.iter().chain(&self.v6.summary).map(String::as_str)
+    }
+
+    /// The level that lookups run at.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.v4.level
+    }
+
+    /// Lowers the level, to compare: levels that this machine does not have, or higher ones, change nothing.
+    pub fn set_level(&mut self, level: Level) {
+        for half in [&mut self.v4, &mut self.v6] {
+            if level < half.level && level.is_here() {
+                half.level = level;
+            }
+        }
+    }
+
+    /// Looks IPv4 headers up: for each set (their order) and header the number of the first rule that matches, or
+    /// `u32::MAX`. `results` has `headers.len()` places for each set.
+    pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [u32]) {
+        let half = &self.v4;
+        self.blocks(headers, results, |block, stage, best| {
+            half.tables.block_v4(half.level, block, stage, best);
+        });
+        self.v4.search_rest(headers, results);
+    }
+
+    /// As [`Compiled::lookup_v4`], for IPv6.
+    pub fn lookup_v6(&self, headers: &[FlatV6], results: &mut [u32]) {
+        let half = &self.v6;
+        self.blocks(headers, results, |block, stage, best| {
+            half.tables.block_v6(half.level, block, stage, best);
+        });
+        self.v6.search_rest(headers, results);
+    }
+
+    /// The first rule of a set after `rank` that matches and that `valid` has: for when `rank` was deleted.
+    pub(crate) fn next_v4(&self, header: &FlatV4, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
+        let mut stage = Stage::default();
+        self.v4.tables.tables().stage_v4(std::slice::from_ref(header), &mut stage);
+        self.v4.next(&self.rules, &stage, &header.into(), set, rank, valid)
+    }
+
+    /// As [`Compiled::next_v4`].
+    pub(crate) fn next_v6(&self, header: &FlatV6, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
+        let mut stage = Stage::default();
+        self.v6.tables.tables().stage_v6(std::slice::from_ref(header), &mut stage);
+        self.v6.next(&self.rules, &stage, &header.into(), set, rank, valid)
+    }
+
+    #[inline(always)]
+    fn blocks<H>(
+        &self,
+        headers: &[H],
+        results: &mut [u32],
+        mut find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
+    ) {
+        let mut best = [[NONE; BLOCK]; crate::SETS_MAX as usize];
+        let mut stage = Stage::default();
+        for (number, block) in headers.chunks(BLOCK).enumerate() {
+            let best = best.get_mut(..self.sets).unwrap_or_default();
+            best.iter_mut().for_each(|b| b.fill(NONE));
+            find(block, &mut stage, best);
+            for (out, best) in results.chunks_exact_mut(headers.len()).zip(best) {
+                for (out, best) in out.iter_mut().skip(number * BLOCK).zip(best).take(block.len()) {
+                    *out = *best;
+                }
+            }
+        }
+    }
+}
+
+impl Half {
+    fn new(sets: &[Vec<HeaderRule>], options: Options, v6: bool) -> Self {
+        let mut rest: Vec<Vec<RestRule>> = vec![Vec::new(); sets.len()];
+        let (combinations, numbers) = choose_combinations(sets, v6);
+        let ports = Ports::new(&combinations);
+        let mut groups = Vec::new();
+        let mut summary = Vec::new();
+        for (set, list) in sets.iter().enumerate() {
+            let mut rules = Vec::with_capacity(list.len());
+            for (rank, rule) in list.iter().enumerate() {
+                if !concerns(rule, v6) {
+                    continue;
+                }
+                let rank = rank as u32;
+                match Combination::new(rule).map(|c| numbers.get(&c)) {
+                    Some(Some(combination)) => rules.push(Rule {
+                        rank,
+                        source: Prefix::new(rule.source),
+                        destination: Prefix::new(rule.destination),
+                        combination: *combination,
+                    }),
+                    // Ports beyond what the port table holds.
+                    Some(None) => {
+                        rest.iter_mut().skip(set).take(1).for_each(|r| r.push(RestRule { rank, rule: *rule }))
+                    }
+                    // Nothing flat can match it.
+                    None => {}
+                }
+            }
+            let plan = Plan::new(&Input {
+                set: set as u8,
+                rules: &rules,
+                combinations: &combinations,
+                kinds: &ports.kinds,
+                v6,
+                budget: options.budget / sets.len().max(1),
+                merge: options.fast,
+            });
+            if let Some(rest) = rest.get_mut(set) {
+                let left = plan.rest.iter().filter_map(|r| Some((r.rank, *list.get(r.rank as usize)?)));
+                rest.extend(left.map(|(rank, rule)| RestRule { rank, rule }));
+                rest.sort_by_key(|r| r.rank);
+                if !rest.is_empty() {
+                    summary.push(format!("set {set}: {} rules in no table", rest.len()));
+                }
+            }
+            for part in plan.parts {
+                summary.push(format!(
+                    "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
+                    if v6 { " IPv6" } else { "" },
+                    part.rules.len(),
+                    part.aggregate.cells,
+                    part.aggregate.slots.len(),
+                    part.aggregate.lists,
+                    part.group.patterns.len(),
+                    part.aggregate.columns,
+                    part.aggregate.form_bytes(),
+                    match part.aggregate.form {
+                        tables::Form::Direct(_) => "ranks",
+                        tables::Form::Positions { .. } => "positions",
+                    }
+                ));
+                groups.push((part.group, part.aggregate));
+            }
+        }
+        let prefixes = [true, false].map(|source| {
+            Prefixes::new(
+                groups
+                    .iter()
+                    .flat_map(|(group, _)| {
+                        if group.rows_are_source == source { &group.rows.list } else { &group.columns.list }
+                    })
+                    .copied(),
+            )
+        });
+        let (tables, level) = Checked::new(Tables::new(v6, &ports, groups, &prefixes));
+        Half { tables, level, rest, summary }
+    }
+
+    fn next(
+        &self,
+        rules: &[Vec<HeaderRule>],
+        stage: &Stage,
+        header: &crate::Header,
+        set: u8,
+        rank: u32,
+        valid: impl Fn(u32) -> bool,
+    ) -> u32 {
+        let rules = rules.get(usize::from(set)).map(Vec::as_slice).unwrap_or_default();
+        let matches = |r: u32| valid(r) && rules.get(r as usize).is_some_and(|rule| rule.matches(header));
+        let mut best = NONE;
+        for list in self.tables.tables().candidates(stage, set) {
+            let from = list.partition_point(|r| *r <= rank);
+            let next = list.iter().skip(from).take_while(|r| **r < best).find(|r| matches(**r));
+            best = next.copied().unwrap_or(best);
+        }
+        let rest = self.rest.get(usize::from(set)).map(Vec::as_slice).unwrap_or_default();
+        let next = rest.iter().map(|r| r.rank).filter(|r| *r > rank && *r < best).find(|r| matches(*r));
+        next.unwrap_or(best)
+    }
+
+    /// Looks at the rules that are in no table.
+    fn search_rest<H: Copy>(&self, headers: &[H], results: &mut [u32])
+    where
+        crate::Header: for<'a> From<&'a H>,
+    {
+        if headers.is_empty() {
+            return;
+        }
+        for (rest, results) in self.rest.iter().zip(results.chunks_exact_mut(headers.len())) {
+            if rest.is_empty() {
+                continue;
+            }
+            for (header, result) in headers.iter().zip(results) {
+                let header = crate::Header::from(header);
+                let better = rest.iter().take_while(|r| r.rank < *result).find(|r| r.rule.matches(&header));
+                if let Some(better) = better {
+                    *result = better.rank;
+                }
+            }
+        }
+    }
+}
+
+/// Whether headers of this version can match.
+fn concerns(rule: &HeaderRule, v6: bool) -> bool {
+    [rule.source, rule.destination].into_iter().flatten().all(|n| n.address.is_ipv6() == v6)
+}
+
+/// The combinations that go into the port table: the most used, as many as it can hold.
+fn choose_combinations(sets: &[Vec<HeaderRule>], v6: bool) -> (Vec<Combination>, HashMap<Combination, u32>) {
+    let mut uses: HashMap<Combination, u32> = HashMap::new();
+    for rule in sets.iter().flatten().filter(|r| concerns(r, v6)) {
+        if let Some(combination) = Combination::new(rule) {
+            *uses.entry(combination).or_default() += 1;
+        }
+    }
+    let mut list: Vec<(u32, Combination)> = uses.into_iter().map(|(c, n)| (n, c)).collect();
+    list.sort_unstable_by(|a, b| b.cmp(a));
+    let mut list: Vec<Combination> = list.into_iter().map(|(_, c)| c).take(4096).collect();
+    let (mut fits, mut not) = (0, list.len() + 1);
+    while fits + 1 < not {
+        // The whole list first: it nearly always fits.
+        let middle = if not > list.len() { list.len() } else { (fits + not) / 2 };
+        let some = list.get(..middle).unwrap_or_default();
+        if Ports::cells_bound(some) <= PORT_CELLS {
+            fits = middle
+        } else {
+            not = middle
+        }
+        if fits == list.len() {
+            break;
+        }
+    }
+    list.truncate(fits);
+    let numbers = list.iter().enumerate().map(|(number, c)| (*c, number as u32)).collect();
+    (list, numbers)
+}

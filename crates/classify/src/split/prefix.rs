@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prefixes of one address field as a forest in preorder: a prefix and all below it are one range of numbers.
+//!
+//! The class of an address is the longest prefix that it lies in, because that one says which others it lies in.
+
+use super::At;
+use crate::header::Net;
+
+/// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Prefix {
+    pub value: u128,
+    pub length: u8,
+}
+
+impl Prefix {
+    /// Every address.
+    pub const ANY: Prefix = Prefix { value: 0, length: 0 };
+
+    pub fn new(net: Option<Net>) -> Self {
+        let Some(net) = net else { return Prefix::ANY };
+        let (v6, first, _) = net.range();
+        let (value, length) =
+            if v6 { (first, net.length.min(128)) } else { (first << 96, net.length.min(32)) };
+        Prefix { value, length }
+    }
+
+    /// The last address.
+    pub fn last(self) -> u128 {
+        self.value | u128::MAX.checked_shr(u32::from(self.length)).unwrap_or(0)
+    }
+
+    pub fn contains(self, value: u128) -> bool {
+        (self.value..=self.last()).contains(&value)
+    }
+}
+
+/// Different prefixes in preorder, the first of them [`Prefix::ANY`].
+#[derive(Clone, Debug)]
+pub(crate) struct Prefixes {
+    pub list: Vec<Prefix>,
+    /// The next longer one around it; its own number for the first.
+    pub parent: Vec<u32>,
+    /// One past the last one inside it.
+    pub end: Vec<u32>,
+}
+
+impl Prefixes {
+    pub fn new(prefixes: impl Iterator<Item = Prefix>) -> Self {
+        let mut list: Vec<Prefix> = prefixes.chain([Prefix::ANY]).collect();
+        list.sort_unstable();
+        list.dedup();
+        Prefixes::from_sorted(list)
+    }
+
+    pub fn from_sorted(list: Vec<Prefix>) -> Self {
+        let mut parent = Vec::with_capacity(list.len());
+        let mut end = vec![list.len() as u32; list.len()];
+        let mut open: Vec<(u128, u32)> = Vec::new();
+        for (number, prefix) in list.iter().enumerate() {
+            while let Some(&(last, inner)) = open.last()
+                && last < prefix.value
+            {
+                if let Some(end) = end.get_mut(inner as usize) {
+                    *end = number as u32;
+                }
+                open.pop();
+            }
+            parent.push(open.last().map_or(0, |(_, outer)| *outer));
+            open.push((prefix.last(), number as u32));
+        }
+        Prefixes { list, parent, end }
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Number of a prefix that is in the list.
+    pub fn number(&self, prefix: Prefix) -> u32 {
+        self.list.binary_search(&prefix).unwrap_or(0) as u32
+    }
+
+    /// How many classes lie in a prefix of the list, itself included.
+    pub fn inside(&self, number: u32) -> u32 {
+        self.end.at(number as usize) - number
+    }
+
+    /// For each prefix of this list the longest of `few` (a part of this list) that it lies in.
+    pub fn project(&self, few: &Prefixes) -> Vec<u32> {
+        let mut out: Vec<u32> = Vec::with_capacity(self.len());
+        let mut rest = few.list.iter().enumerate().peekable();
+        for (prefix, parent) in self.list.iter().zip(&self.parent) {
+            let own = rest.next_if(|(_, p)| *p == prefix).map(|(number, _)| number as u32);
+            out.push(own.unwrap_or_else(|| out.at(*parent as usize)));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preorder_and_projection() {
+        let p = |value: u128, length| Prefix { value: value << 120, length };
+        let all = Prefixes::new([p(0x80, 1), p(0x80, 8), p(0xc0, 8), p(0x40, 8)].into_iter());
+        assert_eq!(all.list, [p(0, 0), p(0x40, 8), p(0x80, 1), p(0x80, 8), p(0xc0, 8)]);
+        assert_eq!(all.parent, [0, 0, 0, 2, 2]);
+        assert_eq!(all.end, [5, 2, 5, 4, 5]);
+        let few = Prefixes::new([p(0x80, 1)].into_iter());
+        assert_eq!(all.project(&few), [0, 0, 1, 1, 1]);
+        assert_eq!(p(0x80, 1).last(), u128::MAX);
+        assert_eq!(Prefix::ANY.last(), u128::MAX);
+        assert!(p(0x80, 8).contains(0x80 << 120) && !p(0x80, 8).contains(0x81 << 120));
+    }
+}

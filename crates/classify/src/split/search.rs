@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From an address to its longest prefix's leaf: a multi-way trie for IPv4, search among intervals for IPv6.
+
+use super::At;
+use super::prefix::{Prefix, Prefixes};
+
+/// An entry that points to a node.
+pub(crate) const NODE: u32 = 1 << 31;
+
+/// 64 Ki roots, then nodes of 256 for bits 16 to 23 and 24 to 31.
+#[derive(Clone, Debug)]
+pub(crate) struct Search4 {
+    /// A leaf, or [`NODE`] with the index of the node's first entry.
+    pub nodes: Vec<u32>,
+    /// Nodes on the longest way: 0 to 2.
+    pub depth: u8,
+}
+
+impl Search4 {
+    pub fn new(prefixes: &Prefixes, leaves: &[u32]) -> Self {
+        let mut new = Search4 { nodes: vec![0; 1 << 16], depth: 0 };
+        // Preorder: what lies inside comes later and paints over.
+        for (prefix, leaf) in prefixes.list.iter().zip(leaves) {
+            new.paint(*prefix, *leaf);
+        }
+        new
+    }
+
+    fn paint(&mut self, prefix: Prefix, leaf: u32) {
+        let address = (prefix.value >> 96) as usize;
+        let (mut start, mut index, mut bits) = (0, address >> 16, 16u8);
+        while prefix.length > bits {
+            let at = start + index;
+            let entry = self.nodes.at(at);
+            start = if entry & NODE == 0 {
+                let node = self.nodes.len();
+                self.nodes.resize(node + 256, entry);
+                if let Some(at) = self.nodes.get_mut(at) {
+                    *at = NODE | node as u32;
+                }
+                node
+            } else {
+                (entry & !NODE) as usize
+            };
+            bits += 8;
+            index = address >> (32 - bits) & 255;
+            self.depth = self.depth.max((bits - 16) / 8);
+        }
+        let wide = 1usize << (bits - prefix.length);
+        if let Some(entries) = self.nodes.get_mut(start + index..start + index + wide) {
+            entries.fill(leaf);
+        }
+    }
+
+    #[inline]
+    pub fn find(&self, address: u32) -> u32 {
+        let mut entry = self.nodes.at((address >> 16) as usize);
+        if entry & NODE != 0 {
+            entry = self.nodes.at((entry & !NODE) as usize + (address as usize >> 8 & 255));
+            if entry & NODE != 0 {
+                entry = self.nodes.at((entry & !NODE) as usize + (address as usize & 255));
+            }
+        }
+        entry
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.nodes.len() * 4
+    }
+}
+
+/// IPv6: intervals of the high half; where prefixes are longer than 64 bits, intervals of the low half below one.
+#[derive(Clone, Debug)]
+pub(crate) struct Search6 {
+    keys: Vec<u64>,
+    /// A leaf, or [`NODE`] with the index of a range of `low`.
+    values: Vec<u32>,
+    /// For each deep high half where its intervals begin; one more at the end.
+    deep: Vec<u32>,
+    low_keys: Vec<u64>,
+    low_values: Vec<u32>,
+    /// For each 16 high bits the first interval to look at; one more at the end.
+    roots: Vec<u32>,
+}
+
+/// The longest prefix that an address lies in.
+fn longest(prefixes: &Prefixes, address: u128) -> usize {
+    let mut at = prefixes.list.partition_point(|p| p.value <= address).saturating_sub(1);
+    while at != 0 && !prefixes.list.get(at).is_some_and(|p| p.contains(address)) {
+        at = prefixes.parent.at(at) as usize;
+    }
+    at
+}
+
+impl Search6 {
+    pub fn new(prefixes: &Prefixes, leaves: &[u32]) -> Self {
+        let leaf = |address: u128| leaves.at(longest(prefixes, address));
+        let mut starts = vec![0u64];
+        let mut deep_starts: Vec<u128> = Vec::new();
+        for prefix in &prefixes.list {
+            let first = (prefix.value >> 64) as u64;
+            let last = (prefix.last() >> 64) as u64;
+            starts.push(first);
+            starts.extend(last.checked_add(1));
+            if prefix.length > 64 {
+                deep_starts.push(prefix.value);
+                deep_starts.push(prefix.value & !u128::from(u64::MAX));
+                let next = prefix.last().wrapping_add(1);
+                if (next >> 64) as u64 == first {
+                    deep_starts.push(next);
+                }
+            }
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        deep_starts.sort_unstable();
+        deep_starts.dedup();
+        let mut new = Search6 {
+            values: Vec::with_capacity(starts.len()),
+            deep: Vec::new(),
+            low_keys: Vec::with_capacity(deep_starts.len()),
+            low_values: Vec::with_capacity(deep_starts.len()),
+            roots: Vec::with_capacity((1 << 16) + 1),
+            keys: starts,
+        };
+        let mut rest = deep_starts.into_iter().peekable();
+        for key in &new.keys {
+            let mut is_deep = false;
+            while let Some(start) = rest.next_if(|s| (*s >> 64) as u64 == *key) {
+                if !is_deep {
+                    new.values.push(NODE | new.deep.len() as u32);
+                    new.deep.push(new.low_keys.len() as u32);
+                    is_deep = true;
+                }
+                new.low_keys.push(start as u64);
+                new.low_values.push(leaf(start));
+            }
+            if !is_deep {
+                new.values.push(leaf(u128::from(*key) << 64));
+            }
+        }
+        new.deep.push(new.low_keys.len() as u32);
+        let mut at = 0;
+        for root in 0..=1u64 << 16 {
+            let first = if root == 1 << 16 { None } else { Some(root << 48) };
+            while at < new.keys.len() && first.is_none_or(|first| new.keys.at(at) < first) {
+                at += 1;
+            }
+            new.roots.push(at as u32);
+        }
+        new
+    }
+
+    #[inline]
+    pub fn find(&self, [high, low]: [u64; 2]) -> u32 {
+        let root = (high >> 48) as usize;
+        // The interval that begins before the root's first may reach into it.
+        let (from, to) = (self.roots.at(root) as usize, self.roots.at(root + 1) as usize);
+        let rank = from + count_up_to(self.keys.get(from..to).unwrap_or_default(), high);
+        let value = self.values.at(rank.saturating_sub(1));
+        if value & NODE == 0 {
+            return value;
+        }
+        let deep = (value & !NODE) as usize;
+        let (from, to) = (self.deep.at(deep) as usize, self.deep.at(deep + 1) as usize);
+        let rank = from + count_up_to(self.low_keys.get(from..to).unwrap_or_default(), low);
+        self.low_values.at(rank.saturating_sub(1))
+    }
+
+    /// Every leaf that a search can return.
+    pub fn leaves(&self) -> impl Iterator<Item = u32> {
+        self.values.iter().filter(|v| **v & NODE == 0).chain(&self.low_values).copied().chain([0])
+    }
+
+    pub fn bytes(&self) -> usize {
+        (self.keys.len() + self.low_keys.len()) * 8
+            + (self.values.len() + self.low_values.len() + self.deep.len() + self.roots.len()) * 4
+    }
+}
+
+/// How many of the sorted keys are at most `x`: binary search without branches.
+#[inline]
+fn count_up_to(keys: &[u64], x: u64) -> usize {
+    let mut base = 0;
+    let mut length = keys.len();
+    while length > 1 {
+        let half = length / 2;
+        base += if keys.at(base + half - 1) <= x { half } else { 0 };
+        length -= half;
+    }
+    base + usize::from(length == 1 && keys.at(base) <= x)
+}

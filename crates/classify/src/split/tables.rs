@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a lookup reads: packed tables, made from groups.
+//!
+//! Field stage, once for all sets: a trie per address (64 Ki roots, then 256-way nodes) and a class per port give three
+//! words. Aggregation, once per group: fields of these words select a slot (check and list) and a port class; position
+//! or rank follows.
+
+use super::At;
+use super::displace::{Placement, place};
+use super::group::Group;
+use super::ports::Ports;
+use super::prefix::Prefixes;
+use super::search::{Search4, Search6};
+
+/// No rule.
+pub(crate) const NONE: u32 = u32::MAX;
+/// In a table of 16-bit ranks: no rule.
+pub(crate) const NONE16: u16 = u16::MAX;
+/// In a table of positions: no rule.
+pub(crate) const NONE8: u8 = u8::MAX;
+/// Bytes of a table of ranks for it to be preferred to a table of positions.
+const DIRECT_MAX: usize = 384 << 10;
+/// Bytes of a table of positions at most.
+pub(crate) const POSITIONS_MAX: usize = 16 << 20;
+
+/// Some bits of a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub shift: u32,
+    pub mask: u32,
+}
+
+impl Field {
+    pub fn of(self, word: u64) -> u32 {
+        (word >> self.shift) as u32 & self.mask
+    }
+}
+
+/// What follows a list.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// A rank for each list and port class.
+    Direct(Vec<u16>),
+    /// For each pattern and port class the position in the list; for each list its ranks.
+    Positions { positions: Vec<u8>, columns: u32, ranks: Vec<u32> },
+}
+
+/// A slot's parts: 24 bits of check, 16 of pattern, 24 of base.
+pub(crate) const CHECK_SHIFT: u32 = 40;
+pub(crate) const PATTERN_SHIFT: u32 = 24;
+pub(crate) const BASE_MASK: u32 = (1 << 24) - 1;
+/// A slot that no row matches.
+pub(crate) const EMPTY: u64 = u64::MAX << CHECK_SHIFT;
+
+/// The tables of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregate {
+    pub set: u8,
+    pub rows_are_source: bool,
+    pub row: Field,
+    pub column: Field,
+    pub port: Field,
+    pub slots: Vec<u64>,
+    pub form: Form,
+    /// Rules in it.
+    pub cells: usize,
+    pub lists: usize,
+    /// Port classes.
+    pub columns: usize,
+    placement: Vec<u32>,
+    /// For each slot its full list, for when the best rule was deleted.
+    full_of: Vec<u32>,
+    full: Vec<u32>,
+    full_starts: Vec<u32>,
+}
+
+impl Aggregate {
+    /// `None` if a table would be too large.
+    pub fn new(group: &Group) -> Option<Self> {
+        let columns = group.port_classes.len();
+        let Placement { rows, size } = place(&group.runs, group.columns.len(), group.cells)?;
+        let top = group.lists.iter().flatten().max().copied().unwrap_or(0);
+        let direct = top < u32::from(NONE16) && group.lists.len() * columns * 2 <= DIRECT_MAX;
+        let (form, bases) = if direct { direct_form(group) } else { position_form(group)? };
+        let mut slots = vec![EMPTY; size];
+        let mut full_of = vec![0; size];
+        for (runs, displacement) in group.runs.iter().zip(&rows) {
+            for run in runs {
+                let base = bases.at(run.list as usize);
+                let pattern = if direct { 0 } else { group.pattern.at(run.list as usize) };
+                if base > BASE_MASK || pattern > 0xffff {
+                    return None;
+                }
+                let slot = u64::from(*displacement) << CHECK_SHIFT
+                    | u64::from(pattern) << PATTERN_SHIFT
+                    | u64::from(base);
+                for column in run.first..run.end {
+                    let index = (displacement + column) as usize & (size - 1);
+                    if let (Some(at), Some(full)) = (slots.get_mut(index), full_of.get_mut(index)) {
+                        (*at, *full) = (slot, run.full);
+                    }
+                }
+            }
+        }
+        Some(Aggregate {
+            set: group.set,
+            rows_are_source: group.rows_are_source,
+            row: Field::default(),
+            column: Field::default(),
+            port: Field::default(),
+            slots,
+            form,
+            cells: group.cells,
+            lists: group.lists.len(),
+            columns,
+            placement: rows,
+            full_of,
+            full: group.full.clone(),
+            full_starts: group.full_starts.clone(),
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.slots.len() * 12
+            + self.form_bytes()
+            + (self.placement.len() + self.full.len() + self.full_starts.len()) * 4
+    }
+
+    /// Bytes of what follows the slots.
+    pub fn form_bytes(&self) -> usize {
+        match &self.form {
+            Form::Direct(ranks) => ranks.len() * 2,
+            Form::Positions { positions, ranks, .. } => positions.len() + ranks.len() * 4,
+        }
+    }
+
+    /// Ranks of all rules whose addresses match, in their order.
+    pub fn candidates(&self, source: u64, destination: u64) -> &[u32] {
+        let (rows, columns) = if self.rows_are_source { (source, destination) } else { (destination, source) };
+        let row = self.row.of(rows);
+        let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
+        if (self.slots.at(index) >> CHECK_SHIFT) as u32 != row {
+            return &[];
+        }
+        let list = self.full_of.at(index) as usize;
+        let (from, to) = (self.full_starts.at(list) as usize, self.full_starts.at(list + 1) as usize);
+        self.full.get(from..to).unwrap_or_default()
+    }
+
+    /// Rank of the best rule, from the words of the fields.
+    #[inline]
+    pub fn find(&self, source: u64, destination: u64, ports: u64) -> u32 {
+        let (rows, columns) =
+            if self.rows_are_source { (source, destination) } else { (destination, source) };
+        let row = self.row.of(rows);
+        let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
+        let slot = self.slots.at(index);
+        if (slot >> CHECK_SHIFT) as u32 != row {
+            return NONE;
+        }
+        let (base, port) = (slot as u32 & BASE_MASK, self.port.of(ports));
+        match &self.form {
+            Form::Direct(ranks) => match ranks.at((base + port) as usize) {
+                NONE16 => NONE,
+                rank => u32::from(rank),
+            },
+            Form::Positions { positions, columns, ranks } => {
+                let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
+                match positions.at((pattern * columns + port) as usize) {
+                    NONE8 => NONE,
+                    position => ranks.at((base + u32::from(position)) as usize),
+                }
+            }
+        }
+    }
+}
+
+fn direct_form(group: &Group) -> (Form, Vec<u32>) {
+    let columns = group.port_classes.len();
+    let mut ranks = Vec::with_capacity(group.lists.len() * columns + 1);
+    let mut by_pattern: Vec<Vec<Option<usize>>> = Vec::with_capacity(group.patterns.len());
+    by_pattern.extend(group.patterns.iter().map(|p| group.positions(p).collect()));
+    let mut bases = Vec::with_capacity(group.lists.len());
+    for (list, pattern) in group.lists.iter().zip(&group.pattern) {
+        bases.push(ranks.len() as u32);
+        for position in by_pattern.get(*pattern as usize).into_iter().flatten() {
+            ranks.push(position.and_then(|p| list.get(p)).map_or(NONE16, |r| *r as u16));
+        }
+    }
+    // Vector reads take 4 bytes at a time.
+    ranks.push(NONE16);
+    (Form::Direct(ranks), bases)
+}
+
+fn position_form(group: &Group) -> Option<(Form, Vec<u32>)> {
+    let columns = group.port_classes.len();
+    if group.patterns.len() * columns > POSITIONS_MAX || group.patterns.len() > 0xffff {
+        return None;
+    }
+    let mut positions = Vec::with_capacity(group.patterns.len() * columns + 3);
+    for pattern in &group.patterns {
+        if pattern.len() >= usize::from(NONE8) {
+            return None;
+        }
+        positions.extend(group.positions(pattern).map(|p| p.map_or(NONE8, |p| p as u8)));
+    }
+    positions.extend([NONE8; 3]);
+    let mut ranks = Vec::new();
+    let mut bases = Vec::with_capacity(group.lists.len());
+    for list in &group.lists {
+        bases.push(ranks.len() as u32);
+        ranks.extend_from_slice(list);
+    }
+    if ranks.is_empty() {
+        ranks.push(NONE);
+    }
+    Some((Form::Positions { positions, columns: columns as u32, ranks }, bases))
+}
+
+/// Where the word of an address comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Words {
+    /// What the search returns is the word.
+    Leaf,
+    /// What the search returns is an index.
+    Table(Vec<u64>),
+}
+
+/// The word of the ports, by kind of header.
+#[derive(Clone, Debug)]
+pub(crate) enum PortWords {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+/// Groups whose fields are in the same words.
+#[derive(Clone, Debug)]
+pub(crate) struct Bundle {
+    pub source: Words,
+    pub destination: Words,
+    pub ports: PortWords,
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// Classes of a port field.
+#[derive(Clone, Debug)]
+pub(crate) enum PortTable {
+    /// One class.
+    One,
+    /// Up to 256; three bytes more than values.
+    Narrow(Vec<u8>),
+    /// One entry more than values.
+    Wide(Vec<u16>),
+}
+
+impl PortTable {
+    fn new(of: &[u16], count: usize) -> Self {
+        match count {
+            0 | 1 => PortTable::One,
+            2..=256 => PortTable::Narrow(of.iter().map(|c| *c as u8).chain([0; 3]).collect()),
+            _ => PortTable::Wide(of.iter().copied().chain([0]).collect()),
+        }
+    }
+
+    #[inline]
+    pub fn class(&self, value: u32) -> u32 {
+        match self {
+            PortTable::One => 0,
+            PortTable::Narrow(of) => u32::from(of.at(value as usize)),
+            PortTable::Wide(of) => u32::from(of.at(value as usize)),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        match self {
+            PortTable::One => 0,
+            PortTable::Narrow(of) => of.len(),
+            PortTable::Wide(of) => of.len() * 2,
+        }
+    }
+}
+
+/// The search for an address.
+#[derive(Clone, Debug)]
+pub(crate) enum Searches {
+    V4([Search4; 2]),
+    V6([Search6; 2]),
+}
+
+/// Everything that lookups of one IP version read.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    pub searches: Searches,
+    /// Source port, destination port, protocol, tenant, link.
+    pub ports: [PortTable; 5],
+    /// What each field's class counts in the index of the port words.
+    pub strides: [u32; 5],
+    pub bundles: Vec<Bundle>,
+}
+
+fn bits(values: usize) -> u32 {
+    usize::BITS - values.saturating_sub(1).leading_zeros()
+}
+
+/// Sorts aggregates into bundles that fit into words, and gives them their fields.
+fn bundle(aggregates: Vec<(Group, Aggregate)>) -> Vec<Vec<(Group, Aggregate)>> {
+    let mut out: Vec<Vec<(Group, Aggregate)>> = Vec::new();
+    let mut at = [64u32; 3];
+    for (group, mut aggregate) in aggregates {
+        let (row, column) = (bits(aggregate.slots.len()), bits(group.columns.len()));
+        let port = bits(aggregate.columns);
+        let need = if aggregate.rows_are_source { [row, column, port] } else { [column, row, port] };
+        // No field lies across the middle of a word: vector units take halves.
+        let place = |at: [u32; 3]| -> [u32; 3] {
+            std::array::from_fn(|i| {
+                if at.at(i) % 32 + need.at(i) > 32 { at.at(i).next_multiple_of(32) } else { at.at(i) }
+            })
+        };
+        at = place(at);
+        if out.is_empty() || at.iter().zip(need).any(|(at, need)| at + need > 64) {
+            out.push(Vec::new());
+            at = [0; 3];
+        }
+        let field = |index: usize| match need.at(index) {
+            0 => Field::default(),
+            bits => Field { shift: at.at(index), mask: (1u32 << bits) - 1 },
+        };
+        let [source, destination, ports] = [field(0), field(1), field(2)];
+        (aggregate.row, aggregate.column) =
+            if aggregate.rows_are_source { (source, destination) } else { (destination, source) };
+        aggregate.port = ports;
+        for (at, need) in at.iter_mut().zip(need) {
+            *at += need;
+        }
+        if let Some(last) = out.last_mut() {
+            last.push((group, aggregate));
+        }
+    }
+    out
+}
+
+/// The words of an address: for each prefix of `all` what the groups make of it.
+fn words(all: &Prefixes, groups: &[(Group, Aggregate)], source: bool) -> Vec<u64> {
+    let mut out = vec![0u64; all.len()];
+    for (group, aggregate) in groups {
+        let is_row = aggregate.rows_are_source == source;
+        let own = all.project(if is_row { &group.rows } else { &group.columns });
+        let field = if is_row { aggregate.row } else { aggregate.column };
+        for (word, class) in out.iter_mut().zip(own) {
+            let value = if is_row { aggregate.placement.at(class as usize) } else { class };
+            *word |= u64::from(value) << field.shift;
+        }
+    }
+    out
+}
+
+impl Tables {
+    /// Packs groups. `prefixes` are those of all groups: sources, destinations.
+    pub fn new(v6: bool, ports: &Ports, groups: Vec<(Group, Aggregate)>, prefixes: &[Prefixes; 2]) -> Self {
+        let [sources, destinations] = prefixes;
+        let parts = bundle(groups);
+        let single = parts.len() <= 1;
+        let mut leaves: [Vec<u32>; 2] =
+            [0, 1].map(|a| (0..prefixes.get(a).map_or(0, Prefixes::len) as u32).collect());
+        let mut bundles = Vec::with_capacity(parts.len());
+        for part in parts {
+            let mut side = |all: &Prefixes, source: bool| {
+                let words = words(all, &part, source);
+                if single && words.iter().all(|w| *w < 1 << 31) {
+                    if let Some(leaves) = leaves.get_mut(usize::from(!source)) {
+                        *leaves = words.iter().map(|w| *w as u32).collect();
+                    }
+                    Words::Leaf
+                } else {
+                    Words::Table(words)
+                }
+            };
+            let (source, destination) = (side(sources, true), side(destinations, false));
+            let mut of_kind = vec![0u64; ports.kinds.len()];
+            for (group, aggregate) in &part {
+                for (word, class) in of_kind.iter_mut().zip(&group.port_class) {
+                    *word |= u64::from(*class) << aggregate.port.shift;
+                }
+            }
+            let words = ports.kind.iter().map(|k| of_kind.at(*k as usize));
+            let narrow = of_kind.iter().all(|w| u32::try_from(*w).is_ok());
+            let port_words = if narrow {
+                PortWords::Narrow(words.map(|w| w as u32).collect())
+            } else {
+                PortWords::Wide(words.collect())
+            };
+            let mut aggregates: Vec<Aggregate> = part.into_iter().map(|(_, aggregate)| aggregate).collect();
+            for aggregate in &mut aggregates {
+                aggregate.placement = Vec::new();
+            }
+            bundles.push(Bundle { source, destination, ports: port_words, aggregates });
+        }
+        let [source_leaves, destination_leaves] = leaves;
+        let searches = if v6 {
+            Searches::V6([
+                Search6::new(sources, &source_leaves),
+                Search6::new(destinations, &destination_leaves),
+            ])
+        } else {
+            Searches::V4([
+                Search4::new(sources, &source_leaves),
+                Search4::new(destinations, &destination_leaves),
+            ])
+        };
+        let counts = ports.fields.each_ref().map(super::ports::Classes::count);
+        let mut strides = [1u32; 5];
+        let mut stride = 1;
+        for (count, out) in counts.iter().zip(&mut strides).rev() {
+            *out = stride;
+            stride *= *count as u32;
+        }
+        let tables = ports.fields.each_ref().map(|f| PortTable::new(&f.of, f.count()));
+        Tables { searches, ports: tables, strides, bundles }
+    }
+
+    /// Bytes of everything.
+    pub fn bytes(&self) -> usize {
+        let search = match &self.searches {
+            Searches::V4(both) => both.iter().map(Search4::bytes).sum::<usize>(),
+            Searches::V6(both) => both.iter().map(Search6::bytes).sum(),
+        };
+        let words = |w: &Words| match w {
+            Words::Leaf => 0,
+            Words::Table(words) => words.len() * 8,
+        };
+        let bundles = self.bundles.iter().map(|b| {
+            let ports = match &b.ports {
+                PortWords::Narrow(w) => w.len() * 4,
+                PortWords::Wide(w) => w.len() * 8,
+            };
+            words(&b.source)
+                + words(&b.destination)
+                + ports
+                + b.aggregates.iter().map(Aggregate::bytes).sum::<usize>()
+        });
+        search + self.ports.iter().map(PortTable::bytes).sum::<usize>() + bundles.sum::<usize>()
+    }
+}

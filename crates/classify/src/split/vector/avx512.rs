@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! AVX-512: sixteen headers a register, four registers a block, one stage at a time.
+//!
+//! Every function here asks of its caller what `super::Checked` proves: indices formed from these tables are in bounds.
+#![cfg(target_arch = "x86_64")]
+
+use super::super::portable::{BLOCK, Stage};
+use super::super::search::Search4;
+use super::super::tables::{
+    Aggregate, BASE_MASK, Bundle, Field, Form, NONE8, NONE16, PortTable, PortWords, Searches, Tables, Words,
+};
+use crate::flat::{FlatV4, FlatV6};
+use core::arch::x86_64::*;
+
+/// Registers of a block.
+const N: usize = BLOCK / 16;
+type Block = [__m512i; N];
+
+/// A word of each header: low and high half.
+#[derive(Clone, Copy)]
+struct Halves {
+    low: Block,
+    high: Block,
+}
+
+/// # Safety
+/// Every index × `SCALE` + 4 is within the table's bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather<const SCALE: i32, T>(table: &[T], index: __m512i) -> __m512i {
+    // SAFETY: the caller's.
+    unsafe { _mm512_i32gather_epi32::<SCALE>(index, table.as_ptr().cast()) }
+}
+
+/// As [`gather`], for the lanes of a mask; others get `other`.
+/// # Safety
+/// As there, for the lanes of the mask.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather_some<const SCALE: i32, T>(
+    table: &[T],
+    other: __m512i,
+    lanes: __mmask16,
+    index: __m512i,
+) -> __m512i {
+    // SAFETY: the caller's.
+    unsafe { _mm512_mask_i32gather_epi32::<SCALE>(other, lanes, index, table.as_ptr().cast()) }
+}
+
+/// Gathers words of 64 bits and sorts them into low and high halves.
+/// # Safety
+/// Every index is within the table.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn gather_halves(table: &[u64], index: __m512i) -> (__m512i, __m512i) {
+    let low_lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    let high_lanes = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    // SAFETY: the caller's.
+    let (a, b) = unsafe {
+        (
+            _mm512_i32gather_epi64::<8>(_mm512_castsi512_si256(index), table.as_ptr().cast()),
+            _mm512_i32gather_epi64::<8>(_mm512_extracti64x4_epi64::<1>(index), table.as_ptr().cast()),
+        )
+    };
+    (_mm512_permutex2var_epi32(a, low_lanes, b), _mm512_permutex2var_epi32(a, high_lanes, b))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn splat(value: u32) -> __m512i {
+    _mm512_set1_epi32(value as i32)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn zero() -> Block {
+    [_mm512_setzero_si512(); N]
+}
+
+/// A block of IPv4 headers: lowers the ranks in `best`.
+///
+/// # Safety
+/// The machine has AVX-512 F, BW, DQ and VL; the tables were found in bounds.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+    let mut padded = [FlatV4::default(); BLOCK];
+    let block: &[FlatV4; BLOCK] = match headers.try_into() {
+        Ok(block) => block,
+        Err(_) => {
+            for (to, from) in padded.iter_mut().zip(headers) {
+                *to = *from;
+            }
+            &padded
+        }
+    };
+    let Searches::V4([sources, destinations]) = &tables.searches else { return };
+    let (mut source, mut destination, mut ports, mut rest) = (zero(), zero(), zero(), zero());
+    for (i, sixteen) in block.as_chunks::<16>().0.iter().enumerate() {
+        let words = transpose(sixteen);
+        (source[i], destination[i], ports[i], rest[i]) = words;
+    }
+    // SAFETY: the tables are in bounds.
+    unsafe {
+        let (source, destination) = search(sources, destinations, &source, &destination);
+        let index = port_index(tables, &ports, &rest);
+        for bundle in &tables.bundles {
+            aggregate_bundle(bundle, &source, &destination, &index, best);
+        }
+    }
+}
+
+/// A block of IPv6 headers: the search is the portable one, compiled for this machine.
+///
+/// # Safety
+/// As [`block_v4`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn block_v6(
+    tables: &Tables,
+    headers: &[FlatV6],
+    stage: &mut Stage,
+    best: &mut [[u32; BLOCK]],
+) {
+    tables.stage_v6(headers, stage);
+    let load = |from: &[u32; BLOCK]| {
+        let mut out = zero();
+        for (out, sixteen) in out.iter_mut().zip(from.as_chunks::<16>().0) {
+            // SAFETY: sixteen numbers of four bytes.
+            *out = unsafe { _mm512_loadu_si512(sixteen.as_ptr().cast()) };
+        }
+        out
+    };
+    let (source, destination, index) = (load(&stage.source), load(&stage.destination), load(&stage.ports));
+    for bundle in &tables.bundles {
+        // SAFETY: the tables are in bounds, and the stage was made from them.
+        unsafe { aggregate_bundle(bundle, &source, &destination, &index, best) };
+    }
+}
+
+/// Sixteen headers as four registers: source, destination, ports, the rest.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn transpose(headers: &[FlatV4; 16]) -> (__m512i, __m512i, __m512i, __m512i) {
+    let at = |quarter: usize| {
+        let from: *const FlatV4 = headers.as_ptr().wrapping_add(quarter * 4);
+        // SAFETY: four headers of 16 bytes, in the array.
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    };
+    let (a, b, c, d) = (at(0), at(1), at(2), at(3));
+    let addresses = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+    let others = _mm512_setr_epi32(2, 6, 10, 14, 18, 22, 26, 30, 3, 7, 11, 15, 19, 23, 27, 31);
+    let (ab, cd) = (_mm512_permutex2var_epi32(a, addresses, b), _mm512_permutex2var_epi32(c, addresses, d));
+    let (ef, gh) = (_mm512_permutex2var_epi32(a, others, b), _mm512_permutex2var_epi32(c, others, d));
+    (
+        _mm512_shuffle_i64x2::<0x44>(ab, cd),
+        _mm512_shuffle_i64x2::<0xee>(ab, cd),
+        _mm512_shuffle_i64x2::<0x44>(ef, gh),
+        _mm512_shuffle_i64x2::<0xee>(ef, gh),
+    )
+}
+
+/// Both addresses to their leaves.
+/// # Safety
+/// Every node that an entry points to is in its table.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Block) {
+    let (mut p, mut q) = (zero(), zero());
+    // SAFETY: the roots are 64 Ki.
+    unsafe {
+        for i in 0..N {
+            p[i] = gather::<4, u32>(&a.nodes, _mm512_srli_epi32::<16>(x[i]));
+        }
+        for i in 0..N {
+            q[i] = gather::<4, u32>(&b.nodes, _mm512_srli_epi32::<16>(y[i]));
+        }
+        if a.depth > 0 {
+            level::<8>(a, x, &mut p);
+        }
+        if b.depth > 0 {
+            level::<8>(b, y, &mut q);
+        }
+        if a.depth > 1 {
+            level::<0>(a, x, &mut p);
+        }
+        if b.depth > 1 {
+            level::<0>(b, y, &mut q);
+        }
+    }
+    (p, q)
+}
+
+/// One node further, where an entry is a node.
+/// # Safety
+/// As [`search`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn level<const SHIFT: u32>(search: &Search4, addresses: &Block, entries: &mut Block) {
+    for (entry, address) in entries.iter_mut().zip(addresses) {
+        let nodes = _mm512_movepi32_mask(*entry);
+        let byte = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(*address), splat(0xff));
+        let index = _mm512_add_epi32(_mm512_and_si512(*entry, splat(0x7fff_ffff)), byte);
+        // SAFETY: the caller's, for the lanes that are nodes.
+        *entry = unsafe { gather_some::<4, u32>(&search.nodes, *entry, nodes, index) };
+    }
+}
+
+/// Index of the port words.
+/// # Safety
+/// Every class × stride, summed, is in the table of port words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn port_index(tables: &Tables, ports: &Block, rest: &Block) -> Block {
+    let mut index = zero();
+    let [source, destination, protocol, tenant, link] = &tables.ports;
+    let [s, d, p, t, l] = tables.strides;
+    // SAFETY: each table has all values of its field and padding.
+    unsafe {
+        classes::<0>(source, s, 0xffff, ports, &mut index);
+        classes::<16>(destination, d, 0xffff, ports, &mut index);
+        classes::<0>(protocol, p, 0xff, rest, &mut index);
+        classes::<16>(tenant, t, 0xffff, rest, &mut index);
+        classes::<8>(link, l, 0xff, rest, &mut index);
+    }
+    index
+}
+
+/// Adds a field's classes to the index.
+/// # Safety
+/// The table has `mask` + 1 values and padding for reads of four bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn classes<const SHIFT: u32>(
+    table: &PortTable,
+    stride: u32,
+    mask: u32,
+    from: &Block,
+    index: &mut Block,
+) {
+    let (mask, stride) = (splat(mask), splat(stride));
+    for (index, from) in index.iter_mut().zip(from) {
+        let value = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(*from), mask);
+        // SAFETY: the caller's.
+        let class = match table {
+            PortTable::One => return,
+            PortTable::Narrow(of) => _mm512_and_si512(unsafe { gather::<1, u8>(of, value) }, splat(0xff)),
+            PortTable::Wide(of) => _mm512_and_si512(unsafe { gather::<2, u16>(of, value) }, splat(0xffff)),
+        };
+        *index = _mm512_add_epi32(*index, _mm512_mullo_epi32(class, stride));
+    }
+}
+
+/// The words of a block.
+/// # Safety
+/// Every leaf is in the table.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn words(words: &Words, leaves: &Block) -> Halves {
+    match words {
+        Words::Leaf => Halves { low: *leaves, high: zero() },
+        // SAFETY: the caller's.
+        Words::Table(table) => unsafe { all_halves(table, leaves) },
+    }
+}
+
+/// # Safety
+/// Every index is in the table.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn all_halves(table: &[u64], index: &Block) -> Halves {
+    let mut out = Halves { low: zero(), high: zero() };
+    for i in 0..N {
+        // SAFETY: the caller's.
+        (out.low[i], out.high[i]) = unsafe { gather_halves(table, index[i]) };
+    }
+    out
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn field(field: Field, of: &Halves) -> Block {
+    let from = if field.shift < 32 { &of.low } else { &of.high };
+    let (shift, mask) = (_mm_cvtsi32_si128((field.shift % 32) as i32), splat(field.mask));
+    let mut out = zero();
+    for (out, from) in out.iter_mut().zip(from) {
+        *out = _mm512_and_si512(_mm512_srl_epi32(*from, shift), mask);
+    }
+    out
+}
+
+/// # Safety
+/// The tables were found in bounds, and leaves and index were made from them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn aggregate_bundle(
+    bundle: &Bundle,
+    source: &Block,
+    destination: &Block,
+    index: &Block,
+    best: &mut [[u32; BLOCK]],
+) {
+    // SAFETY: the caller's.
+    let (source, destination, ports) = unsafe {
+        let ports = match &bundle.ports {
+            PortWords::Narrow(table) => {
+                let mut low = zero();
+                for i in 0..N {
+                    low[i] = gather::<4, u32>(table, index[i]);
+                }
+                Halves { low, high: zero() }
+            }
+            PortWords::Wide(table) => all_halves(table, index),
+        };
+        (words(&bundle.source, source), words(&bundle.destination, destination), ports)
+    };
+    for aggregate in &bundle.aggregates {
+        let Some(best) = best.get_mut(usize::from(aggregate.set)) else { continue };
+        // SAFETY: the caller's.
+        unsafe { aggregate_one(aggregate, &source, &destination, &ports, best) };
+    }
+}
+
+/// # Safety
+/// As [`aggregate_bundle`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn aggregate_one(
+    aggregate: &Aggregate,
+    source: &Halves,
+    destination: &Halves,
+    ports: &Halves,
+    best: &mut [u32; BLOCK],
+) {
+    let (rows, columns) =
+        if aggregate.rows_are_source { (source, destination) } else { (destination, source) };
+    let row = field(aggregate.row, rows);
+    let column = field(aggregate.column, columns);
+    let port = field(aggregate.port, ports);
+    let mask = splat(aggregate.slots.len() as u32 - 1);
+    let (mut low, mut high) = (zero(), zero());
+    for i in 0..N {
+        let index = _mm512_and_si512(_mm512_add_epi32(row[i], column[i]), mask);
+        // SAFETY: the mask keeps it in the slots.
+        (low[i], high[i]) = unsafe { gather_halves(&aggregate.slots, index) };
+    }
+    let mut hit = [0; N];
+    let mut base = zero();
+    for i in 0..N {
+        hit[i] = _mm512_cmpeq_epi32_mask(_mm512_srli_epi32::<8>(high[i]), row[i]);
+        base[i] = _mm512_and_si512(low[i], splat(BASE_MASK));
+    }
+    let mut rank = zero();
+    match &aggregate.form {
+        Form::Direct(ranks) => {
+            for i in 0..N {
+                let index = _mm512_add_epi32(base[i], port[i]);
+                // SAFETY: in bounds for the lanes that hit.
+                let read = unsafe { gather_some::<2, u16>(ranks, splat(u32::MAX), hit[i], index) };
+                rank[i] = _mm512_and_si512(read, splat(0xffff));
+                hit[i] &= _mm512_cmpneq_epi32_mask(rank[i], splat(u32::from(NONE16)));
+            }
+        }
+        Form::Positions { positions, columns, ranks } => {
+            let columns = splat(*columns);
+            let mut position = zero();
+            for i in 0..N {
+                let upper = _mm512_slli_epi32::<8>(_mm512_and_si512(high[i], splat(0xff)));
+                let pattern = _mm512_or_si512(upper, _mm512_srli_epi32::<24>(low[i]));
+                let index = _mm512_add_epi32(_mm512_mullo_epi32(pattern, columns), port[i]);
+                // SAFETY: in bounds for the lanes that hit.
+                let read = unsafe { gather_some::<1, u8>(positions, splat(u32::MAX), hit[i], index) };
+                position[i] = _mm512_and_si512(read, splat(0xff));
+                hit[i] &= _mm512_cmpneq_epi32_mask(position[i], splat(u32::from(NONE8)));
+            }
+            for i in 0..N {
+                let index = _mm512_add_epi32(base[i], position[i]);
+                // SAFETY: in bounds for the lanes that have a position.
+                rank[i] = unsafe { gather_some::<4, u32>(ranks, splat(u32::MAX), hit[i], index) };
+            }
+        }
+    }
+    for ((best, rank), hit) in best.as_chunks_mut::<16>().0.iter_mut().zip(&rank).zip(hit) {
+        // SAFETY: sixteen numbers of four bytes.
+        unsafe {
+            let old = _mm512_loadu_si512(best.as_ptr().cast());
+            _mm512_storeu_si512(best.as_mut_ptr().cast(), _mm512_mask_min_epu32(old, hit, old, *rank));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see [`super::Checked`].
+
+use super::super::At;
+use super::super::search::{NODE, Search4, Search6};
+use super::super::tables::{
+    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT, PortTable, PortWords,
+    Searches, Tables, Words,
+};
+
+/// Values of each port field.
+const VALUES: [usize; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
+
+/// Proves the tables.
+pub(super) fn in_bounds(tables: &Tables) -> bool {
+    let top = match &tables.searches {
+        Searches::V4([source, destination]) => [top_leaf4(source), top_leaf4(destination)],
+        Searches::V6([source, destination]) => [top_leaf6(source), top_leaf6(destination)],
+    };
+    let [Some(source), Some(destination)] = top else { return false };
+    let Some(ports) = top_port_index(tables) else { return false };
+    tables.bundles.iter().all(|b| bundle(b, source, destination, ports))
+}
+
+/// The largest leaf, if every node lies in the table and no way is longer than two nodes.
+fn top_leaf4(search: &Search4) -> Option<usize> {
+    let nodes = &search.nodes;
+    let roots = nodes.get(..1 << 16)?;
+    let mut top = 0;
+    for root in roots {
+        if root & NODE == 0 {
+            top = top.max(*root);
+            continue;
+        }
+        let start = (root & !NODE) as usize;
+        for entry in nodes.get(start..start + 256)? {
+            if entry & NODE == 0 {
+                top = top.max(*entry);
+                continue;
+            }
+            let start = (entry & !NODE) as usize;
+            let leaves = nodes.get(start..start + 256)?;
+            top = leaves.iter().fold(top, |top, leaf| top.max(*leaf));
+        }
+    }
+    (top < NODE).then_some(top as usize)
+}
+
+fn top_leaf6(search: &Search6) -> Option<usize> {
+    search.leaves().max().map(|top| top as usize)
+}
+
+fn top_port_index(tables: &Tables) -> Option<usize> {
+    let mut top = 0;
+    for ((table, values), stride) in tables.ports.iter().zip(VALUES).zip(tables.strides) {
+        let class = match table {
+            PortTable::One => 0,
+            // Reads take four bytes.
+            PortTable::Narrow(of) if of.len() >= values + 3 => usize::from(of.iter().max().copied()?),
+            PortTable::Wide(of) if of.len() > values => usize::from(of.iter().max().copied()?),
+            _ => return None,
+        };
+        top += class * stride as usize;
+    }
+    (top < NODE as usize).then_some(top)
+}
+
+fn bundle(bundle: &Bundle, source: usize, destination: usize, ports: usize) -> bool {
+    let inside = |words: &Words, top: usize| match words {
+        Words::Leaf => true,
+        Words::Table(words) => top < words.len(),
+    };
+    let words: Box<dyn Fn(usize) -> u64> = match &bundle.ports {
+        PortWords::Narrow(words) if ports < words.len() => Box::new(|i| u64::from(words.at(i))),
+        PortWords::Wide(words) if ports < words.len() => Box::new(|i| words.at(i)),
+        _ => return false,
+    };
+    inside(&bundle.source, source)
+        && inside(&bundle.destination, destination)
+        && bundle.aggregates.iter().all(|a| {
+            let top = (0..=ports).map(|i| a.port.of(words(i))).max().unwrap_or(0);
+            aggregate(a, top as usize)
+        })
+}
+
+/// `port` is the largest port class that a header can have.
+fn aggregate(aggregate: &Aggregate, port: usize) -> bool {
+    let fields = [aggregate.row, aggregate.column, aggregate.port];
+    let halves = fields
+        .iter()
+        .all(|f| f.mask < 1 << 24 && f.shift % 32 + f.mask.trailing_ones() <= 32 && f.shift < 64);
+    // An empty slot's check is all ones, which no row is.
+    if !halves || !aggregate.slots.len().is_power_of_two() || aggregate.slots.len() > 1 << 24 {
+        return false;
+    }
+    if aggregate.row.mask >= (EMPTY >> CHECK_SHIFT) as u32 {
+        return false;
+    }
+    let filled = || aggregate.slots.iter().filter(|s| **s != EMPTY);
+    let base = |slot: u64| (slot as u32 & BASE_MASK) as usize;
+    match &aggregate.form {
+        // Reads take two entries.
+        Form::Direct(ranks) => filled().all(|slot| base(*slot) + port + 2 <= ranks.len()),
+        Form::Positions { positions, columns, ranks } => {
+            let tops: Vec<Option<usize>> = positions
+                .chunks_exact((*columns as usize).max(1))
+                .map(|row| row.iter().filter(|p| **p != NONE8).max().map(|p| usize::from(*p)))
+                .collect();
+            port < *columns as usize
+                && positions.len() < NODE as usize
+                && filled().all(|slot| {
+                    let pattern = (slot >> PATTERN_SHIFT) as usize & 0xffff;
+                    pattern * *columns as usize + port + 4 <= positions.len()
+                        && tops.get(pattern).is_some_and(|t| t.is_none_or(|t| base(*slot) + t < ranks.len()))
+                })
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lookups with vector units, chosen at run time: AVX-512, AVX2. They answer as the portable form does.
+//!
+//! Why `unsafe`: a gather reads wherever its indices point, and no bounds check fits between index and read without
+//! undoing the gain. So bounds are proved once: [`Checked`] holds tables of which every index that a lookup can form
+//! was compared with the length of what it reads, when they were built; the tables do not change after that.
+
+mod avx512;
+mod check;
+
+use super::portable::{BLOCK, Stage};
+use super::tables::Tables;
+use crate::flat::{FlatV4, FlatV6};
+
+/// Tables in which every index that a lookup forms is in bounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked(Tables);
+
+/// What a lookup runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Any machine.
+    Portable,
+    /// x86-64 with AVX2 and BMI: the portable form, compiled for it.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Level {
+    /// The best that this machine has.
+    #[must_use]
+    pub fn best() -> Self {
+        [Level::Avx512, Level::Avx2].into_iter().find(|l| l.is_here()).unwrap_or(Level::Portable)
+    }
+
+    /// Whether this machine has it.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return match self {
+            Level::Portable => true,
+            Level::Avx2 => {
+                std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("bmi1")
+                    && std::arch::is_x86_feature_detected!("bmi2")
+                    && std::arch::is_x86_feature_detected!("lzcnt")
+                    && std::arch::is_x86_feature_detected!("popcnt")
+            }
+            Level::Avx512 => {
+                std::arch::is_x86_feature_detected!("avx512f")
+                    && std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("avx512vl")
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        return self == Level::Portable;
+    }
+}
+
+impl Checked {
+    /// The tables, and the level they can be used at: `Portable` if an index was found that is not in bounds.
+    pub fn new(tables: Tables) -> (Self, Level) {
+        let level = if check::in_bounds(&tables) { Level::best() } else { Level::Portable };
+        (Checked(tables), level)
+    }
+
+    pub fn tables(&self) -> &Tables {
+        &self.0
+    }
+
+    /// A block of IPv4 headers; `level` is what [`Checked::new`] returned, or lower.
+    #[inline(always)]
+    pub fn block_v4(&self, level: Level, headers: &[FlatV4], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+        #[cfg(target_arch = "x86_64")]
+        if level == Level::Avx512 {
+            // SAFETY: `level` was found on this machine, and these tables were found in bounds.
+            unsafe { avx512::block_v4(&self.0, headers, best) };
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        if level == Level::Avx2 {
+            // SAFETY: `level` was found on this machine.
+            unsafe { avx2_v4(&self.0, headers, stage, best) };
+            return;
+        }
+        let _ = level;
+        self.0.stage_v4(headers, stage);
+        self.0.aggregate(stage, headers.len(), best);
+    }
+
+    /// A block of IPv6 headers, likewise.
+    #[inline(always)]
+    pub fn block_v6(&self, level: Level, headers: &[FlatV6], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+        #[cfg(target_arch = "x86_64")]
+        if level == Level::Avx512 {
+            // SAFETY: as in `block_v4`.
+            unsafe { avx512::block_v6(&self.0, headers, stage, best) };
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        if level == Level::Avx2 {
+            // SAFETY: `level` was found on this machine.
+            unsafe { avx2_v6(&self.0, headers, stage, best) };
+            return;
+        }
+        let _ = level;
+        self.0.stage_v6(headers, stage);
+        self.0.aggregate(stage, headers.len(), best);
+    }
+}
+
+/// The portable form, compiled for AVX2: its reads stay bounds-checked.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn avx2_v4(tables: &Tables, headers: &[FlatV4], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+    tables.stage_v4(headers, stage);
+    tables.aggregate(stage, headers.len(), best);
+}
+
+/// As [`avx2_v4`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn avx2_v6(tables: &Tables, headers: &[FlatV6], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+    tables.stage_v6(headers, stage);
+    tables.aggregate(stage, headers.len(), best);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiled tables answer as the linear search does, at every level, for both IP versions and several sets.
+
+use bartizan_base::{LinkId, TenantId};
+use bartizan_classify::{Compiled, Flat, FlatV4, FlatV6, Header, HeaderRule, Level, Net, Options, Range};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use proptest::prelude::*;
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    // Few distinct bits, so that rules and headers meet.
+    prop_oneof![
+        (0u32..4, 0u32..4).prop_map(|(a, b)| IpAddr::V4(Ipv4Addr::from((a << 30) | (b << 22) | (a * b)))),
+        (0u128..4, 0u128..4).prop_map(|(a, b)| IpAddr::V6(Ipv6Addr::from((a << 126) | (b << 62) | (a * b)))),
+        Just(IpAddr::V4(Ipv4Addr::BROADCAST)),
+        Just(IpAddr::V6(Ipv6Addr::from(u128::MAX))),
+    ]
+}
+
+fn net() -> impl Strategy<Value = Option<Net>> {
+    proptest::option::of(
+        (address(), prop_oneof![Just(0u8), Just(2), Just(10), Just(32), Just(66), Just(128)]).prop_map(
+            |(address, length)| Net {
+                address,
+                length: if address.is_ipv4() { length.min(32) } else { length },
+            },
+        ),
+    )
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    prop_oneof![
+        Just(Range::ANY),
+        (0u16..8).prop_map(Range::one),
+        (0u16..8, 0u16..8).prop_map(|(a, b)| Range { first: a.min(b), last: a.max(b) }),
+        (65_530u16..).prop_map(|first| Range { first, last: u16::MAX }),
+    ]
+}
+
+fn rule() -> impl Strategy<Value = HeaderRule> {
+    let small = || proptest::option::of(0u16..3);
+    (small(), small(), net(), net(), proptest::option::of(0u8..3), range(), range()).prop_map(
+        |(tenant, link, source, destination, protocol, source_ports, destination_ports)| HeaderRule {
+            tenant: tenant.map(TenantId),
+            link: link.map(LinkId),
+            source,
+            destination,
+            protocol,
+            source_ports,
+            destination_ports,
+        },
+    )
+}
+
+fn port() -> impl Strategy<Value = u16> {
+    prop_oneof![0u16..8, 65_530u16..]
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    (0u16..3, 0u16..3, address(), address(), 0u8..3, port(), port()).prop_map(
+        |(tenant, link, source, destination, protocol, source_port, destination_port)| Header {
+            tenant: TenantId(tenant),
+            link: LinkId(link),
+            source,
+            destination,
+            protocol,
+            source_port,
+            destination_port,
+        },
+    )
+}
+
+/// The number of the first rule of each set that matches.
+fn right(sets: &[Vec<HeaderRule>], header: &Header) -> Vec<u32> {
+    let first =
+        |set: &Vec<HeaderRule>| set.iter().position(|r| r.matches(header)).map_or(u32::MAX, |p| p as u32);
+    sets.iter().map(first).collect()
+}
+
+fn check(sets: &[Vec<HeaderRule>], headers: &[Header], budget: usize) {
+    let flat: Vec<Option<Flat>> = headers.iter().map(Flat::new).collect();
+    let v4: Vec<FlatV4> =
+        flat.iter().filter_map(|f| if let Some(Flat::V4(f)) = f { Some(*f) } else { None }).collect();
+    let v6: Vec<FlatV6> =
+        flat.iter().filter_map(|f| if let Some(Flat::V6(f)) = f { Some(*f) } else { None }).collect();
+    for fast in [false, true] {
+        let mut compiled = Compiled::new(sets, Options { budget, fast });
+        for level in [Level::Avx512, Level::Avx2, Level::Portable] {
+            compiled.set_level(level);
+            let mut answers = vec![7; v4.len() * sets.len()];
+            compiled.lookup_v4(&v4, &mut answers);
+            for (i, h) in v4.iter().enumerate() {
+                let got: Vec<u32> = (0..sets.len()).map(|s| answers[s * v4.len() + i]).collect();
+                assert_eq!(
+                    got,
+                    right(sets, &Header::from(h)),
+                    "{h:?} {level:?} fast={fast} {:?}",
+                    compiled.summary().collect::<Vec<_>>()
+                );
+            }
+            let mut answers = vec![7; v6.len() * sets.len()];
+            compiled.lookup_v6(&v6, &mut answers);
+            for (i, h) in v6.iter().enumerate() {
+                let got: Vec<u32> = (0..sets.len()).map(|s| answers[s * v6.len() + i]).collect();
+                assert_eq!(
+                    got,
+                    right(sets, &Header::from(h)),
+                    "{h:?} {level:?} fast={fast} {:?}",
+                    compiled.summary().collect::<Vec<_>>()
+                );
+            }
+        }
+    }
+}
+
+/// Headers that rules match, besides random ones.
+fn meeting(sets: &[Vec<HeaderRule>], headers: &mut Vec<Header>) {
+    use bartizan_classify::trace::{Draw, draw};
+    for set in sets {
+        for how in [Draw::Corner, Draw::Uniform, Draw::Cross] {
+            headers.extend(draw(set, how, 40));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn compiled_is_linear(
+        sets in proptest::collection::vec(proptest::collection::vec(rule(), 0..60), 1..5),
+        headers in proptest::collection::vec(header(), 100),
+        budget in prop_oneof![Just(0usize), Just(4096), Just(1 << 16), Just(64 << 20)],
+    ) {
+        let mut headers = headers;
+        meeting(&sets, &mut headers);
+        check(&sets, &headers, budget);
+    }
+}
+
+/// Rules over the whole space, many lengths, many ports: the shapes that no supplied set has.
+#[test]
+fn random_sets_of_all_shapes() {
+    use bartizan_classify::trace::Random;
+    for seed in 0..24u64 {
+        let mut random = Random(seed);
+        let sets: Vec<Vec<HeaderRule>> = (0..1 + seed % 3)
+            .map(|_| {
+                (0..300)
+                    .map(|_| {
+                        let v6 = random.below(2) == 0;
+                        let net = |random: &mut Random| {
+                            let (a, b) = (random.next(), random.next());
+                            let few = random.next() & 0x0f00_0103_0000_0301;
+                            let address: IpAddr = match (v6, seed % 2) {
+                                (true, 0) => Ipv6Addr::from(u128::from(a) << 64 | u128::from(b)).into(),
+                                (true, _) => Ipv6Addr::from(u128::from(few) << 64 | u128::from(few)).into(),
+                                (false, 0) => Ipv4Addr::from(a as u32).into(),
+                                (false, _) => Ipv4Addr::from((few >> 32 | few) as u32).into(),
+                            };
+                            let length = random.below(if v6 { 129 } else { 33 }) as u8;
+                            (random.below(5) != 0).then_some(Net { address, length })
+                        };
+                        let (source, destination) = (net(&mut random), net(&mut random));
+                        let mut range = || match random.below(4) {
+                            0 => Range::ANY,
+                            1 => Range::one(random.next() as u16),
+                            2 => Range { first: random.next() as u16, last: u16::MAX },
+                            _ => {
+                                let (a, b) = (random.next() as u16, random.next() as u16);
+                                Range { first: a.min(b), last: a.max(b) }
+                            }
+                        };
+                        let (source_ports, destination_ports) = (range(), range());
+                        HeaderRule {
+                            source,
+                            destination,
+                            source_ports,
+                            destination_ports,
+                            protocol: [None, Some(6), Some(17), Some(255)][random.below(4)],
+                            tenant: [None, None, None, Some(TenantId(3))][random.below(4)],
+                            link: [None, None, None, Some(LinkId(255)), Some(LinkId(256))][random.below(5)],
+                        }
+                    })
+                    .collect()
+            })
+            .collect();
+        let mut headers = Vec::new();
+        meeting(&sets, &mut headers);
+        for budget in [1 << 14, 64 << 20] {
+            check(&sets, &headers, budget);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What workers show of their counters to other threads, and what they count for it.
+//!
+//! Who wants to know (the metrics endpoint) sets a flag per worker; a live worker that sees its flag, between two batches
+//! or in an idle turn, copies its counters into its place on the board. The price is one relaxed load per batch. A worker
+//! never waits: while its place is being read it tries again after the next batch. A worker that does not answer in time (it
+//! waits for packets longer than that, or hangs) is shown as it was, and as late.
+//!
+//! Not done: histograms, counters per flow class (they are per policy).
+
+use crate::chain::{Chains, PolicyMap};
+use crate::handover::HandOverCounters;
+use crate::live::LiveCounters;
+use crate::worker::WorkerCounters;
+use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_function::{FindingAction, WorkerState};
+use bartizan_ports::{Port, PortStats};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Which decisions are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DecisionKey {
+    /// The policy's number.
+    pub policy: u32,
+    /// Who decided.
+    pub function: FunctionId,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Packets with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// What a worker counts by policy. Every packet that it handles is counted once: those that go on by policy, those that do
+/// not also by function, verdict and reason.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    policies: Arc<PolicyMap>,
+    /// Packets that go on, by the policy's number.
+    passed: Vec<Amount>,
+    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    alerts: Vec<[u64; 2]>,
+    /// As many as policies have decisions: bounded by what operators write.
+    refused: BTreeMap<DecisionKey, Amount>,
+    /// What states that are gone had counted of staged policies.
+    staged: BTreeMap<(&'static str, DecisionKey), u64>,
+}
+
+impl Tally {
+    pub(crate) fn new(chains: &Chains) -> Self {
+        let mut tally = Tally::default();
+        tally.enter(chains);
+        tally
+    }
+
+    /// Takes the policies of another generation; numbers stay.
+    pub(crate) fn enter(&mut self, chains: &Chains) {
+        self.policies = chains.classifier.policies();
+        let policies = self.policies.len().max(self.passed.len());
+        self.passed.resize(policies, Amount::default());
+        self.alerts.resize(policies, [0; 2]);
+    }
+
+    /// States are left: what they counted of staged policies is kept.
+    pub(crate) fn leave(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
+            *staged.entry((function, key)).or_default() += value;
+        });
+    }
+
+    /// States that were left are taken up again: what they counted is in them.
+    pub(crate) fn discount(&mut self, chains: &Chains, states: &[WorkerState]) {
+        let Tally { staged, policies, .. } = self;
+        staged_of(chains, states, policies, |function, key, value| {
+            let kept = staged.entry((function, key)).or_default();
+            *kept = kept.saturating_sub(value);
+        });
+    }
+
+    /// Counts an alert.
+    pub(crate) fn alert(&mut self, fid: Fid, action: FindingAction) {
+        let policy = self.policies.number(fid) as usize;
+        if let Some([allowed, blocked]) = self.alerts.get_mut(policy) {
+            *(if action == FindingAction::Blocked { blocked } else { allowed }) += 1;
+        }
+    }
+
+    /// Counts a packet.
+    #[inline]
+    pub(crate) fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32) {
+        let policy = self.policies.number(fid);
+        match (decision.verdict.forwards(), decision.reason) {
+            (false, Some(reason)) => {
+                let key =
+                    DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason };
+                self.refused.entry(key).or_default().add(bytes);
+            }
+            _ => {
+                if let Some(passed) = self.passed.get_mut(policy as usize) {
+                    passed.add(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Would-be refusals of staged policies.
+fn staged_of(
+    chains: &Chains,
+    states: &[WorkerState],
+    policies: &PolicyMap,
+    mut each: impl FnMut(&'static str, DecisionKey, u64),
+) {
+    for function in &chains.functions {
+        let Some(state) = states.get(usize::from(function.id().0)) else { continue };
+        let (name, id) = (function.spec().name, function.id());
+        function.staged(state, &mut |fid, verdict, reason, value| {
+            each(name, DecisionKey { policy: policies.number(fid), function: id, verdict, reason }, value);
+        });
+    }
+}
+
+/// A worker's counters at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Packet clock.
+    pub clock: Timestamp,
+    /// The running generation.
+    pub generation: Generation,
+    /// The worker's own.
+    pub counters: WorkerCounters,
+    /// Those of its parts, by their names in EVE's `stats`.
+    pub stats: Vec<(&'static str, u64)>,
+    /// Names of policies by number.
+    pub policies: Arc<PolicyMap>,
+    /// Names of functions by their bit.
+    pub functions: Vec<(FunctionId, &'static str)>,
+    /// Packets that went on, by the policy's number.
+    pub passed: Vec<Amount>,
+    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    pub alerts: Vec<[u64; 2]>,
+    /// Packets that did not.
+    pub refused: Vec<(DecisionKey, Amount)>,
+    /// What would not have, in staged policies.
+    pub staged: Vec<(&'static str, DecisionKey, u64)>,
+    /// What functions count of their own: function, counter, value.
+    pub own: Vec<(&'static str, &'static str, u64)>,
+    /// Memory that traffic can grow: part, in use, bound.
+    pub memory: Vec<(&'static str, u64, u64)>,
+    /// Its ports, by their interfaces.
+    pub ports: Vec<(String, PortStats)>,
+    /// What a live worker counts besides.
+    pub live: LiveCounters,
+    /// Frames that went to other workers and came from them.
+    pub hand_over: HandOverCounters,
+}
+
+impl Snapshot {
+    /// Adds a port. Its name is allocated once.
+    pub(crate) fn port(&mut self, at: usize, port: &mut dyn Port) {
+        let stats = port.stats();
+        match self.ports.get_mut(at) {
+            Some((_, known)) => *known = stats,
+            None => self.ports.push((port.name().to_owned(), stats)),
+        }
+    }
+
+    /// Copies what a worker counted; memory of an earlier copy is used again.
+    pub(crate) fn fill(&mut self, chains: &Chains, states: &[WorkerState], tally: &Tally) {
+        self.generation = chains.generation;
+        self.policies = Arc::clone(&tally.policies);
+        self.functions.clear();
+        self.functions.extend(chains.functions.iter().map(|f| (f.id(), f.spec().name)));
+        self.passed.clone_from(&tally.passed);
+        self.alerts.clone_from(&tally.alerts);
+        self.refused.clear();
+        self.refused.extend(tally.refused.iter().map(|(key, amount)| (*key, *amount)));
+        self.staged.clear();
+        self.staged.extend(tally.staged.iter().map(|((function, key), value)| (*function, *key, *value)));
+        let staged = &mut self.staged;
+        staged_of(chains, states, &tally.policies, |function, key, value| {
+            staged.push((function, key, value))
+        });
+    }
+}
+
+/// A worker's place on the board.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    wanted: AtomicBool,
+    shown: Mutex<Snapshot>,
+}
+
+impl Place {
+    /// Whether somebody waits for this worker.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Shows what `fill` writes, unless the place is being read.
+    pub(crate) fn show(&self, fill: impl FnOnce(&mut Snapshot)) {
+        if let Ok(mut shown) = self.shown.try_lock() {
+            fill(&mut shown);
+            self.wanted.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// The places of all workers.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    places: Vec<Arc<Place>>,
+}
+
+/// A worker's way to its place.
+#[derive(Clone, Debug)]
+pub struct Presenter(pub(crate) Arc<Place>);
+
+impl Board {
+    /// A board for so many workers.
+    #[must_use]
+    pub fn new(workers: u16) -> Self {
+        Board { places: (0..workers).map(|_| Arc::default()).collect() }
+    }
+
+    /// What the worker of a number is given.
+    #[must_use]
+    pub fn presenter(&self, worker: u16) -> Option<Presenter> {
+        self.places.get(usize::from(worker)).map(|place| Presenter(Arc::clone(place)))
+    }
+
+    /// Asks every worker for its counters.
+    pub fn ask(&self) {
+        for place in &self.places {
+            place.wanted.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether every worker has answered since [`Board::ask`].
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.places.iter().all(|place| !place.wanted.load(Ordering::Acquire))
+    }
+
+    /// What every worker shows, in their order, and whether it is late with its answer.
+    #[must_use]
+    pub fn read(&self) -> Vec<(Snapshot, bool)> {
+        let read = |place: &Arc<Place>| {
+            let late = place.wanted.load(Ordering::Acquire);
+            (place.shown.lock().map(|shown| shown.clone()).unwrap_or_default(), late)
+        };
+        self.places.iter().map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_answers_when_it_is_asked_and_never_waits() {
+        let board = Board::new(2);
+        let (first, second) = (board.presenter(0).unwrap().0, board.presenter(1).unwrap().0);
+        assert!(!first.is_wanted() && board.is_answered() && board.presenter(2).is_none());
+        board.ask();
+        assert!(first.is_wanted() && second.is_wanted());
+        first.show(|snapshot| snapshot.generation = Generation(7));
+        {
+            let _reader = second.shown.lock().unwrap();
+            second.show(|_| panic!("the place is being read"));
+        }
+        assert!(!board.is_answered());
+        let seen: Vec<_> = board.read().iter().map(|(s, late)| (s.generation.0, *late)).collect();
+        assert_eq!(seen, [(7, false), (0, true)]);
+    }
+}

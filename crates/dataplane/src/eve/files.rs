@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that are kept: pieces go to the store as they come.
+
+use super::EveRecorder;
+use super::head::{Orientation, VariableNames};
+use super::packet::{Heads, file_info, write_inside};
+use crate::record::{Entry, Kept, Occasion, TxRecord};
+use bartizan_applayer::file::{FileState, FileTrack};
+use bartizan_base::Direction;
+use bartizan_events::JsonWriter;
+use bartizan_events::config::HeaderOptions;
+use bartizan_events::record::{FileInfo, FileRecord};
+use core::sync::atomic::Ordering;
+
+impl EveRecorder {
+    pub(super) fn store_file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) -> Kept {
+        let (Some(store), Some(file)) = (self.store.clone(), tx.tx.files(direction).get(index)) else {
+            return Kept::Nothing;
+        };
+        let Some(fresh) = file.unkept() else {
+            // The beginning is gone: a rule decided too late.
+            store.counters().too_late.fetch_add(1, Ordering::Relaxed);
+            return give_up(&store, file);
+        };
+        let id = if file.store_id == 0 { store.open() } else { file.store_id };
+        let bytes = file.kept.saturating_add(fresh.len() as u64);
+        if !store.piece(id, fresh) {
+            return give_up(&store, file);
+        }
+        if file.state == FileState::Open {
+            return Kept::SoFar { id, bytes };
+        }
+        // Without a digest there is no name for it: nothing of a broken file is kept.
+        let Some(sha256) = file.sha256 else {
+            store.drop_file(id);
+            return Kept::GivenUp;
+        };
+        let record = store.write_fileinfo.then(|| {
+            let text = self.file_record(occasion, flow, tx, file, id);
+            (occasion.now.as_secs(), text)
+        });
+        if store.close(id, sha256, record) { Kept::Done { id } } else { give_up(&store, file) }
+    }
+
+    /// The record beside a kept file.
+    fn file_record(
+        &self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        file: &FileTrack,
+        id: u32,
+    ) -> Vec<u8> {
+        let names = VariableNames::of(self, Some(flow));
+        let lists = names.lists();
+        let heads = Heads::of(self, Some(flow));
+        let mut common = heads.head(occasion, Some(flow), Orientation::Direction(occasion.direction), None);
+        common.variables = lists.get();
+        let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id) };
+        let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info };
+        let mut writer = JsonWriter::new();
+        record.write(&mut writer, &HeaderOptions::default(), &common, |w| write_inside(w, tx));
+        writer.bytes().to_vec()
+    }
+}
+
+fn give_up(store: &bartizan_events::FileStoreHandle, file: &FileTrack) -> Kept {
+    if file.store_id != 0 {
+        store.drop_file(file.store_id);
+    }
+    Kept::GivenUp
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the chain says to the first packet of a flow that is given by its 5-tuple.
+
+use super::observe::{Call, How, observed, take};
+use super::probe;
+use crate::chain::{Chains, Class};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::settings::{ChecksumMode, EngineSettings};
+use crate::worker::{Frame, Worker};
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
+use bartizan_flow::{EndReason, FlowKey, FlowScope, TableError};
+use bartizan_function::Finding;
+use bartizan_packet::LinkType;
+use core::net::IpAddr;
+use std::sync::Arc;
+
+/// A flow that is asked about, by its first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// What it comes in by.
+    pub link: LinkId,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Address and port of the side that opens the flow; both sides have the same IP version.
+    pub source: (IpAddr, u16),
+    /// Address and port of the other side.
+    pub destination: (IpAddr, u16),
+    /// ICMP: type and code; an echo request unless given.
+    pub icmp: Option<(u8, u8)>,
+}
+
+impl Probe {
+    /// Type and code of an ICMP packet.
+    #[must_use]
+    pub fn icmp_numbers(&self) -> (u8, u8) {
+        self.icmp.unwrap_or(if self.protocol == 58 { (128, 0) } else { (8, 0) })
+    }
+
+    /// The flow's identity.
+    #[must_use]
+    pub fn key(&self) -> FlowKey {
+        let scope = FlowScope { tenant: self.tenant, link: self.link, ..FlowScope::default() };
+        match self.protocol {
+            6 | 17 | 132 => FlowKey::ported(&scope, self.protocol, self.source, self.destination),
+            1 | 58 => {
+                let (kind, code) = self.icmp_numbers();
+                FlowKey::icmp(&scope, self.protocol, self.source.0, self.destination.0, kind, code)
+            }
+            _ => FlowKey::other(&scope, self.protocol, self.source.0, self.destination.0),
+        }
+    }
+}
+
+/// What was said.
+#[derive(Clone, Debug)]
+pub struct FirstPacket {
+    /// The flow's class, as the classifier gives it.
+    pub class: Class,
+    /// The calls of the functions, in their order; all of them are asked, whatever the ones before say.
+    pub calls: Vec<Call>,
+    /// What becomes of the packet: the strictest decision, of equals the first.
+    pub decision: Decision,
+}
+
+/// Asks the chain about a flow's first packet. Refusals count as in prevention.
+///
+/// # Errors
+/// There is no memory for a flow table of a few entries.
+pub fn first_packet(
+    chains: &Arc<Chains>,
+    settings: &EngineSettings,
+    engine: &Arc<Engine>,
+    asked: &Probe,
+) -> Result<FirstPacket, TableError> {
+    let (watched, calls) = observed(chains, Some(asked.tenant), How { details: true, go_on: true });
+    let settings = EngineSettings {
+        flow_capacity: 16,
+        prevention: true,
+        // The probe's transport header carries none.
+        checksums: ChecksumMode::Ignore,
+        ..settings.clone()
+    };
+    let mut worker = Worker::new(settings, Arc::clone(engine), watched)?;
+    let bytes = probe::packet(asked);
+    let frame = Frame {
+        now: Timestamp::from_parts(1, 0),
+        bytes: &bytes,
+        wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        link_type: LinkType::RAW,
+        link: asked.link,
+        number: Some(1),
+    };
+    worker.frame(&frame, &mut Nobody);
+    let calls = take(&calls);
+    let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
+    Ok(FirstPacket { class: chains.classifier.classify(asked.tenant, &asked.key()), calls, decision })
+}
+
+/// Records nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Recorder for Nobody {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
+    }
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+}

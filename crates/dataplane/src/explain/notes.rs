@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The recorder of histories: writes down what the data plane records, flow by flow.
+
+use super::observe::FlowSeen;
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
+use bartizan_flow::EndReason;
+use bartizan_function::{Finding, FindingAction};
+
+/// What was recorded, in order.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) list: Vec<Note>,
+}
+
+/// One record about a flow.
+pub(super) struct Note {
+    pub(super) flow: FlowSeen,
+    pub(super) number: Option<u64>,
+    pub(super) direction: Option<Direction>,
+    pub(super) what: What,
+}
+
+/// What a record says.
+pub(super) enum What {
+    Alert { rule: String, message: String, action: &'static str },
+    Refused(Decision),
+    Anomaly(String),
+    Transaction(String),
+    File(String),
+    Ended(Box<Ended>),
+}
+
+/// A flow at its end.
+pub(super) struct Ended {
+    pub(super) reason: &'static str,
+    pub(super) state: &'static str,
+    pub(super) link: u16,
+    pub(super) icmp: Option<(u8, u8)>,
+    pub(super) vlans: Vec<u16>,
+    pub(super) fid: u32,
+    pub(super) generation: u64,
+    pub(super) level: &'static str,
+    pub(super) path: bartizan_base::Path,
+    pub(super) start: Timestamp,
+    pub(super) last: Timestamp,
+    pub(super) packets: PerDirection<u64>,
+    pub(super) bytes: PerDirection<u64>,
+}
+
+impl Notes {
+    fn add(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, what: What) {
+        let Some(flow) = flow else { return };
+        let number = occasion.number.or(occasion.around.and_then(|a| a.number));
+        self.list.push(Note {
+            flow: FlowSeen::of_entry(flow),
+            number,
+            direction: Some(occasion.direction),
+            what,
+        });
+    }
+}
+
+impl Recorder for Notes {
+    fn alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        _: &Fate,
+        _: Option<TxRecord<'_>>,
+    ) {
+        let action = if finding.action == FindingAction::Blocked { "blocked" } else { "allowed" };
+        let (rule, message) = (finding.rule.id.to_string(), finding.rule.message.clone());
+        self.add(occasion, flow, What::Alert { rule, message, action });
+    }
+
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+
+    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
+        let text = match anomaly {
+            Anomaly::Decode(event) => event.eve_name().to_owned(),
+            Anomaly::Stream(event) => event.eve_name().to_owned(),
+            Anomaly::App { protocol, event, .. } => {
+                format!("{} {event}", protocol.map_or("protocol", |p| p.eve_name))
+            }
+        };
+        self.add(occasion, flow, What::Anomaly(text));
+    }
+
+    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, _: &[Finding]) {
+        self.add(occasion, flow, What::Refused(fate.decision));
+    }
+
+    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+        let text = format!("{} transaction {}", tx.spec.eve_name, tx.id);
+        self.add(occasion, Some(flow), What::Transaction(text));
+    }
+
+    fn file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) {
+        let file = tx.tx.files(direction).get(index).map(|f| {
+            let name = String::from_utf8_lossy(&f.name).into_owned();
+            format!("{name} of {} bytes in {} transaction {}", f.size, tx.spec.eve_name, tx.id)
+        });
+        self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
+    }
+
+    fn flow(&mut self, flow: &Entry, reason: EndReason, _: Timestamp) {
+        let ended = Ended {
+            reason: reason.eve_name(),
+            state: flow.state().eve_name(),
+            link: flow.key().scope().link.0,
+            icmp: flow.ext.icmp,
+            vlans: flow.ext.vlan.as_slice().to_vec(),
+            fid: flow.fid.0,
+            generation: flow.generation.0,
+            level: flow.level.name(),
+            path: flow.path,
+            start: flow.start,
+            last: flow.last_seen,
+            packets: flow.packets,
+            bytes: flow.bytes,
+        };
+        let what = What::Ended(Box::new(ended));
+        self.list.push(Note { flow: FlowSeen::of_entry(flow), number: None, direction: None, what });
+    }
+}

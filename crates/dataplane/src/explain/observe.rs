@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A function that is looked at: it does what it does, and each call is written down.
+
+use crate::chain::{Chains, Class, ClassNames, FlowClassifier};
+use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
+use bartizan_flow::FlowKey;
+use bartizan_function::{FlowView, Function, FunctionSpec, PacketContext, WorkerState};
+use core::net::IpAddr;
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Which half of a function was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Half {
+    /// On headers and flow state.
+    Header,
+    /// On payload, streams and transactions.
+    Payload,
+}
+
+/// A flow as it was at a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSeen {
+    /// Its number in events.
+    pub id: u64,
+    /// Whose traffic.
+    pub tenant: TenantId,
+    /// IP protocol.
+    pub protocol: u8,
+    /// The side that opened it.
+    pub client: (IpAddr, u16),
+    /// The other side.
+    pub server: (IpAddr, u16),
+    /// State of the TCP connection.
+    pub tcp: Option<&'static str>,
+    /// Application protocol, as far as known.
+    pub app: Option<&'static str>,
+}
+
+impl FlowSeen {
+    pub(super) fn of_entry(flow: &crate::record::Entry) -> Self {
+        let key = flow.key();
+        let summary = flow.ext.app.as_deref().map(|app| app.summary()).unwrap_or_default();
+        let session = &flow.ext.session;
+        FlowSeen {
+            id: flow.ext.event_id,
+            tenant: flow.tenant(),
+            protocol: key.protocol(),
+            client: (key.source(), key.source_port()),
+            server: (key.destination(), key.destination_port()),
+            tcp: (key.protocol() == 6 && session.exists()).then(|| session.state().eve_name()).flatten(),
+            app: summary.current().and_then(bartizan_applayer::protocols::spec).map(|s| s.eve_name),
+        }
+    }
+
+    fn of(flow: &FlowView<'_>) -> Self {
+        let protocol = flow.app.current().and_then(bartizan_applayer::protocols::spec);
+        FlowSeen {
+            id: flow.id,
+            tenant: flow.tenant,
+            protocol: flow.protocol,
+            client: flow.client,
+            server: flow.server,
+            tcp: flow.tcp.filter(|session| session.exists()).and_then(|session| session.state().eve_name()),
+            app: protocol.map(|spec| spec.eve_name),
+        }
+    }
+}
+
+/// One call of a function.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The function.
+    pub function: FunctionId,
+    /// Its name.
+    pub name: &'static str,
+    /// Which half.
+    pub half: Half,
+    /// Direction of the packet within its flow.
+    pub direction: Direction,
+    /// The flow, unless the packet has none.
+    pub flow: Option<FlowSeen>,
+    /// What it said.
+    pub decision: Decision,
+    /// What it reported: rule and message.
+    pub findings: Vec<(RuleId, String)>,
+    /// What it has to say beyond that, when asked.
+    pub details: Map<String, Value>,
+}
+
+/// Calls in their order, shared by the functions that write and who reads.
+pub type Calls = Arc<Mutex<Vec<Call>>>;
+
+/// Takes what was written down.
+#[must_use]
+pub fn take(calls: &Calls) -> Vec<Call> {
+    core::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// How functions are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// Each call asks for details ([`Function::explain`]): for few packets only.
+    pub details: bool,
+    /// Refusals are written down but not acted on, so that the functions behind are asked as well.
+    pub go_on: bool,
+}
+
+/// See the module.
+pub struct Observed {
+    inner: Arc<dyn Function>,
+    calls: Calls,
+    how: How,
+}
+
+impl Observed {
+    fn call(
+        &self,
+        half: Half,
+        context: &mut PacketContext<'_>,
+        callback: impl Fn(&dyn Function, &mut PacketContext<'_>) -> Decision,
+    ) -> Decision {
+        let details = if self.how.details { self.inner.explain(context) } else { Map::new() };
+        let before = context.findings.len();
+        let decision = callback(self.inner.as_ref(), context);
+        let findings = context.findings.iter().skip(before);
+        let call = Call {
+            function: self.inner.id(),
+            name: self.inner.spec().name,
+            half,
+            direction: context.direction,
+            flow: context.flow.as_ref().map(FlowSeen::of),
+            decision,
+            findings: findings.map(|f| (f.rule.id, f.rule.message.clone())).collect(),
+            details,
+        };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        if self.how.go_on && !decision.verdict.forwards() { Decision::CONTINUE } else { decision }
+    }
+}
+
+impl Function for Observed {
+    fn spec(&self) -> &'static FunctionSpec {
+        self.inner.spec()
+    }
+
+    fn id(&self) -> FunctionId {
+        self.inner.id()
+    }
+
+    fn worker(&self) -> WorkerState {
+        self.inner.worker()
+    }
+
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        self.call(Half::Header, context, |function, context| function.packet(context))
+    }
+
+    fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        self.call(Half::Payload, context, |function, context| function.payload(context))
+    }
+
+    fn explain(&self, context: &PacketContext<'_>) -> Map<String, Value> {
+        self.inner.explain(context)
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        self.inner.log(worker, each);
+    }
+}
+
+/// The classifier of other chains, with the tenant fixed where it is given.
+struct Borrowed {
+    chains: Arc<Chains>,
+    tenant: Option<TenantId>,
+}
+
+impl FlowClassifier for Borrowed {
+    fn classify(&self, tenant: TenantId, key: &FlowKey) -> Class {
+        self.chains.classifier.classify(tenant, key)
+    }
+
+    fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
+        self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
+    }
+
+    fn names(&self) -> ClassNames {
+        self.chains.classifier.names()
+    }
+}
+
+/// The same chains with every function observed.
+#[must_use]
+pub fn observed(chains: &Arc<Chains>, tenant: Option<TenantId>, how: How) -> (Arc<Chains>, Calls) {
+    let calls = Calls::default();
+    let functions = (chains.functions.iter())
+        .map(|inner| {
+            let observed = Observed { inner: Arc::clone(inner), calls: Arc::clone(&calls), how };
+            Arc::new(observed) as Arc<dyn Function>
+        })
+        .collect();
+    let classifier = Box::new(Borrowed { chains: Arc::clone(chains), tenant });
+    (Arc::new(Chains { generation: chains.generation, functions, classifier }), calls)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker between generations: it enters one between two frames, and can handle a frame that another worker began in
+//! another generation to its end in that one.
+//!
+//! Functions keep counters in their state of the generation; what a state counted stays when its generation goes.
+//!
+//! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as long as a worker
+//! runs them or a frame on its way holds them.
+
+use crate::chain::Chains;
+use crate::worker::Worker;
+use bartizan_base::Generation;
+use bartizan_function::WorkerState;
+use std::sync::{Arc, Weak};
+
+/// What is left of other generations.
+#[derive(Default)]
+pub(crate) struct Past {
+    /// What states that are gone had counted: function, counter, value.
+    counters: Vec<(&'static str, &'static str, u64)>,
+    /// States of another generation, for frames that other workers began in it.
+    visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
+}
+
+impl Past {
+    fn add(&mut self, function: &'static str, name: &'static str, value: u64) {
+        match self.counters.iter_mut().find(|(f, n, _)| *f == function && *n == name) {
+            Some((_, _, sum)) => *sum = sum.saturating_add(value),
+            None => self.counters.push((function, name, value)),
+        }
+    }
+
+    fn get(&self, function: &str, name: &str) -> u64 {
+        self.counters.iter().find(|(f, n, _)| *f == function && *n == name).map_or(0, |(_, _, sum)| *sum)
+    }
+}
+
+/// Each counter of the functions: function, counter, value.
+fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+    for function in &chains.functions {
+        if let Some(state) = states.get(usize::from(function.id().0)) {
+            let of = function.spec().name;
+            function.log(state, &mut |name, value| each(of, name, value));
+        }
+    }
+}
+
+impl Worker {
+    /// The running generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.chains.generation
+    }
+
+    /// Takes another generation. To be called between frames.
+    pub fn enter_generation(&mut self, chains: Arc<Chains>) {
+        let past = &mut self.past;
+        visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
+        self.tally.leave(&self.chains, &self.states);
+        self.tally.enter(&chains);
+        let states = core::mem::replace(&mut self.states, chains.worker_states());
+        self.past.visited = Some((Arc::downgrade(&self.chains), states));
+        self.chains = chains;
+    }
+
+    /// Lets `handle` work in a generation, then goes on in its own.
+    pub(crate) fn in_generation<T>(
+        &mut self,
+        chains: &Arc<Chains>,
+        handle: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        if chains.generation == self.chains.generation {
+            return handle(self);
+        }
+        let states = match self.past.visited.take() {
+            Some((of, states)) if Weak::as_ptr(&of) == Arc::as_ptr(chains) => states,
+            _ => chains.worker_states(),
+        };
+        // What the states have counted so far stands in the past, or is 0.
+        let mut before = Vec::new();
+        visit(chains, &states, &mut |function, name, value| before.push((function, name, value)));
+        self.tally.enter(chains);
+        self.tally.discount(chains, &states);
+        let own = (
+            core::mem::replace(&mut self.chains, Arc::clone(chains)),
+            core::mem::replace(&mut self.states, states),
+        );
+        let result = handle(self);
+        self.chains = own.0;
+        let states = core::mem::replace(&mut self.states, own.1);
+        self.tally.leave(chains, &states);
+        self.tally.enter(&self.chains);
+        let mut before = before.into_iter();
+        let past = &mut self.past;
+        visit(chains, &states, &mut |function, name, value| {
+            // The same functions give the same counters in the same order.
+            let known = before.next().map_or(0, |(_, _, value)| value);
+            past.add(function, name, value.saturating_sub(known));
+        });
+        self.past.visited = Some((Arc::downgrade(chains), states));
+        result
+    }
+
+    /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
+    pub(crate) fn forget_generation(&mut self) {
+        if self.past.visited.as_ref().is_some_and(|(of, _)| of.strong_count() == 0) {
+            self.past.visited = None;
+        }
+    }
+
+    /// Counters of the functions, over all generations.
+    pub(crate) fn visit_functions(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.visit_functions_by_name(&mut |_, name, value| each(name, value));
+    }
+
+    /// Counters of the functions with whose they are, over all generations.
+    pub(crate) fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+        let mut told: Vec<(&str, &str)> = Vec::new();
+        visit(&self.chains, &self.states, &mut |function, name, value| {
+            told.push((function, name));
+            each(function, name, value.saturating_add(self.past.get(function, name)));
+        });
+        for (function, name, value) in &self.past.counters {
+            if !told.contains(&(*function, *name)) {
+                each(function, name, *value);
+            }
+        }
+    }
+}

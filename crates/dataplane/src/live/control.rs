@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steering live workers from outside: stop, swap generations, ask what runs, wake who sleeps.
+//!
+//! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that sees the flag
+//! (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and that worker, agree by a fence on
+//! each side (sequentially consistent): either the one sees that the other sleeps, or the other sees the frame.
+
+use crate::chain::Chains;
+use crate::worker::Worker;
+use bartizan_base::{Generation, WorkerId};
+use bartizan_ports::Waker;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// How workers are steered from outside: stop, swap generations, and what they run.
+pub struct Control {
+    stop: AtomicBool,
+    broken: AtomicBool,
+    seats: Box<[Seat]>,
+    /// Generations that a worker has left: freed by who steers, which takes longer than a worker may wait.
+    left: Mutex<Vec<Arc<Chains>>>,
+}
+
+/// One worker's part, on cache lines of its own.
+#[repr(align(128))]
+struct Seat {
+    pending: Mutex<Option<Arc<Chains>>>,
+    has_pending: AtomicBool,
+    running: AtomicU64,
+    asleep: AtomicBool,
+    waker: Waker,
+}
+
+impl Control {
+    /// A control for one worker.
+    ///
+    /// # Errors
+    /// The system has no event descriptor left.
+    pub fn new() -> std::io::Result<Self> {
+        Self::for_workers(1)
+    }
+
+    /// A control for so many workers.
+    ///
+    /// # Errors
+    /// The system has no event descriptor left.
+    pub fn for_workers(count: u16) -> std::io::Result<Self> {
+        let seat = |_| {
+            Ok(Seat {
+                pending: Mutex::new(None),
+                has_pending: AtomicBool::new(false),
+                running: AtomicU64::new(0),
+                asleep: AtomicBool::new(false),
+                waker: Waker::new()?,
+            })
+        };
+        Ok(Control {
+            stop: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            seats: (0..count.max(1)).map(seat).collect::<std::io::Result<_>>()?,
+            left: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Ends the workers at their next batch boundary.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for seat in &self.seats {
+            seat.waker.wake();
+        }
+    }
+
+    /// Whether the end was asked for.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Hands over another generation; each worker runs it from its next batch boundary on. Of several only the last counts.
+    pub fn swap(&self, chains: Arc<Chains>) {
+        self.free_left();
+        for seat in &self.seats {
+            if let Ok(mut pending) = seat.pending.lock() {
+                *pending = Some(Arc::clone(&chains));
+            }
+            seat.has_pending.store(true, Ordering::Release);
+            seat.waker.wake();
+        }
+    }
+
+    /// The oldest generation that a worker runs: what really happens, not what was asked for. 0 until all have begun.
+    #[must_use]
+    pub fn running(&self) -> Generation {
+        let numbers = self.seats.iter().map(|seat| seat.running.load(Ordering::Acquire));
+        Generation(numbers.min().unwrap_or(0))
+    }
+
+    /// The generation that one worker runs; beyond the last: `None`.
+    #[must_use]
+    pub fn running_in(&self, worker: WorkerId) -> Option<Generation> {
+        self.seats.get(usize::from(worker.0)).map(|seat| Generation(seat.running.load(Ordering::Acquire)))
+    }
+
+    /// Frees generations that nobody runs any more. For who steers: it takes a while, which workers do not have.
+    pub fn free_left(&self) {
+        let free: Vec<Arc<Chains>> = match self.left.lock() {
+            Ok(mut left) => left.extract_if(.., |chains| Arc::strong_count(chains) == 1).collect(),
+            Err(_) => Vec::new(),
+        };
+        // Outside of the lock.
+        drop(free);
+    }
+
+    /// At a batch boundary: takes a pending generation.
+    pub(super) fn take(&self, me: WorkerId, worker: &mut Worker) {
+        let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
+        worker.forget_generation();
+        if seat.has_pending.load(Ordering::Acquire)
+            && seat.has_pending.swap(false, Ordering::AcqRel)
+            && let Ok(mut pending) = seat.pending.lock()
+            && let Some(chains) = pending.take()
+        {
+            if let Ok(mut left) = self.left.lock()
+                && !left.iter().any(|known| Arc::ptr_eq(known, worker.chains()))
+            {
+                left.push(Arc::clone(worker.chains()));
+            }
+            worker.enter_generation(chains);
+        }
+        seat.running.store(worker.generation().0, Ordering::Release);
+    }
+
+    /// What a worker sleeps on.
+    pub(super) fn waker(&self, me: WorkerId) -> Option<&Waker> {
+        self.seats.get(usize::from(me.0)).map(|seat| &seat.waker)
+    }
+
+    /// Wakes those of some workers (a bit each, the last bit for all beyond) that sleep.
+    pub(super) fn wake(&self, workers: u64) {
+        if workers == 0 {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for (index, seat) in self.seats.iter().enumerate() {
+            if workers >> index.min(63) & 1 == 1 && seat.asleep.load(Ordering::Relaxed) {
+                seat.waker.wake();
+            }
+        }
+    }
+
+    /// Lets a worker sleep, unless it has something to do after having said that it will.
+    pub(super) fn sleeping<T>(
+        &self,
+        me: WorkerId,
+        has_work: impl Fn() -> bool,
+        sleep: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let seat = self.seats.get(usize::from(me.0))?;
+        seat.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let slept = if has_work() { None } else { Some(sleep()) };
+        seat.asleep.store(false, Ordering::Relaxed);
+        slept
+    }
+
+    /// A worker ended by a defect: nobody waits for what it holds.
+    pub(super) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+}

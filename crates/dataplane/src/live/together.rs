@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several workers on one link, each with ports of its own, in threads of their own. Frames of flows that another worker owns
+//! are handed over between them ([`crate::handover`]) and leave by the owner's ports.
+//!
+//! A turn of a worker: take what is there on each port, handle it, send it; then the same with what others handed over. When
+//! one ends (a port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way.
+//!
+//! What becomes of every frame is counted, and [`Balance`] holds the sums against each other.
+//!
+//! Not done: moving flows from a worker with much to do to one with little.
+
+use super::control::Control;
+use super::{LiveCounters, LiveOptions, Rejecter, frame_of, settle};
+use crate::chain::Chains;
+use crate::handover::{Handled, Station, connect};
+use crate::normaliser;
+use crate::record::Recorder;
+use crate::settings::EngineSettings;
+use crate::worker::{Worker, WorkerCounters};
+use crate::workers::share_of;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{LinkId, Timestamp, Verdict, WorkerId};
+use bartizan_flow::TableError;
+use bartizan_ports::{
+    Batch, FrameFlags, InlinePair, Port, PortError, PortStats, Side, look_any, stay_on_processor, wait_any,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Frames that a worker can have under way to others at one time.
+pub const PARCELS: usize = 1024;
+/// The side that a frame came in by, in its parcel's tag.
+const SIDE_B: u32 = 1;
+/// Only the first bytes of the frame are here.
+const INCOMPLETE: u32 = 2;
+
+/// A worker's own ports.
+pub enum Ports {
+    /// Two that forward to each other.
+    Inline(InlinePair),
+    /// One that is watched.
+    Passive(Box<dyn Port>),
+}
+
+impl Ports {
+    /// All its ports.
+    pub fn each(&mut self, mut each: impl FnMut(&mut dyn Port)) {
+        match self {
+            Ports::Inline(pair) => Side::BOTH.into_iter().for_each(|side| each(pair.port(side))),
+            Ports::Passive(port) => each(&mut **port),
+        }
+    }
+
+    fn now(&mut self) -> Timestamp {
+        match self {
+            Ports::Inline(pair) => pair.port(Side::A).now(),
+            Ports::Passive(port) => port.now(),
+        }
+    }
+
+    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        match self {
+            Ports::Inline(pair) => pair.look(else_ready, spin),
+            Ports::Passive(port) => look_any(&[&mut **port], else_ready, spin),
+        }
+    }
+}
+
+/// One of several workers, with all that it needs.
+pub struct Post<R> {
+    /// The worker and its rings to the others.
+    pub station: Station,
+    /// Where its packets come from.
+    pub ports: Ports,
+    /// Where its events go.
+    pub recorder: R,
+    /// What it counted besides.
+    pub counters: LiveCounters,
+    /// The processor that its thread stays on, as one of those that the process may use.
+    pub processor: Option<usize>,
+}
+
+/// Why workers ended that nobody stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// A port failed for good.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There is no thread.
+    #[error("cannot start worker {worker}: {source}; ask for fewer with --workers")]
+    Thread {
+        /// Worker.
+        worker: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A worker ended by a defect.
+    #[error(
+        "worker {worker} ended by a defect in the program ({lost} frames were on their way between workers and are \
+         lost); please report it"
+    )]
+    Defect {
+        /// Worker.
+        worker: u16,
+        /// Frames that were on their way between workers.
+        lost: u64,
+    },
+}
+
+/// Makes the stations of so many workers. Limits of `settings` are those of all together; `parcels` frames of each can be
+/// under way to others.
+///
+/// # Errors
+/// A flow table cannot be reserved.
+pub fn stations(
+    settings: &EngineSettings,
+    engine: &Arc<Engine>,
+    chains: &Arc<Chains>,
+    count: u16,
+    parcels: usize,
+) -> Result<Vec<Station>, TableError> {
+    let count = count.max(1);
+    let mut share = share_of(settings, count);
+    let parts = usize::from(count);
+    share.defrag.memory = settings.defrag.memory.div_ceil(parts);
+    share.defrag.max_trackers = settings.defrag.max_trackers.div_ceil(count.into());
+    share.defrag.max_fragments = settings.defrag.max_fragments.div_ceil(count.into());
+    let workers = (0..count)
+        .map(|index| {
+            let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
+            worker.number_flows(WorkerId(index));
+            Ok(worker)
+        })
+        .collect::<Result<Vec<_>, TableError>>()?;
+    Ok(connect(workers, settings.seed, parcels))
+}
+
+/// Runs all workers until the control says stop or one of them fails; their flows are ended then. `steer` runs in this thread
+/// meanwhile; it gets a question to ask, whether the workers have ended, and returns when they have.
+///
+/// # Errors
+/// The first failure of a worker, by its number.
+pub fn run_together<R: Recorder + Send>(
+    posts: &mut [Post<R>],
+    link: LinkId,
+    options: &LiveOptions,
+    control: &Control,
+    steer: impl FnOnce(&dyn Fn() -> bool),
+) -> Result<(), LiveError> {
+    let mut failure = None;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(posts.len());
+        for post in posts.iter_mut() {
+            let worker = post.station.id().0;
+            let builder = std::thread::Builder::new().name(format!("worker-{worker}"));
+            let body = move || {
+                let _all = Ender(control);
+                post.run(link, options, control)
+            };
+            match builder.spawn_scoped(scope, body) {
+                Ok(thread) => threads.push((worker, thread)),
+                Err(source) => {
+                    failure = Some(LiveError::Thread { worker, source });
+                    // Its station never opens, so the others must not wait for it.
+                    control.set_broken();
+                    control.stop();
+                    break;
+                }
+            }
+        }
+        steer(&|| threads.iter().all(|(_, thread)| thread.is_finished()));
+        for (worker, thread) in threads {
+            let error = match thread.join() {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => LiveError::Port(error),
+                Err(_) => LiveError::Defect { worker, lost: 0 },
+            };
+            // A defect says more than the ports that may have failed with it.
+            if failure.is_none() || matches!(error, LiveError::Defect { .. }) {
+                failure = Some(error);
+            }
+        }
+    });
+    let under_way = posts.first().map_or(0, |post| post.station.under_way());
+    if let Some(first) = posts.first_mut() {
+        first.counters.under_way = under_way;
+    }
+    match failure {
+        None => Ok(()),
+        Some(LiveError::Defect { worker, .. }) => Err(LiveError::Defect { worker, lost: under_way }),
+        Some(error) => Err(error),
+    }
+}
+
+/// The end of one worker is the end of all, however it comes.
+struct Ender<'c>(&'c Control);
+
+impl Drop for Ender<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_broken();
+        }
+        self.0.stop();
+    }
+}
+
+impl<R: Recorder> Post<R> {
+    fn run(&mut self, link: LinkId, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
+        if let Some(processor) = self.processor {
+            // Where the kernel refuses, it goes without.
+            let _ = stay_on_processor(processor);
+        }
+        let me = self.station.id();
+        let mut hands = Hands::new(options);
+        let mut result = Ok(());
+        while !control.stopping() && result.is_ok() {
+            control.take(me, self.station.worker_mut());
+            if self.station.worker().is_asked() {
+                self.show();
+            }
+            result = match self.turn(link, control, &mut hands) {
+                Ok(0) => self.rest(options, control),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        control.stop();
+        self.station.close();
+        while !self.station.is_over() && !control.is_broken() {
+            match self.parcels(control, &mut hands) {
+                Ok(0) => std::thread::sleep(Duration::from_micros(50)),
+                Ok(_) => {}
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        self.recorder.ending();
+        self.station.worker_mut().shutdown(&mut self.recorder);
+        result
+    }
+
+    /// Shows what was counted to who asked for it.
+    fn show(&mut self) {
+        let Post { station, ports, counters, .. } = self;
+        station.worker().show(|snapshot| {
+            snapshot.live = *counters;
+            snapshot.hand_over = station.counters();
+            let mut at = 0..;
+            ports.each(|port| snapshot.port(at.next().unwrap_or_default(), port));
+        });
+    }
+
+    /// Takes what is there. Gives the number of frames.
+    fn turn(&mut self, link: LinkId, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
+        let Post { station, ports, recorder, counters, .. } = self;
+        let mut seen = 0;
+        match ports {
+            Ports::Inline(pair) => {
+                for (side, rejecter) in Side::BOTH.into_iter().zip(&mut hands.rejecters) {
+                    let (ingress, egress) = pair.direction(side);
+                    let frames = ingress.receive(&mut hands.batch)?;
+                    if frames == 0 {
+                        continue;
+                    }
+                    seen += frames;
+                    let batch = &mut hands.batch;
+                    for index in 0..frames {
+                        let Some((frame, info)) = frame_of(batch, index, link) else { continue };
+                        let tag = tag_of(side, info.flags);
+                        if let Handled::Here(decision) = station.frame(&frame, tag, recorder) {
+                            settle(station.worker_mut(), batch, index, &decision, rejecter, counters);
+                        }
+                    }
+                    egress.transmit(batch);
+                    egress.flush()?;
+                    batch.clear();
+                    rejecter.send(ingress);
+                }
+            }
+            Ports::Passive(port) => {
+                seen = port.receive(&mut hands.batch)?;
+                for index in 0..seen {
+                    let Some((frame, _)) = frame_of(&hands.batch, index, link) else { continue };
+                    station.frame(&frame, 0, recorder);
+                }
+                hands.batch.clear();
+            }
+        }
+        counters.turns += u64::from(seen > 0);
+        control.wake(station.take_touched());
+        Ok(seen + self.parcels(control, hands)?)
+    }
+
+    /// Handles what others handed over, and sends what may leave. Gives the number of frames.
+    fn parcels(&mut self, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
+        if !self.station.has_parcels() {
+            return Ok(0);
+        }
+        let Post { station, ports, recorder, counters, .. } = self;
+        let Hands { batch, rejecters: [one, other], changed } = hands;
+        let mut used = [false; 2];
+        let taken = station.handed_over(batch.capacity(), recorder, |worker, frame, decision, tag| {
+            let Ports::Inline(pair) = ports else { return };
+            let (side, rejecter) =
+                if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
+            if decision.verdict == Verdict::Reject {
+                rejecter.make(frame.bytes, &mut counters.normaliser);
+            }
+            if !decision.verdict.forwards() {
+                return;
+            }
+            let mut bytes = frame.bytes;
+            if let Some(change) = worker.take_rewrite() {
+                changed.clear();
+                changed.extend_from_slice(frame.bytes);
+                let done = normaliser::rewrite(changed, &change, &mut counters.normaliser);
+                worker.reuse_rewrite(change);
+                if !done {
+                    counters.unwritable += 1;
+                    return;
+                }
+                bytes = changed;
+            }
+            if tag & INCOMPLETE != 0 {
+                counters.incomplete += 1;
+                return;
+            }
+            let [a, b] = &mut used;
+            *(if side == Side::A { a } else { b }) = true;
+            // A refusal is in the port's own counters.
+            let _ = pair.direction(side).1.transmit_frame(bytes);
+        });
+        if let Ports::Inline(pair) = ports {
+            for ((side, used), rejecter) in Side::BOTH.into_iter().zip(used).zip([one, other]) {
+                let (ingress, egress) = pair.direction(side);
+                if used {
+                    egress.flush()?;
+                }
+                rejecter.send(ingress);
+            }
+        }
+        control.wake(station.take_touched());
+        Ok(taken)
+    }
+
+    /// Nothing was there: time passes, then sleeps until something is.
+    fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
+        let Post { station, ports, recorder, .. } = self;
+        let me = station.id();
+        let now = ports.now();
+        station.worker_mut().idle(now, recorder);
+        let has_parcels = || station.has_parcels();
+        if ports.look(&has_parcels, options.spin) {
+            return Ok(());
+        }
+        let waker = control.waker(me);
+        let sleep = || match ports {
+            Ports::Inline(pair) => pair.wait(waker, Duration::ZERO, options.tick),
+            Ports::Passive(port) => wait_any(&mut [&mut **port], waker, Duration::ZERO, options.tick),
+        };
+        match control.sleeping(me, has_parcels, sleep) {
+            Some(slept) => slept.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn tag_of(side: Side, flags: FrameFlags) -> u32 {
+    let cut = if flags.contains(FrameFlags::TRUNCATED) { INCOMPLETE } else { 0 };
+    match side {
+        Side::A => cut,
+        Side::B => cut | SIDE_B,
+    }
+}
+
+/// What a worker works with.
+struct Hands {
+    batch: Batch,
+    /// By side.
+    rejecters: [Rejecter; 2],
+    /// A frame that is changed before it leaves.
+    changed: Vec<u8>,
+}
+
+impl Hands {
+    fn new(options: &LiveOptions) -> Self {
+        Hands {
+            batch: Batch::with_capacity(options.batch),
+            rejecters: [Rejecter::default(), Rejecter::default()],
+            changed: Vec::new(),
+        }
+    }
+}
+
+/// Where the frames of an inline run went, summed over workers and ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Handed out by the ports.
+    pub received: u64,
+    /// Decided to leave.
+    pub forwarded: u64,
+    /// Refused, by whatever reason.
+    pub refused: u64,
+    /// Under way between workers when one of them ended by a defect.
+    pub under_way: u64,
+    /// Made by the normaliser: answers to rejected packets.
+    pub made: u64,
+    /// Given to devices.
+    pub sent: u64,
+    /// Refused by the port that they were to leave by.
+    pub not_sent: u64,
+    /// Waiting in a transmit ring at the end.
+    pub waiting: u64,
+    /// Were to leave, and could not be: a change did not fit, or only a part of the frame was here.
+    pub not_given: u64,
+}
+
+impl Balance {
+    /// Adds a worker with its ports.
+    pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
+        self.forwarded += counters.forwarded;
+        self.refused += counters.refused.iter().sum::<u64>();
+        self.under_way += live.under_way;
+        self.made += live.normaliser.resets + live.normaliser.unreachables;
+        self.not_given += live.unwritable + live.incomplete;
+    }
+
+    /// Adds a port.
+    pub fn add_port(&mut self, stats: &PortStats, waiting: u64) {
+        self.received += stats.received;
+        self.sent += stats.sent;
+        self.not_sent += stats.send_failures.total();
+        self.waiting += waiting;
+    }
+
+    /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not
+    /// sent + waiting + not given.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.received == self.forwarded + self.refused + self.under_way
+            && self.forwarded + self.made == self.sent + self.not_sent + self.waiting + self.not_given
+    }
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several workers with ports of their own, inline, in threads: each frame leaves once, in order within its flow, sums exact,
+//! whatever worker it arrives at; generations swapped under traffic and on idle links; the end of one is the end of all.
+
+mod common;
+
+use bartizan_base::{Direction, PacketDuration, Reason, Timestamp, WorkerId};
+use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::live::together::{Balance, LiveError, Ports, Post, run_together, stations};
+use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
+use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_flow::EndReason;
+use bartizan_function::Finding;
+use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
+use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Longest time that anything here may take.
+const LIMIT: Duration = Duration::from_secs(30);
+const SHAPES: [Shape; 4] = [Shape::Plain, Shape::Fragmented, Shape::Tunnel, Shape::FragmentedTunnel];
+
+/// Writes down time and generation of each alert, and flows; breaks when it is told to.
+#[derive(Clone, Default)]
+struct Log {
+    alerts: Arc<Mutex<Vec<(Timestamp, u64)>>>,
+    flows: Arc<Mutex<Vec<u64>>>,
+    breaks: bool,
+}
+
+impl Recorder for Log {
+    fn alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        _: Option<&Entry>,
+        _: &Finding,
+        _: &Fate,
+        _: Option<TxRecord<'_>>,
+    ) {
+        assert!(!self.breaks, "a defect, made by the test");
+        self.alerts.lock().unwrap().push((occasion.now, occasion.generation.0));
+    }
+
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+
+    fn flow(&mut self, flow: &Entry, _: EndReason, _: Timestamp) {
+        self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);
+    }
+}
+
+/// Workers, and what is at the other ends of their ports.
+struct Rig {
+    posts: Vec<Post<Log>>,
+    /// By worker, then side.
+    outside: Vec<[TestPort; 2]>,
+    control: Control,
+    clock: TestClock,
+    log: Log,
+    options: LiveOptions,
+}
+
+fn rig(bench: &Bench, count: u16, parcels: usize) -> Rig {
+    let clock = TestClock::starting_at(Timestamp::from_nanos(1_000_000_000));
+    let log = Log::default();
+    let stations = stations(&bench.engine_settings, &bench.engine, &bench.chains, count, parcels).unwrap();
+    let (mut posts, mut outside) = (Vec::new(), Vec::new());
+    for station in stations {
+        let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, &clock).unwrap();
+        let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, &clock).unwrap();
+        outside.push([client, server]);
+        posts.push(Post {
+            station,
+            ports: Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()),
+            recorder: log.clone(),
+            counters: LiveCounters::default(),
+            processor: None,
+        });
+    }
+    let options = LiveOptions { batch: 16, spin: Duration::ZERO, tick: Duration::from_millis(20) };
+    Rig { posts, outside, control: Control::for_workers(count).unwrap(), clock, log, options }
+}
+
+impl Rig {
+    /// Runs the workers and `drive` beside them; stops them when it is done.
+    fn run(
+        &mut self,
+        drive: impl FnOnce(&mut [[TestPort; 2]], &Control, &TestClock),
+    ) -> Result<(), LiveError> {
+        let Rig { posts, outside, control, clock, options, .. } = self;
+        run_together(posts, bartizan_base::LinkId(0), options, control, |_| {
+            drive(outside, control, clock);
+            control.stop();
+        })
+    }
+
+    fn balance(&mut self) -> Balance {
+        let mut balance = Balance::default();
+        for post in &mut self.posts {
+            balance.add(post.station.worker().counters(), &post.counters);
+            post.ports.each(|port| balance.add_port(&port.stats(), port.pending() as u64));
+        }
+        balance
+    }
+
+    fn refused(&self, reason: Reason) -> u64 {
+        self.posts.iter().map(|p| p.station.worker().counters().refused[reason as usize]).sum()
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets a frame arrive at a worker's port; each at a time of its own.
+fn arrive(outside: &mut [[TestPort; 2]], clock: &TestClock, worker: usize, side: Side, frame: &[u8]) {
+    clock.advance(PacketDuration::from_nanos(1000));
+    let port = &mut outside[worker][side as usize];
+    port.transmit_frame(frame).unwrap();
+    port.flush().unwrap();
+}
+
+/// Every third packet of a flow is one of the other direction.
+fn side_of(number: u32) -> Side {
+    if number % 3 == 2 { Side::B } else { Side::A }
+}
+
+/// What a frame carries, if its mark is in it as a whole.
+fn mark_in(frame: &[u8]) -> Option<(u32, u32)> {
+    (0..frame.len()).find_map(|at| read_mark(&frame[at..]))
+}
+
+#[test]
+fn each_frame_leaves_once_in_order_and_sums_are_exact_whoever_gets_it() {
+    for (count, flows, per_flow) in [(1u16, 8u32, 30u32), (2, 16, 60), (3, 24, 60)] {
+        let bench = bench(true, "no");
+        let mut rig = rig(&bench, count, 4_000);
+        let seen = Arc::clone(&bench.seen);
+        let mut expected: [Vec<Vec<u8>>; 2] = Default::default();
+        let (mut sent, mut dropped) = (0u64, 0u64);
+        let shape_of = |flow: u32| SHAPES[flow as usize % 4];
+        rig.run(|outside, _, clock| {
+            for number in 0..per_flow {
+                for flow in 0..flows {
+                    let drop = (number + flow) % 7 == 3;
+                    let word: &[u8] = if drop { b"drop" } else { b"" };
+                    let frames = marked_saying(flow % 8 > 3, flow, number, shape_of(flow), word);
+                    let last = frames.len() - 1;
+                    dropped += u64::from(drop);
+                    for (piece, frame) in frames.into_iter().enumerate() {
+                        sent += 1;
+                        // A flow arrives at one worker, its fragments at any.
+                        let way = match shape_of(flow) {
+                            Shape::Plain | Shape::Tunnel => flow as usize,
+                            _ => (number as usize) * 5 + piece,
+                        } % usize::from(count);
+                        arrive(outside, clock, way, side_of(number), &frame);
+                        // A datagram is whole with the piece that comes last to its owner, whichever that is.
+                        if !drop || piece < last {
+                            expected[side_of(number).other() as usize].push(frame);
+                        }
+                    }
+                }
+            }
+            wait_until("all packets are seen", || {
+                seen.lock().unwrap().iter().filter(|s| s.mark.is_some()).count() as u32 == flows * per_flow
+            });
+        })
+        .unwrap();
+        let balance = rig.balance();
+        assert!(balance.is_exact(), "{balance:?}");
+        assert_eq!((balance.received, balance.refused), (sent, dropped), "{balance:?}");
+        assert_eq!((balance.sent, balance.not_sent, balance.under_way), (sent - dropped, 0, 0));
+        let mut left: [Vec<Vec<u8>>; 2] = Default::default();
+        let mut orders: HashMap<(u32, Side), Vec<(usize, u32)>> = HashMap::new();
+        for (worker, ends) in rig.outside.iter_mut().enumerate() {
+            for (side, port) in ends.iter_mut().enumerate() {
+                while let Some(frame) = port.take() {
+                    if let Some((flow, number)) = mark_in(&frame)
+                        && matches!(shape_of(flow), Shape::Plain | Shape::Tunnel)
+                    {
+                        orders.entry((flow, side_of(number))).or_default().push((worker, number));
+                    }
+                    left[side].push(frame);
+                }
+            }
+        }
+        for side in [0, 1] {
+            assert_eq!(left[side].len(), expected[side].len());
+            // Which piece of a refused datagram is the last differs: those are compared without pieces.
+            let whole = |frames: &mut Vec<Vec<u8>>| {
+                frames.retain(|f| {
+                    mark_in(f).is_some_and(|(flow, _)| matches!(shape_of(flow), Shape::Plain | Shape::Tunnel))
+                });
+                frames.sort();
+            };
+            whole(&mut left[side]);
+            whole(&mut expected[side]);
+            assert!(left[side] == expected[side], "frames leave as they came");
+        }
+        for (flow, order) in &orders {
+            assert!(order.iter().all(|(worker, _)| *worker == order[0].0), "{flow:?} leaves by one worker");
+            assert!(order.windows(2).all(|w| w[0].1 < w[1].1), "{flow:?} {order:?}");
+        }
+        assert_eq!(orders.len(), flows as usize, "both directions of those that stay whole");
+        let handed: u64 = rig.posts.iter().map(|p| p.station.counters().handed_over).sum();
+        let taken: u64 = rig.posts.iter().map(|p| p.station.counters().taken).sum();
+        assert_eq!(handed, taken);
+        assert_eq!(handed > 0, count > 1);
+        // Each flow once, at its owner: each packet in one (GRE itself has none).
+        let packets = rig.log.flows.lock().unwrap().clone();
+        assert_eq!(packets.len(), flows as usize);
+        assert_eq!(packets.iter().sum::<u64>(), u64::from(flows * per_flow));
+    }
+}
+
+#[test]
+fn what_a_full_ring_refuses_is_counted_and_the_rest_leaves() {
+    let bench = bench(true, "no");
+    let mut rig = rig(&bench, 2, 1);
+    let seen = Arc::clone(&bench.seen);
+    let (flows, per_flow) = (10u32, 400u32);
+    rig.options.batch = 256;
+    rig.run(|outside, _, clock| {
+        for number in 0..per_flow {
+            for flow in 0..flows {
+                let frame = marked_saying(false, flow, number, Shape::Plain, b"").remove(0);
+                clock.advance(PacketDuration::from_nanos(1000));
+                outside[0][side_of(number) as usize].transmit_frame(&frame).unwrap();
+            }
+        }
+        // At once, so that the other worker cannot keep up.
+        outside[0].iter_mut().for_each(|port| port.flush().unwrap());
+        wait_until("the last packets are seen", || {
+            let seen = seen.lock().unwrap();
+            (0..2).any(|_| seen.iter().filter(|s| s.mark.is_some_and(|m| m.1 == per_flow - 1)).count() > 0)
+        });
+        std::thread::sleep(Duration::from_millis(50));
+    })
+    .unwrap();
+    let balance = rig.balance();
+    assert!(balance.is_exact(), "{balance:?}");
+    assert_eq!(balance.received, u64::from(flows * per_flow));
+    assert_eq!(balance.refused, rig.refused(Reason::HandOverRing));
+    assert!(balance.refused > 0, "{balance:?}");
+    let by_stations: u64 = rig.posts.iter().map(|p| p.station.counters().refused).sum();
+    assert_eq!(by_stations, balance.refused);
+    assert_eq!(seen.lock().unwrap().len() as u64, balance.sent);
+}
+
+#[test]
+fn swaps_under_traffic_lose_nothing_and_each_frame_has_one_generation() {
+    let bench = bench(true, "no");
+    let count = 3u16;
+    let mut rig = rig(&bench, count, 4_000);
+    let seen = Arc::clone(&bench.seen);
+    let (flows, per_flow, swaps) = (8u32, 1_000u32, 200u32);
+    let mut generations: Vec<Weak<Chains>> = Vec::new();
+    rig.run(|outside, control, clock| {
+        for number in 0..per_flow {
+            for flow in 0..flows {
+                // Two packets a frame, which mostly belong to two workers.
+                let frame = marked_saying(flow % 2 == 1, flow, number, Shape::Tunnel, b"evil").remove(0);
+                arrive(outside, clock, flow as usize % usize::from(count), side_of(number), &frame);
+            }
+            if number % (per_flow / swaps) == 0 {
+                let next = chains(2 + u64::from(number / (per_flow / swaps)), &seen);
+                generations.push(Arc::downgrade(&next));
+                control.swap(next);
+                std::thread::yield_now();
+            }
+        }
+        wait_until("all packets are seen", || seen.lock().unwrap().len() as u32 == 2 * flows * per_flow);
+        wait_until("the last generation runs everywhere", || control.running().0 == u64::from(swaps) + 1);
+        for worker in 0..count {
+            assert_eq!(control.running_in(WorkerId(worker)).unwrap().0, u64::from(swaps) + 1);
+        }
+        assert_eq!(control.running_in(WorkerId(count)), None);
+        wait_until("what nobody runs is freed", || {
+            control.free_left();
+            generations.iter().filter(|g| g.strong_count() > 0).count() == 1
+        });
+    })
+    .unwrap();
+    let balance = rig.balance();
+    assert!(balance.is_exact(), "{balance:?}");
+    assert_eq!((balance.sent, balance.refused), (u64::from(flows * per_flow), 0));
+    let mut by_frame: HashMap<Timestamp, Vec<u64>> = HashMap::new();
+    let seen = seen.lock().unwrap();
+    for packet in seen.iter() {
+        by_frame.entry(packet.now).or_default().push(packet.generation);
+    }
+    for (now, generation) in rig.log.alerts.lock().unwrap().iter() {
+        by_frame.get_mut(now).unwrap().push(*generation);
+    }
+    assert_eq!(by_frame.len() as u32, flows * per_flow);
+    for (now, generations) in &by_frame {
+        assert_eq!(generations.len(), 3, "two packets and an alert: {now:?} {generations:?}");
+        assert!(generations.iter().all(|g| *g == generations[0]), "{now:?} {generations:?}");
+    }
+    let used: std::collections::HashSet<u64> = seen.iter().map(|s| s.generation).collect();
+    assert!(used.len() > 10, "{}", used.len());
+}
+
+#[test]
+fn an_idle_link_swaps_as_well() {
+    let bench = bench(false, "no");
+    let mut rig = rig(&bench, 2, 16);
+    // Nobody looks by himself within the time of this test.
+    rig.options.tick = LIMIT * 2;
+    let seen = Arc::clone(&bench.seen);
+    let begun = Instant::now();
+    rig.run(|_, control, _| {
+        wait_until("both run", || control.running().0 == 1);
+        std::thread::sleep(Duration::from_millis(20));
+        for number in 2..20 {
+            control.swap(chains(number, &seen));
+            wait_until("both run the next", || control.running().0 == number);
+        }
+    })
+    .unwrap();
+    assert!(begun.elapsed() < LIMIT);
+}
+
+/// A port that is gone after some frames.
+struct Going {
+    port: TestPort,
+    left: u32,
+}
+
+impl Port for Going {
+    fn name(&self) -> &str {
+        "going"
+    }
+    fn mtu(&self) -> u32 {
+        self.port.mtu()
+    }
+    fn mac(&self) -> [u8; 6] {
+        self.port.mac()
+    }
+    fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        let got = self.port.receive(batch)?;
+        self.left = self.left.saturating_sub(got as u32);
+        if self.left == 0 { Err(PortError::Gone { name: "going".into() }) } else { Ok(got) }
+    }
+    fn transmit(&mut self, batch: &mut Batch) -> usize {
+        self.port.transmit(batch)
+    }
+    fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
+        self.port.transmit_frame(frame)
+    }
+    fn flush(&mut self) -> Result<(), PortError> {
+        self.port.flush()
+    }
+    fn ready(&self) -> bool {
+        self.port.ready()
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.port.descriptor()
+    }
+    fn stats(&mut self) -> PortStats {
+        self.port.stats()
+    }
+    fn now(&mut self) -> Timestamp {
+        self.port.now()
+    }
+}
+
+#[test]
+fn a_port_that_goes_away_ends_all_workers_with_one_error() {
+    let bench = bench(true, "no");
+    let mut rig = rig(&bench, 3, 4_000);
+    let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, &rig.clock).unwrap();
+    let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, &rig.clock).unwrap();
+    rig.outside[1] = [client, server];
+    let pair = InlinePair::new(Box::new(Going { port: a, left: 40 }), Box::new(b), false).unwrap();
+    rig.posts[1].ports = Ports::Inline(pair);
+    let Rig { posts, outside, control, clock, options, .. } = &mut rig;
+    let result = run_together(posts, bartizan_base::LinkId(0), options, control, |finished| {
+        for number in 0..100u32 {
+            for flow in 0..9u32 {
+                let frame = marked_saying(false, flow, number, Shape::Plain, b"").remove(0);
+                arrive(outside, clock, flow as usize % 3, Side::A, &frame);
+            }
+        }
+        wait_until("all have ended", finished);
+    });
+    let error = result.unwrap_err();
+    assert!(matches!(error, LiveError::Port(PortError::Gone { .. })), "{error}");
+    // What was handed out and not given to the worker is lost with the port.
+    let counters: Vec<_> = rig.posts.iter().map(|p| *p.station.worker().counters()).collect();
+    let (packets, forwarded): (u64, u64) =
+        counters.iter().fold((0, 0), |(p, f), c| (p + c.packets, f + c.forwarded));
+    assert_eq!(packets, forwarded, "drained: nothing is left under way");
+    assert_eq!(rig.posts[0].station.under_way(), 0);
+}
+
+#[test]
+fn a_defect_in_one_worker_ends_all_and_says_so() {
+    let bench = bench(true, "no");
+    let mut rig = rig(&bench, 2, 4_000);
+    for post in &mut rig.posts {
+        post.recorder.breaks = true;
+    }
+    let Rig { posts, outside, control, clock, options, .. } = &mut rig;
+    let result = run_together(posts, bartizan_base::LinkId(0), options, control, |finished| {
+        for flow in 0..4u32 {
+            let frame = marked_saying(false, flow, 0, Shape::Plain, b"evil").remove(0);
+            arrive(outside, clock, flow as usize % 2, Side::A, &frame);
+        }
+        wait_until("all have ended", finished);
+    });
+    let message = result.unwrap_err().to_string();
+    assert!(message.contains("defect") && message.contains("worker"), "{message}");
+}

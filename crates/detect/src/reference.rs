@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The reference of the rule language: pages made from the registry of keywords, the buffers of protocols and packets, and
+//! the list of what is refused. `cargo xtask keywords` writes them; a test compares them with what is committed.
+
+use crate::buffers::{Buffers, PACKET_BUFFERS};
+use crate::keyword::Keyword;
+use crate::keywords::{self, sticky};
+use bartizan_applayer::protocol::BufferKind;
+use bartizan_applayer::protocols;
+use bartizan_base::PerDirection;
+use core::fmt::Write;
+
+const GENERATED: &str =
+    "<!-- Generated from the registry in crate detect by `cargo xtask keywords`; do not edit. -->\n\n";
+
+/// The pages: file name below `docs/reference/` and text.
+#[must_use]
+pub fn pages() -> Vec<(&'static str, String)> {
+    vec![
+        ("keywords.md", keyword_page()),
+        ("buffers.md", buffer_page()),
+        ("refused-keywords.md", refused_page()),
+    ]
+}
+
+fn keyword_page() -> String {
+    let mut page = format!("# Keywords\n\n{GENERATED}");
+    page.push_str(
+        "Every keyword of the rule language that this engine evaluates; sticky buffers are on [a page of their own](buffers.md), \
+         and what is refused is [listed by name](refused-keywords.md). Each means what it means in Suricata 8, unless its \
+         entry says otherwise. In *syntax*, capitals stand for what the author fills in, brackets for what can be left out.\n\n\
+         No keyword is taken and then ignored. The role says how its effect is known to be there: what a condition, a \
+         modifier, an effect or a limit adds to a rule is weighed when the rule loads, and a rule in which one of them adds \
+         nothing is refused.\n\n| keyword | role | what |\n|---|---|---|\n",
+    );
+    let mut all: Vec<&Keyword> = keywords::all().collect();
+    all.sort_by_key(|k| k.name);
+    for keyword in &all {
+        let _ = writeln!(
+            page,
+            "| [`{}`](#{}) | {} | {} |",
+            keyword.name,
+            anchor(keyword.name),
+            keyword.role.name(),
+            cell(keyword.summary)
+        );
+    }
+    for keyword in all {
+        entry(&mut page, keyword);
+    }
+    page
+}
+
+fn entry(page: &mut String, keyword: &Keyword) {
+    let _ = writeln!(page, "\n## {}\n\n{}\n", keyword.name, keyword.summary);
+    let _ = writeln!(page, "```text\nrole:    {}\nsyntax:  {}", keyword.role.name(), keyword.syntax);
+    if !keyword.aliases.is_empty() {
+        let _ = writeln!(page, "also:    {}", keyword.aliases.join(", "));
+    }
+    let _ = writeln!(page, "example: {}\n```", keyword.example);
+    let note = if keyword.note.is_empty() { "As in Suricata 8." } else { keyword.note };
+    let _ = writeln!(page, "\n{note}");
+}
+
+fn buffer_page() -> String {
+    let mut page = format!("# Sticky buffers\n\n{GENERATED}");
+    page.push_str(
+        "What a rule can look at by name: `content`, `pcre`, `bsize`, `isdataat`, `dataset`, transforms and the like that stand behind \
+         the buffer's keyword look there. A buffer *grows* when rules see it while data comes; one with *several* values matches \
+         when one of them does.\n\n| buffer | of | direction | values | also |\n|---|---|---|---|---|\n",
+    );
+    for buffer in PACKET_BUFFERS {
+        let _ = writeln!(page, "| `{}` | packets | both | one | {} |", buffer.name, spellings(buffer.name));
+    }
+    let buffers = Buffers::new();
+    let mut all: Vec<_> = buffers.iter().collect();
+    all.sort_by_key(|b| b.name);
+    for buffer in all {
+        let of: Vec<&str> =
+            buffer.providers.iter().filter_map(|(id, _)| protocols::spec(*id)).map(|s| s.name).collect();
+        let kind = match buffer.providers.first().map(|(_, spec)| spec.kind) {
+            Some(BufferKind::Multi) => "several",
+            Some(BufferKind::Streaming) => "one, grows",
+            Some(BufferKind::Single) | None => "one",
+        };
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {kind} | {} |",
+            buffer.name,
+            of.join(", "),
+            directions(buffer.directions()),
+            spellings(buffer.name)
+        );
+    }
+    page
+}
+
+fn refused_page() -> String {
+    let mut page = format!("# Refused keywords\n\n{GENERATED}");
+    page.push_str(
+        "Keywords of Suricata 8 that this engine does not evaluate. A rule with one of them is refused by name, counted as refused, \
+         and shown by `bartizan check`; it is never loaded without it.\n",
+    );
+    for (reason, names) in keywords::refused_names() {
+        if names.is_empty() {
+            continue;
+        }
+        let _ = writeln!(page, "\n## {}\n", reason.trim_end_matches('.'));
+        let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        let _ = writeln!(page, "{}", listed.join(", "));
+    }
+    page
+}
+
+fn directions(of: PerDirection<bool>) -> &'static str {
+    match (of.to_server, of.to_client) {
+        (true, true) => "both",
+        (true, false) => "to the server",
+        (false, true) => "to the client",
+        (false, false) => "none",
+    }
+}
+
+fn spellings(name: &str) -> String {
+    let others = sticky::ALIASES.iter().filter(|(_, modern)| *modern == name);
+    others.map(|(alias, _)| format!("`{alias}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The anchor that mdBook gives a heading.
+fn anchor(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect::<String>().to_lowercase()
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_name_everything_once() {
+        let pages = pages();
+        let (_, keywords_page) = &pages[0];
+        for keyword in keywords::all() {
+            let heading = format!("\n## {}\n", keyword.name);
+            assert_eq!(keywords_page.matches(&heading).count(), 1, "{}", keyword.name);
+        }
+        let (_, buffers_page) = &pages[1];
+        for buffer in Buffers::new().iter() {
+            assert_eq!(
+                buffers_page.matches(&format!("\n| `{}` |", buffer.name)).count(),
+                1,
+                "{}",
+                buffer.name
+            );
+        }
+        let (_, refused) = &pages[2];
+        let names = keywords::refused_names().into_iter().flat_map(|(_, names)| names);
+        assert!(names.into_iter().all(|name| refused.contains(&format!("`{name}`"))));
+    }
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keeping files of the traffic on disk, laid out as Suricata's file-store v2: `DIR/ab/abcd...` by SHA-256, `DIR/tmp/file.N`
+//! while a file is open, and beside it a record if `write-fileinfo` asks for one. Source: Suricata 8's user guide, "File-store".
+//!
+//! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room (captures) or gives the
+//! file up and counts it (live). Not done: `xff` in the record, `force-magic`; the 256 folders are made when needed.
+
+use bartizan_base::{SettingError, Settings};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+/// Pieces that may wait for the writer.
+const QUEUE: usize = 1024;
+/// Files that the writer keeps open at a time; others are opened for each piece.
+const OPEN_MAX: usize = 256;
+
+/// Settings of the output `file-store`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileStoreOptions {
+    /// Folder below the output folder, or absolute.
+    pub dir: Option<PathBuf>,
+    /// Every file is kept, not only those that rules ask for.
+    pub force: bool,
+    /// A record is written beside each file.
+    pub write_fileinfo: bool,
+    /// Bytes of a direction that are reassembled for kept files; 0 for all, `None` for what the stream settings say.
+    pub stream_depth: Option<u64>,
+    /// Files open at a time (`max-open-files`); 0 for the built-in bound.
+    pub max_open: usize,
+}
+
+impl FileStoreOptions {
+    /// Reads the first enabled `file-store` output; `None` without one.
+    ///
+    /// # Errors
+    /// A value is not of the kind that its key wants.
+    pub fn from_settings(settings: &Settings) -> Result<Option<Self>, SettingError> {
+        for item in settings.children("outputs") {
+            let prefix = format!("outputs.{item}.file-store");
+            if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
+                continue;
+            }
+            let key = |name: &str| format!("{prefix}.{name}");
+            settings.mark_read(&key("version"));
+            let depth = match settings.get(&key("stream-depth")) {
+                Some(_) => Some(settings.size(&key("stream-depth"), 0)?),
+                None => None,
+            };
+            return Ok(Some(FileStoreOptions {
+                dir: settings.get(&key("dir")).map(PathBuf::from),
+                force: settings.bool(&key("force-filestore"), false)?,
+                write_fileinfo: settings.bool(&key("write-fileinfo"), false)?,
+                stream_depth: depth,
+                max_open: settings.number(&key("max-open-files"), 0)?,
+            }));
+        }
+        Ok(None)
+    }
+}
+
+/// What happens to a piece for which the queue has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// Who hands it over waits.
+    Wait,
+    /// The file is given up and counted.
+    GiveUp,
+}
+
+/// What the store counts.
+#[derive(Debug, Default)]
+pub struct FileStoreCounters {
+    /// Files kept whole or, where they were cut, as far as they came.
+    pub stored: AtomicU64,
+    /// Failures of the file system.
+    pub fs_errors: AtomicU64,
+    /// Pieces for files that were not held open, as too many were.
+    pub open_files_max_hit: AtomicU64,
+    /// Files given up because the writer was behind.
+    pub lost: AtomicU64,
+    /// Files that a rule asked for when some of their content was gone.
+    pub too_late: AtomicU64,
+}
+
+impl FileStoreCounters {
+    /// Each counter by its name in EVE's `stats`.
+    pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+        for (name, counter) in [
+            ("file_store.open_files_max_hit", &self.open_files_max_hit),
+            ("file_store.fs_errors", &self.fs_errors),
+            ("file_store.stored", &self.stored),
+            ("file_store.lost", &self.lost),
+            ("file_store.too_late", &self.too_late),
+        ] {
+            each(name, counter.load(Ordering::Relaxed));
+        }
+        // At the end every file is closed.
+        each("file_store.open_files", 0);
+    }
+}
+
+enum Message {
+    Piece { id: u32, bytes: Vec<u8> },
+    Close { id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)> },
+    Drop { id: u32 },
+    Finish,
+}
+
+/// A way to the store; one for each worker.
+#[derive(Clone)]
+pub struct FileStoreHandle {
+    sender: SyncSender<Message>,
+    next: Arc<AtomicU32>,
+    counters: Arc<FileStoreCounters>,
+    behind: WhenBehind,
+    /// A record is wanted beside each file.
+    pub write_fileinfo: bool,
+}
+
+impl FileStoreHandle {
+    /// The number of a file that is about to be kept, from 1.
+    #[must_use]
+    pub fn open(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the store counts.
+    #[must_use]
+    pub fn counters(&self) -> &FileStoreCounters {
+        &self.counters
+    }
+
+    /// Hands over a piece of a file. `false`: the file is given up.
+    #[must_use]
+    pub fn piece(&self, id: u32, bytes: &[u8]) -> bool {
+        bytes.is_empty() || self.send(Message::Piece { id, bytes: bytes.to_vec() })
+    }
+
+    /// The file is complete, or as complete as it will be. `record`: seconds and text of what is written beside it.
+    #[must_use]
+    pub fn close(&self, id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)>) -> bool {
+        self.send(Message::Close { id, sha256, record })
+    }
+
+    /// What was handed over of a file is not wanted.
+    pub fn drop_file(&self, id: u32) {
+        let _ = self.send(Message::Drop { id });
+    }
+
+    fn send(&self, message: Message) -> bool {
+        let sent = match self.behind {
+            WhenBehind::Wait => self.sender.send(message).is_ok(),
+            WhenBehind::GiveUp => match self.sender.try_send(message) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+            },
+        };
+        if !sent {
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        sent
+    }
+}
+
+/// The store: a folder and the thread that writes into it.
+pub struct FileStore {
+    handle: Option<FileStoreHandle>,
+    counters: Arc<FileStoreCounters>,
+    writer: Option<JoinHandle<Option<String>>>,
+}
+
+impl FileStore {
+    /// Makes the folder and starts the writer. A relative `dir` lies below `folder`.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or the thread not started.
+    pub fn start(options: &FileStoreOptions, folder: &Path, behind: WhenBehind) -> std::io::Result<Self> {
+        let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from("files"));
+        let dir = folder.join(dir);
+        std::fs::create_dir_all(dir.join("tmp"))?;
+        let counters = Arc::new(FileStoreCounters::default());
+        let (sender, receiver) = sync_channel(QUEUE);
+        let most = if options.max_open == 0 { OPEN_MAX } else { options.max_open.min(OPEN_MAX) };
+        let mut writer =
+            Writer { dir, most, files: HashMap::new(), counters: Arc::clone(&counters), problem: None };
+        let thread = std::thread::Builder::new().name("file-store".to_owned());
+        let thread = thread.spawn(move || writer.run(&receiver))?;
+        let handle = FileStoreHandle {
+            sender,
+            next: Arc::new(AtomicU32::new(1)),
+            counters: Arc::clone(&counters),
+            behind,
+            write_fileinfo: options.write_fileinfo,
+        };
+        Ok(FileStore { handle: Some(handle), counters, writer: Some(thread) })
+    }
+
+    /// A way to the store.
+    #[must_use]
+    pub fn handle(&self) -> Option<FileStoreHandle> {
+        self.handle.clone()
+    }
+
+    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if there was one.
+    pub fn finish(&mut self) -> Option<String> {
+        if let Some(handle) = self.handle.take() {
+            // Fails only if the writer is gone, which joining it says.
+            let _ = handle.sender.send(Message::Finish);
+        }
+        self.writer
+            .take()?
+            .join()
+            .unwrap_or_else(|_| Some("the writer of files ended by a defect".to_owned()))
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn counters(&self) -> &FileStoreCounters {
+        &self.counters
+    }
+}
+
+struct Writer {
+    dir: PathBuf,
+    most: usize,
+    files: HashMap<u32, File>,
+    counters: Arc<FileStoreCounters>,
+    problem: Option<String>,
+}
+
+impl Writer {
+    fn run(&mut self, receiver: &Receiver<Message>) -> Option<String> {
+        while let Ok(message) = receiver.recv() {
+            let done = match message {
+                Message::Piece { id, bytes } => self.piece(id, &bytes),
+                Message::Close { id, sha256, record } => self.close(id, &sha256, record),
+                Message::Finish => break,
+                Message::Drop { id } => {
+                    self.files.remove(&id);
+                    std::fs::remove_file(self.temporary(id))
+                }
+            };
+            if let Err(error) = done {
+                self.counters.fs_errors.fetch_add(1, Ordering::Relaxed);
+                let dir = self.dir.display();
+                self.problem.get_or_insert_with(|| format!("files are not kept in {dir}: {error}"));
+            }
+        }
+        self.problem.take()
+    }
+
+    fn temporary(&self, id: u32) -> PathBuf {
+        self.dir.join("tmp").join(format!("file.{id}"))
+    }
+
+    fn piece(&mut self, id: u32, bytes: &[u8]) -> std::io::Result<()> {
+        if let Some(file) = self.files.get_mut(&id) {
+            return file.write_all(bytes);
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(self.temporary(id))?;
+        file.write_all(bytes)?;
+        if self.files.len() < self.most {
+            self.files.insert(id, file);
+        } else {
+            self.counters.open_files_max_hit.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, id: u32, sha256: &[u8; 32], record: Option<(u64, Vec<u8>)>) -> std::io::Result<()> {
+        let temporary = self.temporary(id);
+        if self.files.remove(&id).is_none() {
+            // Without a piece it is an empty file.
+            OpenOptions::new().create(true).append(true).open(&temporary)?;
+        }
+        let name: String = sha256.iter().map(|b| format!("{b:02x}")).collect();
+        let folder = self.dir.join(name.get(..2).unwrap_or("00"));
+        std::fs::create_dir_all(&folder)?;
+        let path = folder.join(&name);
+        // The same content is there already: one copy is enough.
+        if path.exists() {
+            std::fs::remove_file(&temporary)?;
+        } else {
+            std::fs::rename(&temporary, &path)?;
+        }
+        self.counters.stored.fetch_add(1, Ordering::Relaxed);
+        if let Some((seconds, text)) = record {
+            std::fs::write(folder.join(format!("{name}.{seconds}.{id}.json")), text)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("bartizan-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn files_lie_by_their_hash() {
+        let folder = folder("file-store");
+        let options = FileStoreOptions { max_open: 1, ..FileStoreOptions::default() };
+        let mut store = FileStore::start(&options, &folder, WhenBehind::Wait).unwrap();
+        let handle = store.handle().unwrap();
+        let (one, two, three, none) = (handle.open(), handle.open(), handle.open(), handle.open());
+        assert_eq!((one, two), (1, 2));
+        // Two at once, with one open at a time.
+        for bytes in [b"ab".as_slice(), b"cd"] {
+            assert!(handle.piece(one, bytes) && handle.piece(two, bytes) && handle.piece(three, bytes));
+        }
+        assert!(
+            handle.close(one, [0xab; 32], Some((7, b"{}".to_vec()))) && handle.close(two, [0xcd; 32], None)
+        );
+        // The content of the first one again, an empty one, and one that is not wanted after all.
+        let again = handle.open();
+        assert!(handle.piece(again, b"abcd") && handle.close(again, [0xab; 32], None));
+        assert!(handle.close(none, [0; 32], None));
+        handle.drop_file(three);
+        assert_eq!(store.finish(), None);
+        let read = |name: &str| std::fs::read(folder.join("files").join(name)).ok();
+        let hash = |byte: &str| format!("{byte}/{}", byte.repeat(32));
+        assert_eq!(read(&hash("ab")).as_deref(), Some(b"abcd".as_slice()));
+        assert_eq!(read(&hash("cd")).as_deref(), Some(b"abcd".as_slice()));
+        assert_eq!(read(&hash("00")).as_deref(), Some(b"".as_slice()));
+        assert_eq!(read(&format!("{}.7.1.json", hash("ab"))).as_deref(), Some(b"{}".as_slice()));
+        assert_eq!(std::fs::read_dir(folder.join("files/tmp")).unwrap().count(), 0);
+        let mut counted = Vec::new();
+        store.counters().for_each(|name, value| counted.push((name, value)));
+        assert!(
+            counted.contains(&("file_store.stored", 4)) && counted.contains(&("file_store.fs_errors", 0))
+        );
+        assert!(counted.iter().any(|(name, value)| *name == "file_store.open_files_max_hit" && *value > 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_goes_away_is_said_once() {
+        let folder = folder("file-store-gone");
+        let mut store = FileStore::start(&FileStoreOptions::default(), &folder, WhenBehind::Wait).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let handle = store.handle().unwrap();
+        for id in [handle.open(), handle.open()] {
+            assert!(handle.piece(id, b"x"));
+        }
+        assert!(store.finish().unwrap().contains("files are not kept"));
+        assert_eq!(store.counters().fs_errors.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn settings() {
+        let mut settings = Settings::new();
+        assert_eq!(FileStoreOptions::from_settings(&settings), Ok(None));
+        settings.set("outputs.0.file-store.enabled", "yes");
+        settings.set("outputs.0.file-store.stream-depth", "1mb");
+        settings.set("outputs.0.file-store.dir", "/var/files");
+        settings.set("outputs.0.file-store.force-filestore", "yes");
+        let read = FileStoreOptions::from_settings(&settings).unwrap().unwrap();
+        assert!(read.force && !read.write_fileinfo);
+        assert_eq!((read.stream_depth, read.dir), (Some(1 << 20), Some(PathBuf::from("/var/files"))));
+        settings.set("outputs.0.file-store.force-filestore", "maybe");
+        assert!(FileStoreOptions::from_settings(&settings).is_err());
+    }
+}

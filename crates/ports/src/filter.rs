@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's half of [`Spread`]: a classic BPF program that tells for a frame which port of a group gets it.
+//!
+//! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees the frame from its network
+//! header on (the outermost VLAN tag is taken out by then). What it does not know (tunnels, quoted packets in ICMP errors,
+//! IPv6 extension headers, MPLS, PPPoE, a third VLAN tag) reaches some port, and is handed over to its owner from there.
+//!
+//! Not done: tunnels.
+
+use bartizan_base::Spread;
+use libc::sock_filter;
+
+// Classes, sizes, modes and operations (`linux/bpf_common.h`).
+const LD_W_ABS: u16 = 0x20;
+const LD_H_ABS: u16 = 0x28;
+const LD_B_ABS: u16 = 0x30;
+const LD_H_IND: u16 = 0x48;
+const LDX_MSH: u16 = 0xb1;
+const LDX_MEM: u16 = 0x61;
+const LD_IMM: u16 = 0x00;
+const ST: u16 = 0x02;
+const ADD_X: u16 = 0x0c;
+const MUL_K: u16 = 0x24;
+const AND_K: u16 = 0x54;
+const RSH_K: u16 = 0x74;
+const XOR_X: u16 = 0xac;
+const JA: u16 = 0x05;
+const JEQ_K: u16 = 0x15;
+const RET_K: u16 = 0x06;
+const RET_A: u16 = 0x16;
+const TAX: u16 = 0x07;
+
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const TAGS: [u32; 2] = [0x8100, 0x88a8];
+/// Protocols with ports at the beginning of their header: TCP, UDP, SCTP.
+const PORTED: [u32; 3] = [6, 17, 132];
+
+/// A place in the program that jumps go to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Label(usize);
+
+enum Step {
+    Plain(sock_filter),
+    /// To the label if A equals, else to the next step.
+    Jeq(u32, Label),
+    Ja(Label),
+    Place(Label),
+}
+
+/// Program under construction.
+#[derive(Default)]
+struct Program {
+    steps: Vec<Step>,
+    labels: usize,
+}
+
+impl Program {
+    fn label(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels)
+    }
+
+    fn op(&mut self, code: u16, k: u32) {
+        self.steps.push(Step::Plain(sock_filter { code, jt: 0, jf: 0, k }));
+    }
+
+    fn if_equal(&mut self, k: u32, to: Label) {
+        self.steps.push(Step::Jeq(k, to));
+    }
+
+    fn jump(&mut self, to: Label) {
+        self.steps.push(Step::Ja(to));
+    }
+
+    fn place(&mut self, label: Label) {
+        self.steps.push(Step::Place(label));
+    }
+
+    /// Puts jumps in. `None`: one is too far, which the tests of this module exclude.
+    fn finish(self) -> Option<Vec<sock_filter>> {
+        let mut addresses = vec![0usize; self.labels + 1];
+        let mut at = 0;
+        for step in &self.steps {
+            match step {
+                Step::Place(label) => *addresses.get_mut(label.0)? = at,
+                _ => at += 1,
+            }
+        }
+        let mut out: Vec<sock_filter> = Vec::with_capacity(at);
+        for step in self.steps {
+            let next = out.len() + 1;
+            let distance = |to: Label| addresses.get(to.0)?.checked_sub(next);
+            out.push(match step {
+                Step::Plain(op) => op,
+                Step::Jeq(k, to) => {
+                    sock_filter { code: JEQ_K, jt: u8::try_from(distance(to)?).ok()?, jf: 0, k }
+                }
+                Step::Ja(to) => sock_filter { code: JA, jt: 0, jf: 0, k: u32::try_from(distance(to)?).ok()? },
+                Step::Place(_) => continue,
+            });
+        }
+        Some(out)
+    }
+}
+
+/// The program of a group: frames of one flow to one port, the one that [`Spread::worker`] names.
+pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
+    let mut p = Program::default();
+    let end = p.label();
+    // The type of what follows the link header, without the tag that the kernel took out. A second tag may follow.
+    p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32);
+    let (plain4, plain6, tagged) = (p.label(), p.label(), p.label());
+    p.if_equal(IPV4, plain4);
+    p.if_equal(IPV6, plain6);
+    for tag in TAGS {
+        p.if_equal(tag, tagged);
+    }
+    p.op(RET_K, 0);
+    p.place(tagged);
+    p.op(LD_H_ABS, 2);
+    let (inner4, inner6) = (p.label(), p.label());
+    p.if_equal(IPV4, inner4);
+    p.if_equal(IPV6, inner6);
+    p.op(RET_K, 0);
+    for (base, four, six) in [(0, plain4, plain6), (4, inner4, inner6)] {
+        p.place(four);
+        ipv4(&mut p, base, spread, end);
+        p.place(six);
+        ipv6(&mut p, base, spread, end);
+    }
+    // A: what ports or the fragment's id add; M[0]: the addresses' part.
+    p.place(end);
+    p.op(LDX_MEM, 0);
+    p.op(ADD_X, 0);
+    p.op(TAX, 0);
+    p.op(RSH_K, 15);
+    p.op(XOR_X, 0);
+    p.op(MUL_K, spread.factors().last);
+    p.op(RSH_K, 16);
+    p.op(MUL_K, u32::from(spread.workers()));
+    p.op(RSH_K, 16);
+    p.op(RET_A, 0);
+    p.finish()
+}
+
+fn ipv4(p: &mut Program, base: u32, spread: &Spread, end: Label) {
+    let factors = spread.factors();
+    let [first, ..] = factors.address;
+    pair(p, base + 12, base + 16);
+    p.op(MUL_K, first);
+    p.op(ST, 0);
+    let (whole, ports) = (p.label(), p.label());
+    // Offset and "more fragments".
+    p.op(LD_H_ABS, base + 6);
+    p.op(AND_K, 0x3fff);
+    p.if_equal(0, whole);
+    p.op(LD_IMM, 0);
+    p.jump(end);
+    p.place(whole);
+    p.op(LD_B_ABS, base + 9);
+    ported(p, ports);
+    p.op(LD_IMM, 0);
+    p.jump(end);
+    p.place(ports);
+    // Four times the header's length in words.
+    p.op(LDX_MSH, base);
+    p.op(LD_H_IND, base);
+    p.op(ST, 1);
+    p.op(LD_H_IND, base + 2);
+    p.op(LDX_MEM, 1);
+    p.op(ADD_X, 0);
+    p.op(MUL_K, factors.ports);
+    p.jump(end);
+}
+
+fn ipv6(p: &mut Program, base: u32, spread: &Spread, end: Label) {
+    let factors = spread.factors();
+    for (index, factor) in (0u32..).zip(factors.address) {
+        pair(p, base + 8 + 4 * index, base + 24 + 4 * index);
+        p.op(MUL_K, factor);
+        if index > 0 {
+            p.op(LDX_MEM, 0);
+            p.op(ADD_X, 0);
+        }
+        p.op(ST, 0);
+    }
+    let ports = p.label();
+    p.op(LD_B_ABS, base + 6);
+    ported(p, ports);
+    p.op(LD_IMM, 0);
+    p.jump(end);
+    p.place(ports);
+    p.op(LD_H_ABS, base + 40);
+    p.op(TAX, 0);
+    p.op(LD_H_ABS, base + 42);
+    p.op(ADD_X, 0);
+    p.op(MUL_K, factors.ports);
+    p.jump(end);
+}
+
+/// A = word at `a` + word at `b`.
+fn pair(p: &mut Program, a: u32, b: u32) {
+    p.op(LD_W_ABS, a);
+    p.op(TAX, 0);
+    p.op(LD_W_ABS, b);
+    p.op(ADD_X, 0);
+}
+
+fn ported(p: &mut Program, ports: Label) {
+    for protocol in PORTED {
+        p.if_equal(protocol, ports);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_base::spread::Part;
+    use std::net::IpAddr;
+
+    /// Runs a program as the kernel does: a load beyond the packet ends it with 0.
+    fn run(program: &[sock_filter], protocol: u16, packet: &[u8]) -> u32 {
+        let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
+        let load = |from: u32, size: usize| -> Option<u32> {
+            let bytes = packet.get(from as usize..from as usize + size)?;
+            Some(bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
+        };
+        loop {
+            let op = program[at];
+            at += 1;
+            let k = op.k;
+            let loaded = match op.code {
+                LD_W_ABS if k == libc::SKF_AD_OFF as u32 => Some(Some(u32::from(protocol))),
+                LD_W_ABS => Some(load(k, 4)),
+                LD_H_ABS => Some(load(k, 2)),
+                LD_B_ABS => Some(load(k, 1)),
+                LD_H_IND => Some(load(x + k, 2)),
+                _ => None,
+            };
+            match (loaded, op.code) {
+                (Some(Some(value)), _) => a = value,
+                (Some(None), _) => return 0,
+                (None, LDX_MSH) => match load(k, 1) {
+                    Some(byte) => x = 4 * (byte & 15),
+                    None => return 0,
+                },
+                (None, LDX_MEM) => x = memory[k as usize],
+                (None, LD_IMM) => a = k,
+                (None, ST) => memory[k as usize] = a,
+                (None, ADD_X) => a = a.wrapping_add(x),
+                (None, MUL_K) => a = a.wrapping_mul(k),
+                (None, AND_K) => a &= k,
+                (None, RSH_K) => a >>= k,
+                (None, XOR_X) => a ^= x,
+                (None, TAX) => x = a,
+                (None, JA) => at += k as usize,
+                (None, JEQ_K) => at += usize::from(if a == k { op.jt } else { op.jf }),
+                (None, RET_K) => return k,
+                (None, RET_A) => return a,
+                (None, code) => panic!("{code:#x}"),
+            }
+        }
+    }
+
+    fn v4(options: usize, fragment: u16, protocol: u8, host: u8) -> Vec<u8> {
+        let mut out = vec![0x45 + options as u8, 0, 0, 60, 0x12, 0x34];
+        out.extend_from_slice(&fragment.to_be_bytes());
+        out.extend_from_slice(&[64, protocol, 0, 0, 10, 1, 2, host, 192, 0, 2, 200]);
+        out.resize(20 + 4 * options, 1);
+        out.extend_from_slice(&[0x9c, 0x40, 1, 187, 0, 0, 0, 0]);
+        out
+    }
+
+    fn v6(next: u8, host: u8) -> Vec<u8> {
+        let mut out = vec![0x60, 0, 0, 0, 0, 8, next, 64];
+        out.extend_from_slice(&[0xfd, 9, 8, 7, 6, 5, 4, 3, 0, 0, 0, 0, 1, 2, 3, host]);
+        out.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0xff, 0xee, 0, 0, 0, 0, 0, 1]);
+        out.extend_from_slice(if next == 44 {
+            &[17, 0, 0, 1, 9, 9, 1, 2]
+        } else {
+            &[0x9c, 0x40, 1, 187, 0, 0]
+        });
+        out
+    }
+
+    fn ends(v6: bool, host: u8) -> (IpAddr, IpAddr) {
+        if v6 {
+            let source = [0xfd09, 0x0807, 0x0605, 0x0403, 0, 0, 0x0102, 0x0300 | u16::from(host)];
+            (IpAddr::from(source), "2001:db8::ffee:0:0:1".parse().unwrap())
+        } else {
+            (IpAddr::from([10, 1, 2, host]), IpAddr::from([192, 0, 2, 200]))
+        }
+    }
+
+    #[test]
+    fn the_kernel_computes_what_the_owners_are() {
+        let ports = Part::Ports(40_000, 443);
+        for workers in [2, 3, 8, 256] {
+            let spread = Spread::new([5, 6], workers);
+            let program = program(&spread).unwrap();
+            let mut seen = std::collections::HashSet::new();
+            for host in 0..100 {
+                let cases = [
+                    (0x0800, v4(0, 0, 6, host), false, ports),
+                    (0x0800, v4(5, 0x4000, 17, host), false, ports),
+                    (0x0800, v4(0, 0, 132, host), false, ports),
+                    (0x0800, v4(0, 0, 1, host), false, Part::Nothing),
+                    (0x0800, v4(0, 0x2000, 17, host), false, Part::Nothing),
+                    (0x0800, v4(1, 0x00b9, 6, host), false, Part::Nothing),
+                    (0x86dd, v6(6, host), true, ports),
+                    (0x86dd, v6(17, host), true, ports),
+                    (0x86dd, v6(58, host), true, Part::Nothing),
+                    (0x86dd, v6(44, host), true, Part::Nothing),
+                ];
+                for (protocol, packet, is_v6, part) in cases {
+                    let (source, destination) = ends(is_v6, host);
+                    let expected = u32::from(spread.worker(source, destination, part));
+                    assert_eq!(run(&program, protocol, &packet), expected, "{packet:x?}");
+                    // Behind a second tag.
+                    let mut tagged = vec![0, 7];
+                    tagged.extend_from_slice(&protocol.to_be_bytes());
+                    tagged.extend_from_slice(&packet);
+                    assert_eq!(run(&program, 0x8100, &tagged), expected);
+                    seen.insert(expected);
+                }
+            }
+            assert!(seen.len() > usize::from(workers) / 2);
+        }
+    }
+
+    #[test]
+    fn what_it_does_not_know_and_what_is_cut_goes_somewhere() {
+        let program = program(&Spread::new([5, 6], 4)).unwrap();
+        assert!(program.len() < 256, "{}", program.len());
+        assert_eq!(run(&program, 0x0806, &[0; 28]), 0);
+        for packet in [v4(0, 0, 6, 1), v6(6, 1)] {
+            let protocol = if packet[0] == 0x60 { 0x86dd } else { 0x0800 };
+            for length in 0..packet.len() {
+                assert!(run(&program, protocol, &packet[..length]) < 4);
+            }
+        }
+    }
+}
