@@ -113,7 +113,8 @@ impl World {
         let tenants = self.agent.tenants();
         let Prepared { chains, tenants: selector, classes } = self.prepared;
         let chains = Arc::new(chains);
-        let links: Vec<(String, LinkId)> = LINKS.iter().zip(0..).map(|(n, i)| ((*n).to_owned(), LinkId(i))).collect();
+        let links: Vec<(String, LinkId)> =
+            LINKS.iter().zip(0..).map(|(n, i)| ((*n).to_owned(), LinkId(i))).collect();
         let subject = Subject {
             file: &self.file,
             classes: &classes,

@@ -101,7 +101,9 @@ impl Base {
                 Err(_) if shipped.get(key) == settings.get(key) => None,
                 Err(error) => {
                     let path = path.display();
-                    warnings.push(format!("{key}: cannot read {path}: {error}; correct the path or remove the key"));
+                    warnings.push(format!(
+                        "{key}: cannot read {path}: {error}; correct the path or remove the key"
+                    ));
                     None
                 }
             }

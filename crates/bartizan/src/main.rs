@@ -35,9 +35,11 @@ enum Command {
     Inspect(commands::inspect::Args),
     /// Run on live traffic, inline between two interfaces or passive on one.
     Run(commands::run::Args),
-    /// Check rule files: every error with file, line, column and a suggestion.
+    /// Check rule files and policies: every error with file, line, column and a suggestion.
+    #[command(after_help = commands::check::EXAMPLES)]
     Check(commands::check::Args),
     /// Explain why a flow is treated as it is, or what the engine made of a rule.
+    #[command(after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples.")]
     Explain(commands::explain::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),

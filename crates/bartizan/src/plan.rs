@@ -176,7 +176,11 @@ fn ports(given: &Given, file: Option<&HostFile>) -> Result<(Ports, String), Fail
     if let Some(tap) = &given.tap {
         return Ok((Ports::Tap(tap.clone()), tap.clone()));
     }
-    let Some(file) = file else { return Err(Failure::usage("packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)")) };
+    let Some(file) = file else {
+        return Err(Failure::usage(
+            "packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)",
+        ));
+    };
     let [link] = file.links.as_slice() else {
         let names: Vec<_> = file.links.iter().map(|l| format!("`{}`", l.name)).collect();
         return Err(Failure::input(format!(

@@ -35,7 +35,10 @@ fn check(cases: &[Case<'_>]) {
         }
         let arguments: Vec<&str> = arguments.split_whitespace().collect();
         let ended = run(&folder.0, &arguments);
-        let shown = format!("{arguments:?} with {:?}", files.iter().map(|f| String::from_utf8_lossy(f.1)).collect::<Vec<_>>());
+        let shown = format!(
+            "{arguments:?} with {:?}",
+            files.iter().map(|f| String::from_utf8_lossy(f.1)).collect::<Vec<_>>()
+        );
         assert_eq!(ended.code, Some(*code), "{shown}\n{}{}", ended.stdout, ended.stderr);
         let mut text = ended.stderr.clone();
         if arguments[0] == "check" {
@@ -63,16 +66,51 @@ fn captures() {
     huge[first + 8..first + 12].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
     let inspect = "inspect --cache none --out o x.pcap";
     check(&[
-        case(&[("x.pcap", b"no capture at all")], inspect, 1, &["x.pcap: not a capture file", "give a capture written by tcpdump"]),
+        case(
+            &[("x.pcap", b"no capture at all")],
+            inspect,
+            1,
+            &["x.pcap: not a capture file", "give a capture written by tcpdump"],
+        ),
         case(&[("x.pcap", b"")], inspect, 1, &["x.pcap: the file is empty"]),
-        case(&[("x.pcap", &good[..20])], inspect, 1, &["ends inside its pcap header (20 of 24 bytes", "capture it again"]),
-        case(&[("x.pcap", &good[..first + 20])], inspect, 0, &["the file breaks off at offset", "the 1 packets before that were read"]),
-        case(&[("x.pcap", &huge)], inspect, 0, &["claims 2147483647 captured bytes", "repair tool such as pcapfix"]),
-        case(&[("x.pcap", &foreign)], inspect, 0, &["4 packets have a link type that is not supported (147)", "supported are ", "EN10MB"]),
+        case(
+            &[("x.pcap", &good[..20])],
+            inspect,
+            1,
+            &["ends inside its pcap header (20 of 24 bytes", "capture it again"],
+        ),
+        case(
+            &[("x.pcap", &good[..first + 20])],
+            inspect,
+            0,
+            &["the file breaks off at offset", "the 1 packets before that were read"],
+        ),
+        case(
+            &[("x.pcap", &huge)],
+            inspect,
+            0,
+            &["claims 2147483647 captured bytes", "repair tool such as pcapfix"],
+        ),
+        case(
+            &[("x.pcap", &foreign)],
+            inspect,
+            0,
+            &["4 packets have a link type that is not supported (147)", "supported are ", "EN10MB"],
+        ),
         case(&[("x.pcap", b"\x1f\x8bxxxxxxxxxxxxxxxxx")], inspect, 1, &["gzip data is damaged", "gzip -t"]),
-        case(&[("x.pcap", b"\x28\xb5\x2f\xfdxxxxxxxxxxxxxx")], inspect, 1, &["zstd data is damaged", "zstd -t"]),
+        case(
+            &[("x.pcap", b"\x28\xb5\x2f\xfdxxxxxxxxxxxxxx")],
+            inspect,
+            1,
+            &["zstd data is damaged", "zstd -t"],
+        ),
         case(&[], inspect, 1, &["cannot open capture x.pcap: no such file; check the path"]),
-        case(&[], "inspect --cache none --out o dir", 1, &["cannot open capture dir: it is a folder; give a file"]),
+        case(
+            &[],
+            "inspect --cache none --out o dir",
+            1,
+            &["cannot open capture dir: it is a folder; give a file"],
+        ),
         case(&[], "inspect --cache none --out o ok.pcap nothere", 1, &["cannot open capture nothere"]),
         case(&[], "inspect", 2, &["<CAPTURE>"]),
         case(&[], "inspect --policyy p ok.pcap", 2, &["--policyy", "--policy"]),
@@ -86,18 +124,66 @@ fn outputs() {
     let inspect = "inspect --cache none ok.pcap --out";
     let with = |rest: &str| format!("{inspect} {rest}");
     check(&[
-        case(&[], &with("ok.pcap"), 3, &["cannot make the output folder ok.pcap", "choose another with --out"]),
-        case(&[], &with("/proc/x"), 3, &["cannot make the output folder /proc/x", "choose another with --out"]),
-        case(&[], &with("o --set outputs.1.eve-log.filename=/dev/full"), 3, &["events are lost: cannot write to /dev/full", "free space on that disk"]),
-        case(&[], &with("o --set outputs.1.eve-log.filename=no/eve.json"), 3, &["cannot open the event output o/no/eve.json", "create its folder"]),
-        case(&[], &with("o --set outputs.1.eve-log.filetype=redis"), 0, &["`redis` is not supported", "use regular, stdout, unix_stream"]),
-        case(&[], "inspect --out o ok.pcap --cache ok.pcap", 1, &["the pattern cache ok.pcap cannot be used", "--cache none"]),
+        case(
+            &[],
+            &with("ok.pcap"),
+            3,
+            &["cannot make the output folder ok.pcap", "choose another with --out"],
+        ),
+        case(
+            &[],
+            &with("/proc/x"),
+            3,
+            &["cannot make the output folder /proc/x", "choose another with --out"],
+        ),
+        case(
+            &[],
+            &with("o --set outputs.1.eve-log.filename=/dev/full"),
+            3,
+            &["events are lost: cannot write to /dev/full", "free space on that disk"],
+        ),
+        case(
+            &[],
+            &with("o --set outputs.1.eve-log.filename=no/eve.json"),
+            3,
+            &["cannot open the event output o/no/eve.json", "create its folder"],
+        ),
+        case(
+            &[],
+            &with("o --set outputs.1.eve-log.filetype=redis"),
+            0,
+            &["`redis` is not supported", "use regular, stdout, unix_stream"],
+        ),
+        case(
+            &[],
+            "inspect --out o ok.pcap --cache ok.pcap",
+            1,
+            &["the pattern cache ok.pcap cannot be used", "--cache none"],
+        ),
         case(&[], "inspect --cache none --out o ok.pcap --set x", 2, &["`--set x`: expected KEY=VALUE"]),
-        case(&[], "inspect --cache none --out o ok.pcap --set stream.memcap=many", 1, &["setting `stream.memcap`: `many` is not a size such as 64 KiB"]),
+        case(
+            &[],
+            "inspect --cache none --out o ok.pcap --set stream.memcap=many",
+            1,
+            &["setting `stream.memcap`: `many` is not a size such as 64 KiB"],
+        ),
     ]);
     let folder = Folder::new();
     folder.write("ok.pcap", good());
-    let ended = run(&folder.0, &["inspect", "--cache", "none", "--out", "o", "--json", "--set", "outputs.1.eve-log.filename=/dev/full", "ok.pcap"]);
+    let ended = run(
+        &folder.0,
+        &[
+            "inspect",
+            "--cache",
+            "none",
+            "--out",
+            "o",
+            "--json",
+            "--set",
+            "outputs.1.eve-log.filename=/dev/full",
+            "ok.pcap",
+        ],
+    );
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((summary["packets"].as_u64(), summary["flows"].as_u64()), (Some(4), Some(4)));
     assert!(summary["events_lost"].as_u64() >= Some(4), "{summary}");
@@ -105,7 +191,9 @@ fn outputs() {
 
 #[test]
 fn rules() {
-    let rule = |line: &str, says: &'static str| (format!("{line}\nalert ip any any -> any any (msg:\"fine\"; sid:99;)\n"), says);
+    let rule = |line: &str, says: &'static str| {
+        (format!("{line}\nalert ip any any -> any any (msg:\"fine\"; sid:99;)\n"), says)
+    };
     let wrong = [
         rule("alert tcp any any -> any any (msg:\"x\";)", "r.rules:1:39"),
         rule("alrt tcp any any -> any any (sid:1;)", "did you mean `alert`?"),
@@ -136,22 +224,48 @@ fn rules() {
     let long = format!("alert ip any any -> any any (msg:\"{}\"; sid:1;)\n", "a".repeat(3_000_000));
     let garbage: Vec<u8> = (0..50_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     check(&[
-        case(&[("r.rules", b"alert ip any any -> any any (msg:\"\xff\xfe\"; sid:1;)\n")], "check --cache none r.rules", 0, &["the rule is not UTF-8 here", "r.rules:1:35", "1 loaded"]),
-        case(&[("r.rules", b"\xef\xbb\xbfalert ip any any -> any any (sid:1;)\r\n")], "check --cache none r.rules", 0, &["1 loaded, 0 refused"]),
+        case(
+            &[("r.rules", b"alert ip any any -> any any (msg:\"\xff\xfe\"; sid:1;)\n")],
+            "check --cache none r.rules",
+            0,
+            &["the rule is not UTF-8 here", "r.rules:1:35", "1 loaded"],
+        ),
+        case(
+            &[("r.rules", b"\xef\xbb\xbfalert ip any any -> any any (sid:1;)\r\n")],
+            "check --cache none r.rules",
+            0,
+            &["1 loaded, 0 refused"],
+        ),
         case(&[("r.rules", long.as_bytes())], "check --cache none r.rules", 0, &["1 loaded, 0 refused"]),
         case(&[("r.rules", &garbage)], "check --cache none r.rules", 1, &["0 loaded"]),
         case(&[("r.rules", b"")], "check --cache none r.rules", 0, &["0 loaded, 0 refused, 0 skipped"]),
-        case(&[("r.rules", b"\x1f\x8bxxxxxxxxxxxxxxxxxxxx")], "check --cache none r.rules", 1, &["cannot read rule file r.rules", "gzip -t"]),
+        case(
+            &[("r.rules", b"\x1f\x8bxxxxxxxxxxxxxxxxxxxx")],
+            "check --cache none r.rules",
+            1,
+            &["cannot read rule file r.rules", "gzip -t"],
+        ),
         case(&[], "check --cache none dir", 1, &["cannot open rule file dir: it is a folder"]),
-        case(&[], "check --cache none nothere.rules", 1, &["cannot open rule file nothere.rules: no such file"]),
-        case(&[], "inspect --cache none --rules nothere.rules --out o ok.pcap", 1, &["cannot open rule file nothere.rules: no such file"]),
+        case(
+            &[],
+            "check --cache none nothere.rules",
+            1,
+            &["cannot open rule file nothere.rules: no such file"],
+        ),
+        case(
+            &[],
+            "inspect --cache none --rules nothere.rules --out o ok.pcap",
+            1,
+            &["cannot open rule file nothere.rules: no such file"],
+        ),
     ]);
 }
 
 #[test]
 fn policies() {
     let rest = "    from: any\n    to: any\n";
-    let policy = |chain: &str| format!("policies:\n  - name: a\n{rest}    {chain}\ndefault: {{action: drop}}\n");
+    let policy =
+        |chain: &str| format!("policies:\n  - name: a\n{rest}    {chain}\ndefault: {{action: drop}}\n");
     let function = policy("chain: [sfw, idss]");
     let key = policy("chian: [sfw]");
     let order = policy("chain: [ids, sfw]");
@@ -166,21 +280,39 @@ fn policies() {
         (key.as_bytes(), &["p.yaml:5:5: the key `chian` is not known; did you mean `chain`?"]),
         (order.as_bytes(), &["run in another order", "[sfw, ids]"]),
         (rules.as_bytes(), &["p.yaml:6:11: ids: cannot open rule file nothere.rules: no such file"]),
-        (b"polices: []\ndefault: {action: drop}\n", &["p.yaml:1:1: the key `polices` is not known; did you mean `policies`?"]),
+        (
+            b"polices: []\ndefault: {action: drop}\n",
+            &["p.yaml:1:1: the key `polices` is not known; did you mean `policies`?"],
+        ),
         (b"policies:\n\t- name: a\n", &["p.yaml:2:2: not YAML: tabs"]),
         (b"policies: [\n", &["p.yaml:2:1: not YAML"]),
         (b"policies: &a [*a]\n", &["p.yaml:1:15: not YAML: an alias stands before its anchor"]),
         (b"a: *x\n", &["p.yaml:1:4: not YAML", "anchor"]),
         (bomb.as_bytes(), &["not YAML: with its aliases the document has more than 1048576 nodes"]),
         (deep.as_bytes(), &["not YAML"]),
-        (b"default: {action: drop}\ndefault: {action: allow}\n", &["p.yaml:2:1: the key `default` stands here twice; remove one"]),
-        (b"---\ndefault: {action: drop}\n---\ndefault: {action: drop}\n", &["p.yaml:3:1: not YAML: a second document begins here"]),
+        (
+            b"default: {action: drop}\ndefault: {action: allow}\n",
+            &["p.yaml:2:1: the key `default` stands here twice; remove one"],
+        ),
+        (
+            b"---\ndefault: {action: drop}\n---\ndefault: {action: drop}\n",
+            &["p.yaml:3:1: not YAML: a second document begins here"],
+        ),
         (b"", &["add `default: {action: drop}`"]),
         (b"just text\n", &["expected `policies:` and `default:` at the top level"]),
         (b"default: {action: dorp}\n", &["p.yaml:1:19: `dorp` is not known here; did you mean `drop`?"]),
-        (b"policies:\n  - {name: a, from: 10.0.0.1/8, to: any, chain: [sfw]}\ndefault: {action: drop}\n", &["p.yaml:2:21: `10.0.0.1/8` has bits set behind the prefix; write `10.0.0.0/8`"]),
-        (b"policies:\n  - {name: a, from: srvers, to: any, chain: [sfw]}\ndefault: {action: drop}\n", &["there is no group `srvers`"]),
-        (b"default:\n  action: \"\xffdrop\"\n", &["p.yaml:2:12: the policy file is not UTF-8 here; save it as UTF-8"]),
+        (
+            b"policies:\n  - {name: a, from: 10.0.0.1/8, to: any, chain: [sfw]}\ndefault: {action: drop}\n",
+            &["p.yaml:2:21: `10.0.0.1/8` has bits set behind the prefix; write `10.0.0.0/8`"],
+        ),
+        (
+            b"policies:\n  - {name: a, from: srvers, to: any, chain: [sfw]}\ndefault: {action: drop}\n",
+            &["there is no group `srvers`"],
+        ),
+        (
+            b"default:\n  action: \"\xffdrop\"\n",
+            &["p.yaml:2:12: the policy file is not UTF-8 here; save it as UTF-8"],
+        ),
     ];
     for (text, says) in cases {
         let files: Files<'_> = &[("p.yaml", text)];
@@ -190,8 +322,18 @@ fn policies() {
         ]);
     }
     check(&[
-        case(&[], "inspect --cache none --policy nothere.yaml --out o ok.pcap", 1, &["cannot open policy file nothere.yaml: no such file"]),
-        case(&[], "check --cache none nothere.yaml", 1, &["cannot open policy file nothere.yaml: no such file"]),
+        case(
+            &[],
+            "inspect --cache none --policy nothere.yaml --out o ok.pcap",
+            1,
+            &["cannot open policy file nothere.yaml: no such file"],
+        ),
+        case(
+            &[],
+            "check --cache none nothere.yaml",
+            1,
+            &["cannot open policy file nothere.yaml: no such file"],
+        ),
     ]);
 }
 
@@ -200,10 +342,19 @@ fn host_files() {
     let tap = "links: [{name: a, tap: {interface: lo}}]\n";
     let with = |rest: &str| format!("{tap}{rest}").into_bytes();
     let cases: [(Vec<u8>, &[&str]); 19] = [
-        (b"links: [{name: a, tap: {interface: nope0}}]\n".to_vec(), &["interface `nope0` does not exist in this network namespace", "ip link"]),
+        (
+            b"links: [{name: a, tap: {interface: nope0}}]\n".to_vec(),
+            &["interface `nope0` does not exist in this network namespace", "ip link"],
+        ),
         (b"links: [{name: a, inline: {a: lo, b: nope0}}]\n".to_vec(), &["interface `nope0` does not exist"]),
-        (b"links: [{name: a, inline: {a: lo, b: lo}}]\n".to_vec(), &["h.yaml:1:9: interface `lo` is used twice"]),
-        (b"links: [{name: a, tap: {interface: lo}}, {name: b, tap: {interface: eth0}}]\n".to_vec(), &["the host file has 2 links (`a`, `b`)", "start one bartizan for each"]),
+        (
+            b"links: [{name: a, inline: {a: lo, b: lo}}]\n".to_vec(),
+            &["h.yaml:1:9: interface `lo` is used twice"],
+        ),
+        (
+            b"links: [{name: a, tap: {interface: lo}}, {name: b, tap: {interface: eth0}}]\n".to_vec(),
+            &["the host file has 2 links (`a`, `b`)", "start one bartizan for each"],
+        ),
         (b"links: [{name: a, capture: ok.pcap}]\n".to_vec(), &["link `a` is a capture", "bartizan inspect"]),
         (b"links: []\n".to_vec(), &["h.yaml:1:1: no link"]),
         (b"links:\n\t- name: a\n".to_vec(), &["h.yaml:2:2: not YAML: tabs"]),
@@ -215,9 +366,15 @@ fn host_files() {
         (with("policy: nothere.yaml\n"), &["cannot open policy file nothere.yaml: no such file"]),
         (with("rules: nothere.rules\n"), &["cannot open rule file nothere.rules: no such file"]),
         (with("suricata-config: nothere.yaml\n"), &["cannot read the Suricata settings nothere.yaml"]),
-        (with("metrics: {listen: localhost:9100}\n"), &["h.yaml:2:19: `localhost:9100` is no address with a port; write it like 127.0.0.1:9100"]),
+        (
+            with("metrics: {listen: localhost:9100}\n"),
+            &["h.yaml:2:19: `localhost:9100` is no address with a port; write it like 127.0.0.1:9100"],
+        ),
         (with("settings: {stream.memcap: manny}\n"), &["setting `stream.memcap`: `manny` is not a size"]),
-        (with("settings: {stream.memcapp: 32mb}\n"), &["the host file sets `stream.memcapp`, which nothing reads; did you mean `stream.memcap`?"]),
+        (
+            with("settings: {stream.memcapp: 32mb}\n"),
+            &["the host file sets `stream.memcapp`, which nothing reads; did you mean `stream.memcap`?"],
+        ),
         (with("cache: ok.pcap\n"), &["the pattern cache ok.pcap cannot be used"]),
     ];
     for (text, says) in &cases {
@@ -225,7 +382,12 @@ fn host_files() {
         check(&[case(&[("h.yaml", text)], &format!("run -c h.yaml --out o {cache}"), 1, says)]);
     }
     check(&[
-        case(&[("h.yaml", &with("metrics: {listen: 192.0.2.1:9100}\n"))], "run -c h.yaml --out o", 3, &["cannot listen on 192.0.2.1:9100 for metrics", "this machine has no such address"]),
+        case(
+            &[("h.yaml", &with("metrics: {listen: 192.0.2.1:9100}\n"))],
+            "run -c h.yaml --out o",
+            3,
+            &["cannot listen on 192.0.2.1:9100 for metrics", "this machine has no such address"],
+        ),
         case(&[], "run -c nothere.yaml", 1, &["cannot open host file nothere.yaml: no such file"]),
         case(&[], "run -c dir", 1, &["cannot open host file dir: it is a folder"]),
         case(&[], "run", 2, &["give --inline A B, --tap INTERFACE or a host file with -c FILE"]),
@@ -244,19 +406,40 @@ fn suricata_settings() {
         (b"a: [1\n", 1, &["s.yaml: line 2, column 1"]),
         (b"---\na: 1\n---\nb: 2\n", 1, &["s.yaml: line 3", "a second document begins here"]),
         (b"just text\n", 1, &["s.yaml: expected `key: value` lines at the top level"]),
-        (b"include: nothere.yaml\n", 1, &["cannot read the Suricata settings nothere.yaml", "beside the file that includes them"]),
+        (
+            b"include: nothere.yaml\n",
+            1,
+            &["cannot read the Suricata settings nothere.yaml", "beside the file that includes them"],
+        ),
         (b"include: s.yaml\n", 1, &["included more than 16 levels deep; does a file include itself?"]),
         (b"stream: {memcap: many}\n", 1, &["setting `stream.memcap`: `many` is not a size"]),
         (b"stream: {midstream: maybe}\n", 1, &["setting `stream.midstream`: `maybe` is not yes or no"]),
-        (b"stream: {memcap: 1mb}\nstream: {inline: no}\n", 0, &["s.yaml:2:1: the key `stream` is given again"]),
+        (
+            b"stream: {memcap: 1mb}\nstream: {inline: no}\n",
+            0,
+            &["s.yaml:2:1: the key `stream` is given again"],
+        ),
         (b"stream: {memcapp: 1mb}\n", 0, &["the setting `stream.memcapp` is not used"]),
-        (b"vars: {address-groups: {HOME_NET: \"[10.0.0.0/99]\"}}\n", 0, &["vars.address-groups.HOME_NET: `/99` is no prefix length"]),
-        (b"classification-file: /nope\n", 0, &["classification-file: cannot read /nope", "correct the path or remove the key"]),
+        (
+            b"vars: {address-groups: {HOME_NET: \"[10.0.0.0/99]\"}}\n",
+            0,
+            &["vars.address-groups.HOME_NET: `/99` is no prefix length"],
+        ),
+        (
+            b"classification-file: /nope\n",
+            0,
+            &["classification-file: cannot read /nope", "correct the path or remove the key"],
+        ),
         (b"threshold-file: ok.pcap\n", 0, &["ok.pcap:1:1: "]),
         (b"x: &a {memcap: 1mb}\nstream: *a\n", 0, &["the setting `x.memcap` is not used"]),
     ];
     for (text, code, says) in cases {
-        check(&[case(&[("s.yaml", text)], "inspect --cache none --suricata-config s.yaml --out o ok.pcap", code, says)]);
+        check(&[case(
+            &[("s.yaml", text)],
+            "inspect --cache none --suricata-config s.yaml --out o ok.pcap",
+            code,
+            says,
+        )]);
     }
 }
 
@@ -265,14 +448,18 @@ fn a_file_that_may_not_be_read() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let folder = Folder::new();
     let path = folder.write("x.pcap", good());
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         eprintln!("root may read everything: not run");
         return;
     }
     let ended = run(&folder.0, &["inspect", "--cache", "none", "--out", "o", "x.pcap"]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.stderr.contains("cannot open capture x.pcap: permission denied; check who may read it"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("cannot open capture x.pcap: permission denied; check who may read it"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

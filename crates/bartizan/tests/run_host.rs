@@ -59,7 +59,10 @@ fn exchange(from: &mut InlinePort, to: &mut InlinePort, frames: &[Vec<u8>], expe
     let mut came = 0;
     while Instant::now() < end && came < expected {
         to.receive(&mut batch).unwrap();
-        came += batch.indices().filter(|i| batch.bytes(*i).is_some_and(|b| b.starts_with(&[2, 0, 0, 0, 0, 2]))).count();
+        came += batch
+            .indices()
+            .filter(|i| batch.bytes(*i).is_some_and(|b| b.starts_with(&[2, 0, 0, 0, 0, 2])))
+            .count();
         if batch.is_empty() {
             wait_any(&mut [&mut *to], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
         }
@@ -98,7 +101,9 @@ fn the_host_file(workers: u16) {
     let folder = Folder::new();
     folder.write("policy.yaml", POLICY);
     folder.write("local.rules", RULES);
-    let more = format!("workers: {workers}\nmetrics: {{listen: '127.0.0.1:9100'}}\noutputs: {{eve: {{dir: events}}, socket: eve.sock}}\nmemory: {{flows: 2048, reassembly: 1MiB, defrag: 2MiB}}\n");
+    let more = format!(
+        "workers: {workers}\nmetrics: {{listen: '127.0.0.1:9100'}}\noutputs: {{eve: {{dir: events}}, socket: eve.sock}}\nmemory: {{flows: 2048, reassembly: 1MiB, defrag: 2MiB}}\n"
+    );
     folder.write("bartizan.yaml", host_file(&more));
     let listener = UnixListener::bind(folder.path("eve.sock")).unwrap();
     let socket = std::thread::spawn(move || {
@@ -133,9 +138,11 @@ fn the_host_file(workers: u16) {
     assert_eq!(value(&page, "bartizan_rules", &["state=\"loaded\""]), 1);
     assert_eq!(value(&page, "bartizan_memory_limit_bytes", &["part=\"reassembly\""]), 1 << 20);
     assert_eq!(value(&page, "bartizan_memory_limit_bytes", &["part=\"defrag\""]), 2 << 20);
-    let taken: u64 = (0..workers).map(|w| value(&page, "bartizan_packets_total", &[&format!("worker=\"{w}\"")])).sum();
+    let taken: u64 =
+        (0..workers).map(|w| value(&page, "bartizan_packets_total", &[&format!("worker=\"{w}\"")])).sum();
     assert_eq!(taken, 43);
-    if let Ok(curl) = Command::new("curl").args(["-sS", "-D", "-", "http://127.0.0.1:9100/metrics"]).output() {
+    if let Ok(curl) = Command::new("curl").args(["-sS", "-D", "-", "http://127.0.0.1:9100/metrics"]).output()
+    {
         let text = String::from_utf8_lossy(&curl.stdout);
         assert!(curl.status.success() && text.contains("text/plain; version=0.0.4"), "{text}");
         assert!(text.contains("# TYPE bartizan_packets_total counter\n"), "{text}");
@@ -145,7 +152,8 @@ fn the_host_file(workers: u16) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("43 frames, 40 forwarded, 3 refused, 20 alerts"), "{}", ended.stdout);
     let eve = folder.read("events/eve.json");
-    let count = |kind: &str| eve.lines().filter(|line| line.contains(&format!("\"event_type\":\"{kind}\""))).count();
+    let count =
+        |kind: &str| eve.lines().filter(|line| line.contains(&format!("\"event_type\":\"{kind}\""))).count();
     assert_eq!((count("alert"), count("drop"), count("flow")), (20, 3, 13));
     assert!(folder.path("events/stats.json").exists() && !folder.path("events/bartizan.lock").exists());
     // The socket got the same events.
@@ -156,7 +164,9 @@ fn the_host_file(workers: u16) {
 fn reloads(folder: &Folder, running: &Running) {
     running.signal("HUP");
     running.until("generation 2: 1 rules loaded, 0 refused");
-    until("generation 2 at the workers", || value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]) == 2);
+    until("generation 2 at the workers", || {
+        value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]) == 2
+    });
     folder.write("policy.yaml", POLICY.replace("pfw, ids", "pfw, idss, ids"));
     running.signal("HUP");
     running.until("reload refused, generation 2 goes on: ");
@@ -179,13 +189,31 @@ fn a_second_instance_says_what_to_do() {
     in_namespace(|| {
         let folder = Folder::new();
         let _ports = network();
-        let first = start(&folder, &["--inline", "a1", "b1", "--out", "one", "--cache", "none", "--metrics", "127.0.0.1:9100"]);
+        let first = start(
+            &folder,
+            &["--inline", "a1", "b1", "--out", "one", "--cache", "none", "--metrics", "127.0.0.1:9100"],
+        );
         let process = format!("another bartizan (process {})", first.id());
         let cases: [(&[&str], &[&str]); 4] = [
-            (&["--tap", "lo", "--out", "one"], &[&process, "writes to one", "stop it or choose another folder with --out"]),
-            (&["--inline", "b1", "a1", "--out", "two"], &[&process, "is inline on interface `b1`", "stop it or choose another interface"]),
-            (&["--tap", "lo", "--out", "two", "--metrics", "127.0.0.1:9100"], &["cannot listen on 127.0.0.1:9100 for metrics", "another program (or another bartizan) listens there; give another port"]),
-            (&["--tap", "lo", "--out", "two", "--metrics", "127.0.0.1:9101", "--rules", "no"], &["cannot open rule file no"]),
+            (
+                &["--tap", "lo", "--out", "one"],
+                &[&process, "writes to one", "stop it or choose another folder with --out"],
+            ),
+            (
+                &["--inline", "b1", "a1", "--out", "two"],
+                &[&process, "is inline on interface `b1`", "stop it or choose another interface"],
+            ),
+            (
+                &["--tap", "lo", "--out", "two", "--metrics", "127.0.0.1:9100"],
+                &[
+                    "cannot listen on 127.0.0.1:9100 for metrics",
+                    "another program (or another bartizan) listens there; give another port",
+                ],
+            ),
+            (
+                &["--tap", "lo", "--out", "two", "--metrics", "127.0.0.1:9101", "--rules", "no"],
+                &["cannot open rule file no"],
+            ),
         ];
         for (arguments, says) in cases {
             let ended = ends(&folder, &[arguments, &["--cache", "none"]].concat());
@@ -216,12 +244,28 @@ fn interfaces_that_cannot_be_used() {
             parts.iter().for_each(|part| assert!(ended.stderr.contains(part), "{ended:?}"));
         };
         let rest = ["--out", "o", "--cache", "none"];
-        says(&ends(&folder, &[&["--inline", "a0", "a1"][..], &rest].concat()), &["interface `a0` is down", "ip link set dev a0 up"]);
-        says(&ends(&folder, &[&["--tap", "a00"][..], &rest].concat()), &["interface `a00` does not exist", "did you mean `a0`"]);
+        says(
+            &ends(&folder, &[&["--inline", "a0", "a1"][..], &rest].concat()),
+            &["interface `a0` is down", "ip link set dev a0 up"],
+        );
+        says(
+            &ends(&folder, &[&["--tap", "a00"][..], &rest].concat()),
+            &["interface `a00` does not exist", "did you mean `a0`"],
+        );
         ip("link set dev a0 up");
         // Without the right: root, and the right taken away.
         let mut without = Command::new("setpriv");
-        without.args(["--bounding-set", "-net_raw,-net_admin", "--inh-caps", "-net_raw,-net_admin", "--", PROGRAM, "run", "--tap", "a1"]);
+        without.args([
+            "--bounding-set",
+            "-net_raw,-net_admin",
+            "--inh-caps",
+            "-net_raw,-net_admin",
+            "--",
+            PROGRAM,
+            "run",
+            "--tap",
+            "a1",
+        ]);
         let ended = Running::start(without.args(rest).current_dir(&folder.0)).wait();
         says(&ended, &["no permission to open a packet socket on `a1`", "setcap cap_net_raw"]);
     });
@@ -237,7 +281,8 @@ fn a_full_disk_costs_events_and_nothing_else() {
         let script = format!(
             "mount -t tmpfs -o size=64k none small && exec {PROGRAM} run --inline a1 b1 --out small --cache none --metrics 127.0.0.1:9100 --set capture.checksum-validation=none"
         );
-        let running = Running::start(Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(&folder.0));
+        let running =
+            Running::start(Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(&folder.0));
         running.until("running on");
         let mut sent = 0;
         let mut round = |client: &mut InlinePort, server: &mut InlinePort| {
@@ -250,13 +295,19 @@ fn a_full_disk_costs_events_and_nothing_else() {
         }
         running.until("error: events are lost: cannot write to small/eve.json: No space left on device");
         round(&mut client, &mut server);
-        until("lost events on the metrics page", || value(&get("/metrics"), "bartizan_events_lost_total", &["eve.json"]) > 0);
+        until("lost events on the metrics page", || {
+            value(&get("/metrics"), "bartizan_events_lost_total", &["eve.json"]) > 0
+        });
         assert_eq!(value(&get("/metrics"), "bartizan_packets_total", &["verdict=\"pass\""]), 450);
         let ended = running.stop();
         assert_eq!(ended.stderr.matches("events are lost").count(), 1, "said once: {}", ended.stderr);
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(ended.stdout.contains("450 frames, 450 forwarded"), "{}", ended.stdout);
-        assert!(ended.stdout.contains(" in small/eve.json, ") && ended.stdout.contains(" lost"), "{}", ended.stdout);
+        assert!(
+            ended.stdout.contains(" in small/eve.json, ") && ended.stdout.contains(" lost"),
+            "{}",
+            ended.stdout
+        );
     });
 }
 
@@ -269,5 +320,5 @@ fn dns_query(port: u16, id: u16) -> Vec<u8> {
         message.extend_from_slice(label.as_bytes());
     }
     message.extend_from_slice(&[0, 0, 1, 0, 1]);
-    udp(id % 2 == 0, port, 53, &message)
+    udp(id.is_multiple_of(2), port, 53, &message)
 }

@@ -2,23 +2,31 @@
 //! Headers of several rule sets, one lookup.
 //!
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
-//! that defines what is right; [`BitVector`] is what the program uses.
+//! that defines what is right; [`BitVector`] is what the program uses today; [`Live`] (compiled tables with updates) is
+//! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
+//! [`Auto`] chooses. [`classbench`] and [`trace`] read and draw rules and headers.
 //!
-//! Not done: structures for 100,000 rules and vector units.
+//! Not done: the program's use of [`Live`]; a rule-set generator.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod auto;
 mod bitvector;
 pub mod classbench;
 mod classifier;
 mod flat;
 mod header;
+mod hsm;
 mod live;
 mod split;
+mod stride;
 pub mod trace;
 
+pub use auto::{Auto, LINEAR_MAX};
 pub use bitvector::BitVector;
 pub use classifier::{Classifier, Entry, InsertError, Linear, Match, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderRule, Net, Range};
+pub use hsm::{Hsm, Segmentation};
 pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
 pub use split::{Compiled, Level, Options};
+pub use stride::{StrideBv, Ternary};

@@ -3,7 +3,8 @@
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
-    BitVector, Classifier, Entry, Flat, Header, HeaderRule, InsertError, Linear, Live, Match, Net, Range, Rebuild,
+    Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
+    Match, Net, Range, Rebuild, Segmentation, StrideBv,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -187,6 +188,56 @@ proptest! {
             }
             prop_assert_eq!(linear.len(), live.len());
             same(&linear, &live, &headers);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_structure_answers_as_the_linear_search(
+        steps in proptest::collection::vec(step(), 1..6),
+        headers in proptest::collection::vec(header(), 32),
+        level in prop_oneof![Just(Level::Portable), Just(Level::Avx2), Just(Level::Avx512)],
+    ) {
+        let mut linear = Linear::new(SETS);
+        let mut stride = StrideBv::new(SETS, 64 << 20);
+        stride.set_level(level);
+        let mut others: Vec<Box<dyn Classifier>> = vec![
+            Box::new(Hsm::new(SETS, Segmentation::Separate, 256 << 20)),
+            Box::new(Hsm::new(SETS, Segmentation::Integrated, 256 << 20)),
+            Box::new(stride),
+        ];
+        let mut sets: Vec<Vec<Entry>> = vec![Vec::new(); usize::from(SETS)];
+        for step in steps {
+            match step {
+                Step::Insert(set, mut entries) => {
+                    entries.truncate(12);
+                    linear.insert(set, &entries).unwrap();
+                    sets[usize::from(set)].extend(&entries);
+                    for other in &mut others {
+                        other.insert(set, &entries).unwrap();
+                    }
+                }
+                Step::Delete(fid) => {
+                    let gone = linear.delete(fid);
+                    sets.iter_mut().for_each(|s| s.retain(|e| e.fid != fid));
+                    for other in &mut others {
+                        prop_assert_eq!(gone, other.delete(fid));
+                    }
+                }
+                Step::Begin(_) | Step::Finish => {}
+            }
+            let auto = Auto::new(&sets, 1 << 20).unwrap().classifier;
+            for other in others.iter().chain([&auto]) {
+                prop_assert_eq!(linear.len(), other.len());
+                for header in &headers {
+                    let (mut a, mut b) = ([None; 4], [Some(Match { fid: Fid(9), priority: 9 }); 4]);
+                    linear.lookup(header, &mut a);
+                    other.lookup(header, &mut b);
+                    prop_assert_eq!(a, b, "{:?}", header);
+                }
+            }
         }
     }
 }

@@ -133,7 +133,8 @@ impl<'t> Reader<'t> {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(()),
                 (Event::DocumentStart(_), position) => {
-                    let message = "a second document begins here; put everything into one, without `---` in between";
+                    let message =
+                        "a second document begins here; put everything into one, without `---` in between";
                     return Err(YamlError { position, message: message.to_owned() });
                 }
                 _ => {}

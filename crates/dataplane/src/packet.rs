@@ -72,8 +72,7 @@ impl Worker {
         };
         occasion.direction = direction;
         // Before the first event of the packet.
-        self.renew_class(id);
-        self.fid = self.flows.get(id).map_or(Fid(0), |entry| entry.fid);
+        self.fid = self.renew_class(id);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
             self.flows.account(id, direction, packet.captured_len(), frame.now, true);
@@ -135,17 +134,17 @@ impl Worker {
         Some(matches!(self.flows.find(&key, frame.now), Find::Found { .. }))
     }
 
-    /// A flow whose class another generation gave is classified anew; what functions keep of it stays.
-    fn renew_class(&mut self, id: FlowId) {
+    /// A flow whose class another generation gave is classified anew; what functions keep of it stays. Gives the class.
+    pub(crate) fn renew_class(&mut self, id: FlowId) -> Fid {
         let chains = &self.chains;
-        if let Some(entry) = self.flows.get_mut(id)
-            && entry.generation != chains.generation
-        {
+        let Some(entry) = self.flows.get_mut(id) else { return Fid(0) };
+        if entry.generation != chains.generation {
             let class = chains.classifier.classify(entry.tenant(), entry.key());
             entry.fid = class.fid;
             entry.path = class.path;
             entry.generation = chains.generation;
         }
+        entry.fid
     }
 
     pub(crate) fn new_flow(
@@ -475,7 +474,6 @@ impl Worker {
     ) -> Decision {
         let chains = std::sync::Arc::clone(&self.chains);
         let established = looks.established;
-        self.renew_class(id);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);

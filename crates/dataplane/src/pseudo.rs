@@ -57,6 +57,8 @@ impl Worker {
         });
         let mut output = DecodeOutput::new();
         let mut first = true;
+        // What is left is looked at by the functions of now.
+        self.renew_class(id);
         for direction in Direction::BOTH {
             let Some(key) = self.flows.get(id).map(|e| *e.key()) else { return };
             let bytes = header(&key, direction);

@@ -67,7 +67,11 @@ impl Function for Witness {
             let start = news.offset as usize + news.seen;
             assert!(start >= bytes.len(), "{peer:?}: bytes from {start} on are inspected again");
             if traced(peer.1) {
-                println!("{}        inspected {start}: {}", peer.1, String::from_utf8_lossy(&news.bytes[news.seen..]));
+                println!(
+                    "{}        inspected {start}: {}",
+                    peer.1,
+                    String::from_utf8_lossy(&news.bytes[news.seen..])
+                );
             }
             // A hole shows in the comparison.
             bytes.resize(start, 0);
@@ -111,7 +115,10 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
                 connections[*at].hear(&answer);
                 if traced(connections[*at].port) {
                     let acked = connections[*at].offset_of(answer.ack);
-                    println!("{}        < ack {acked} flags {:#04x} window {}", answer.port, answer.flags, answer.window);
+                    println!(
+                        "{}        < ack {acked} flags {:#04x} window {}",
+                        answer.port, answer.flags, answer.window
+                    );
                 }
             }
         }
@@ -126,8 +133,15 @@ fn play(port: &mut InlinePort, connections: &mut [Connection], limit: Duration, 
                         (connection.offset_of(segment.seq), String::from_utf8_lossy(&segment.payload));
                     println!(
                         "{} {now} > {at} +{} flags {:#04x} urgent {} options {:02x?} {} sum+{} mac {} ack {}: {text}",
-                        segment.ports.0, text.len(), segment.flags, segment.urgent, segment.options, segment.ttl,
-                        segment.checksum_error, segment.to_server, segment.ack,
+                        segment.ports.0,
+                        text.len(),
+                        segment.flags,
+                        segment.urgent,
+                        segment.options,
+                        segment.ttl,
+                        segment.checksum_error,
+                        segment.to_server,
+                        segment.ack,
                     );
                 }
                 port.transmit_frame(&frame).unwrap_or_else(|why| panic!("{} bytes: {why:?}", frame.len()));

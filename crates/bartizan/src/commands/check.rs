@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan check FILE...`: are these rules and policies right?
 
-use crate::error::{Exit, Failure};
 use crate::cache::CacheOption;
+use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Options};
 use crate::load;
 use bartizan_base::Generation;
 use bartizan_rules::Severity;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+
+/// Shown below `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  bartizan check my.rules policy.yaml
+  bartizan check emerging.rules.gz --json
+  bartizan explain rule 1000001 --rules my.rules        # what the engine made of one of them";
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -102,7 +109,7 @@ fn policy_problems(args: &Args, path: &std::path::Path) -> Result<Vec<String>, F
         cache: args.cache.clone(),
         ..Options::default()
     };
-    match Builder::for_captures(&options)?.build(Generation(1)) {
+    match Builder::for_captures(&options, std::path::Path::new(""))?.build(Generation(1)) {
         Ok(_) => Ok(Vec::new()),
         Err(error) => Ok(error.to_string().lines().map(str::to_owned).collect()),
     }

@@ -17,7 +17,9 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
         let advice = match error.kind() {
             ErrorKind::AddrInUse => "another program (or another bartizan) listens there; give another port",
-            ErrorKind::AddrNotAvailable => "this machine has no such address; `ip address` lists those it has",
+            ErrorKind::AddrNotAvailable => {
+                "this machine has no such address; `ip address` lists those it has"
+            }
             ErrorKind::PermissionDenied => "ports below 1024 are for root; give a higher one",
             _ => "give another address or leave the metrics out",
         };

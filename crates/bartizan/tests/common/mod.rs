@@ -166,7 +166,13 @@ pub fn udp(v6: bool, source_port: u16, destination_port: u16, payload: &[u8]) ->
     }
     segment.extend_from_slice(payload);
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    let address = |last: u8| if v6 { vec![0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last] } else { vec![192, 0, 2, last] };
+    let address = |last: u8| {
+        if v6 {
+            vec![0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
+        } else {
+            vec![192, 0, 2, last]
+        }
+    };
     let addresses = [address(1), address(2)].concat();
     let mut pseudo = addresses.clone();
     pseudo.extend_from_slice(&u32::from(length).to_be_bytes());

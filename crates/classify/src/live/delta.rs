@@ -116,7 +116,13 @@ impl Delta {
     }
 
     /// The best entry of a set that matches and that comes before the compiled entry `rank`.
-    fn best(&self, bits: impl Fn(usize) -> u64, words: usize, header: impl Fn() -> Header, sets: &mut [Found]) {
+    fn best(
+        &self,
+        bits: impl Fn(usize) -> u64,
+        words: usize,
+        header: impl Fn() -> Header,
+        sets: &mut [Found],
+    ) {
         for word in 0..words {
             let mut left = bits(word);
             if left == 0 {

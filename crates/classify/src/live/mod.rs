@@ -73,9 +73,10 @@ impl Index {
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
         let revived = match same {
             // Alone with its priority: its place among equals does not matter.
-            [rank] if !of_set.is_valid(*rank)
-                && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
-                && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
+            [rank]
+                if !of_set.is_valid(*rank)
+                    && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
+                    && !version.delta.iter().any(|a| a.set == set && a.entry.priority == entry.priority) =>
             {
                 of_set.revive(*rank, entry.fid);
                 Some(Place::Compiled { set, rank: *rank })
@@ -142,6 +143,14 @@ pub struct Rebuilt {
 }
 
 impl Rebuild {
+    /// Compiles for at most this level, to compare.
+    #[must_use]
+    pub fn run_at(self, level: crate::Level) -> Rebuilt {
+        let mut rebuilt = self.run();
+        rebuilt.version.set_level(level);
+        rebuilt
+    }
+
     /// Compiles.
     #[must_use]
     pub fn run(self) -> Rebuilt {
@@ -262,6 +271,12 @@ impl Live {
         // A rebuild that is under way would lack these.
         self.log = None;
         self.changed = true;
+    }
+
+    /// Rules that are in no table.
+    #[must_use]
+    pub fn rest(&self) -> usize {
+        self.published.load().compiled.rest()
     }
 
     /// What was built, a line a group.

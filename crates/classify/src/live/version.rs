@@ -10,7 +10,7 @@ use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{Compiled, Options};
 use bartizan_base::Fid;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Headers of which the ranks are kept before they become results.
 const BATCH: usize = 64;
@@ -26,16 +26,20 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
-    /// An entry may be given a new fid when it comes back.
-    fids: Vec<AtomicU32>,
+    /// What a match says: priority above, fid below. An entry may be given a new fid when it comes back.
+    matches: Vec<AtomicU64>,
     valid: Vec<AtomicU64>,
     dead: AtomicUsize,
+}
+
+const fn pack(priority: u32, fid: Fid) -> u64 {
+    (priority as u64) << 32 | fid.0 as u64
 }
 
 impl Set {
     fn new(stored: Vec<Stored>) -> Self {
         Set {
-            fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
+            matches: stored.iter().map(|s| AtomicU64::new(pack(s.entry.priority, s.entry.fid))).collect(),
             valid: (0..stored.len().div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect(),
             dead: AtomicUsize::new(0),
             stored,
@@ -45,13 +49,13 @@ impl Set {
     #[inline]
     pub fn is_valid(&self, rank: u32) -> bool {
         // Acquire: a fid that came before the flag is seen.
-        self.valid
-            .get(rank as usize / 64)
-            .is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
+        self.valid.get(rank as usize / 64).is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
     }
 
-    pub fn fid(&self, rank: u32) -> Fid {
-        Fid(self.fids.get(rank as usize).map_or(0, |f| f.load(Ordering::Relaxed)))
+    #[inline]
+    pub fn at(&self, rank: u32) -> Option<Match> {
+        let word = self.matches.get(rank as usize)?.load(Ordering::Relaxed);
+        Some(Match { fid: Fid(word as u32), priority: (word >> 32) as u32 })
     }
 
     /// Clears the flag; whether it was set.
@@ -69,10 +73,12 @@ impl Set {
 
     /// Sets the flag of an entry that was deleted and comes back.
     pub fn revive(&self, rank: u32, fid: Fid) {
-        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize)) else {
+        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.matches.get(rank as usize))
+        else {
             return;
         };
-        place.store(fid.0, Ordering::Relaxed);
+        let priority = (place.load(Ordering::Relaxed) >> 32) as u32;
+        place.store(pack(priority, fid), Ordering::Relaxed);
         word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
         self.dead.fetch_sub(1, Ordering::Release);
     }
@@ -80,8 +86,8 @@ impl Set {
     /// Entries that are not deleted, with their present fids.
     pub fn live(&self) -> impl Iterator<Item = Stored> {
         self.stored.iter().enumerate().filter(|(rank, _)| self.is_valid(*rank as u32)).map(|(rank, s)| {
-            let entry = Entry { fid: self.fid(rank as u32), ..s.entry };
-            Stored { entry, ..*s }
+            let fid = self.at(rank as u32).map_or(s.entry.fid, |m| m.fid);
+            Stored { entry: Entry { fid, ..s.entry }, ..*s }
         })
     }
 }
@@ -103,6 +109,11 @@ impl Version {
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
         }
+    }
+
+    /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
+    pub(crate) fn set_level(&mut self, level: crate::Level) {
+        self.compiled.set_level(level);
     }
 
     /// Rule sets.
@@ -142,9 +153,27 @@ impl Version {
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
+        // As much to clear as there are sets.
+        match self.sets.len() {
+            0 => {}
+            1 => self.lookup_in::<H, BATCH>(headers, results, find, next, added),
+            2..=4 => self.lookup_in::<H, { BATCH * 4 }>(headers, results, find, next, added),
+            _ => self.lookup_in::<H, { BATCH * SETS_MAX as usize }>(headers, results, find, next, added),
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_in<H, const RANKS: usize>(
+        &self,
+        headers: &[H],
+        results: &mut [Option<Match>],
+        find: impl Fn(&[H], &mut [u32]),
+        next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
+        added: impl Fn(&H, &mut [Found]),
+    ) {
         let total = headers.len();
         let sets = self.sets.len();
-        let mut ranks = [0u32; BATCH * SETS_MAX as usize];
+        let mut ranks = [0u32; RANKS];
         let with_delta = self.delta.len() > 0;
         for (number, batch) in headers.chunks(BATCH).enumerate() {
             let Some(ranks) = ranks.get_mut(..batch.len() * sets) else { return };
@@ -160,8 +189,7 @@ impl Version {
                 }
                 let results = results.get_mut(index * total + number * BATCH..).unwrap_or_default();
                 for (rank, result) in ranks.iter().zip(results) {
-                    let stored = set.stored.get(*rank as usize);
-                    *result = stored.map(|s| Match { fid: set.fid(*rank), priority: s.entry.priority });
+                    *result = set.at(*rank);
                 }
             }
             if with_delta {
@@ -191,7 +219,8 @@ impl Version {
             }
             added(header, found);
             for (set, found) in found.iter().enumerate() {
-                let place = found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
+                let place =
+                    found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
                 if let Some((priority, added)) = place {
                     change(set, i, Match { fid: added.entry.fid, priority });
                 }
@@ -204,9 +233,7 @@ impl Version {
         for (index, (set, result)) in self.sets.iter().zip(results).enumerate() {
             let compiled = set.live().find(|s| s.entry.rule.matches(header));
             let added = self.delta.iter().filter(|a| {
-                usize::from(a.set) == index
-                    && a.valid.load(Ordering::Acquire)
-                    && a.entry.rule.matches(header)
+                usize::from(a.set) == index && a.valid.load(Ordering::Acquire) && a.entry.rule.matches(header)
             });
             let added = added.map(|a| Stored { entry: a.entry, sequence: a.sequence });
             let best = compiled.into_iter().chain(added).min_by_key(|s| (s.entry.priority, s.sequence));
@@ -217,7 +244,7 @@ impl Version {
     /// Bytes in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let per_entry = size_of::<Stored>() + 4;
+        let per_entry = size_of::<Stored>() + 8;
         self.compiled.memory()
             + self.sets.iter().map(|s| s.stored.len() * per_entry + s.valid.len() * 8).sum::<usize>()
             + size_of::<super::delta::Added>() * super::delta::DELTA_MAX

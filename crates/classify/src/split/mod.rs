@@ -17,7 +17,7 @@ mod search;
 mod tables;
 // Gathers read without bounds checks; the argument is in the module.
 #[allow(unsafe_code)]
-mod vector;
+pub(crate) mod vector;
 
 pub use vector::Level;
 
@@ -87,8 +87,12 @@ impl Compiled {
     /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
     #[must_use]
     pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
-        Compiled { sets: sets.len(), v4: Half::new(sets, options, false), v6: Half::new(sets, options, true),
-            rules: sets.to_vec() }
+        Compiled {
+            sets: sets.len(),
+            v4: Half::new(sets, options, false),
+            v6: Half::new(sets, options, true),
+            rules: sets.to_vec(),
+        }
     }
 
     /// Bytes of all tables.
@@ -102,6 +106,12 @@ impl Compiled {
             })
             .sum::<usize>()
             + self.rules.iter().map(|r| r.len() * size_of::<HeaderRule>()).sum::<usize>()
+    }
+
+    /// Rules that are in no table, of both IP versions.
+    #[must_use]
+    pub fn rest(&self) -> usize {
+        [&self.v4, &self.v6].iter().flat_map(|h| &h.rest).map(Vec::len).sum()
     }
 
     /// What was built, a line a group.
@@ -162,18 +172,34 @@ impl Compiled {
         &self,
         headers: &[H],
         results: &mut [u32],
-        mut find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
+        find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
     ) {
-        let mut best = [[NONE; BLOCK]; crate::SETS_MAX as usize];
-        let mut stage = Stage::default();
-        for (number, block) in headers.chunks(BLOCK).enumerate() {
-            let best = best.get_mut(..self.sets).unwrap_or_default();
-            best.iter_mut().for_each(|b| b.fill(NONE));
-            find(block, &mut stage, best);
-            for (out, best) in results.chunks_exact_mut(headers.len()).zip(best) {
-                for (out, best) in out.iter_mut().skip(number * BLOCK).zip(best).take(block.len()) {
-                    *out = *best;
-                }
+        // As much to clear as there are sets.
+        match self.sets {
+            0 => {}
+            1 => blocks::<H, 1>(1, headers, results, find),
+            2..=4 => blocks::<H, 4>(self.sets, headers, results, find),
+            _ => blocks::<H, { crate::SETS_MAX as usize }>(self.sets, headers, results, find),
+        }
+    }
+}
+
+#[inline(always)]
+fn blocks<H, const SETS: usize>(
+    sets: usize,
+    headers: &[H],
+    results: &mut [u32],
+    mut find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
+) {
+    let mut stage = Stage::default();
+    for (number, block) in headers.chunks(BLOCK).enumerate() {
+        let mut best = [[NONE; BLOCK]; SETS];
+        let best = best.get_mut(..sets).unwrap_or_default();
+        find(block, &mut stage, best);
+        for (out, best) in results.chunks_exact_mut(headers.len()).zip(best) {
+            let out = out.get_mut(number * BLOCK..).unwrap_or_default();
+            for (out, best) in out.iter_mut().zip(best).take(block.len()) {
+                *out = *best;
             }
         }
     }

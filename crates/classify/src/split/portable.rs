@@ -81,6 +81,12 @@ impl Tables {
         for (header, out) in headers.iter().zip(&mut stage.destination) {
             *out = destination.find(header.destination);
         }
+        self.stage_v6_ports(headers, stage);
+    }
+
+    /// The part of the field stage that is no address.
+    #[inline(always)]
+    pub(crate) fn stage_v6_ports(&self, headers: &[FlatV6], stage: &mut Stage) {
         for (h, out) in headers.iter().zip(&mut stage.ports) {
             *out = self.port_index(Small {
                 source_port: h.source_port,
@@ -107,7 +113,11 @@ impl Tables {
         let (source, destination) = (stage.source.at(0), stage.destination.at(0));
         self.bundles.iter().flat_map(move |bundle| {
             let words = (word(&bundle.source, source), word(&bundle.destination, destination));
-            bundle.aggregates.iter().filter(move |a| a.set == set).map(move |a| a.candidates(words.0, words.1))
+            bundle
+                .aggregates
+                .iter()
+                .filter(move |a| a.set == set)
+                .map(move |a| a.candidates(words.0, words.1))
         })
     }
 }

@@ -70,17 +70,25 @@ impl Search4 {
 }
 
 /// IPv6: intervals of the high half; where prefixes are longer than 64 bits, intervals of the low half below one.
+///
+/// All prefixes but the empty one have some bits in common (`skip`); the 16 bits after these select where to search.
 #[derive(Clone, Debug)]
 pub(crate) struct Search6 {
-    keys: Vec<u64>,
+    pub keys: Vec<u64>,
     /// A leaf, or [`NODE`] with the index of a range of `low`.
-    values: Vec<u32>,
+    pub values: Vec<u32>,
+    /// First and last high half that has the common bits.
+    pub common: (u64, u64),
+    /// How many bits these are, 48 at most.
+    pub skip: u32,
+    /// Steps that a search between two roots takes.
+    pub steps: u32,
     /// For each deep high half where its intervals begin; one more at the end.
     deep: Vec<u32>,
     low_keys: Vec<u64>,
     low_values: Vec<u32>,
-    /// For each 16 high bits the first interval to look at; one more at the end.
-    roots: Vec<u32>,
+    /// For each 16 bits after the common ones the first interval to look at; one more at the end.
+    pub roots: Vec<u32>,
 }
 
 /// The longest prefix that an address lies in.
@@ -121,6 +129,9 @@ impl Search6 {
             low_keys: Vec::with_capacity(deep_starts.len()),
             low_values: Vec::with_capacity(deep_starts.len()),
             roots: Vec::with_capacity((1 << 16) + 1),
+            common: (0, u64::MAX),
+            skip: 0,
+            steps: 0,
             keys: starts,
         };
         let mut rest = deep_starts.into_iter().peekable();
@@ -140,24 +151,63 @@ impl Search6 {
             }
         }
         new.deep.push(new.low_keys.len() as u32);
+        new.set_roots(prefixes);
+        new
+    }
+
+    fn set_roots(&mut self, prefixes: &Prefixes) {
+        let mut highs = prefixes.list.iter().skip(1).map(|p| ((p.value >> 64) as u64, p.length));
+        if let Some((first, length)) = highs.next() {
+            let differ = |skip: u32, (high, length): (u64, u8)| {
+                skip.min((high ^ first).leading_zeros()).min(u32::from(length))
+            };
+            self.skip = highs.fold(48.min(u32::from(length)), differ);
+            let rest = u64::MAX.checked_shr(self.skip).unwrap_or(0);
+            self.common = (first & !rest, first | rest);
+        }
         let mut at = 0;
+        let mut largest = 0;
         for root in 0..=1u64 << 16 {
-            let first = if root == 1 << 16 { None } else { Some(root << 48) };
-            while at < new.keys.len() && first.is_none_or(|first| new.keys.at(at) < first) {
+            let first = self.common.0 | (root & 0xffff) << 48 >> self.skip;
+            let before = at;
+            while at < self.keys.len()
+                && if root == 1 << 16 { self.keys.at(at) <= self.common.1 } else { self.keys.at(at) < first }
+            {
                 at += 1;
             }
-            new.roots.push(at as u32);
+            if root > 0 {
+                largest = largest.max(at - before);
+            }
+            self.roots.push(at as u32);
         }
-        new
+        self.steps = usize::BITS - largest.leading_zeros();
+    }
+
+    /// Index of the root of a high half that has the common bits.
+    #[inline]
+    pub fn root(&self, high: u64) -> usize {
+        (high << self.skip >> 48) as usize
     }
 
     #[inline]
     pub fn find(&self, [high, low]: [u64; 2]) -> u32 {
-        let root = (high >> 48) as usize;
-        // The interval that begins before the root's first may reach into it.
-        let (from, to) = (self.roots.at(root) as usize, self.roots.at(root + 1) as usize);
-        let rank = from + count_up_to(self.keys.get(from..to).unwrap_or_default(), high);
-        let value = self.values.at(rank.saturating_sub(1));
+        let rank = if high < self.common.0 {
+            // Only the first interval begins below.
+            1
+        } else if high > self.common.1 {
+            self.keys.len()
+        } else {
+            let root = self.root(high);
+            // The interval that begins before the root's first may reach into it.
+            let (from, to) = (self.roots.at(root) as usize, self.roots.at(root + 1) as usize);
+            from + count_up_to(self.keys.get(from..to).unwrap_or_default(), high)
+        };
+        self.leaf(self.values.at(rank.saturating_sub(1)), low)
+    }
+
+    /// From the value of an interval of the high half to the leaf.
+    #[inline]
+    pub fn leaf(&self, value: u32, low: u64) -> u32 {
         if value & NODE == 0 {
             return value;
         }

@@ -136,7 +136,8 @@ impl Aggregate {
 
     /// Ranks of all rules whose addresses match, in their order.
     pub fn candidates(&self, source: u64, destination: u64) -> &[u32] {
-        let (rows, columns) = if self.rows_are_source { (source, destination) } else { (destination, source) };
+        let (rows, columns) =
+            if self.rows_are_source { (source, destination) } else { (destination, source) };
         let row = self.row.of(rows);
         let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
         if (self.slots.at(index) >> CHECK_SHIFT) as u32 != row {

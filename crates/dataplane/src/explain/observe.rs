@@ -4,7 +4,7 @@
 use crate::chain::{Chains, Class, ClassNames, FlowClassifier};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_flow::FlowKey;
-use bartizan_function::{FlowView, Function, FunctionSpec, PacketContext, WorkerState};
+use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, WorkerState};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,6 +154,10 @@ impl Function for Observed {
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        // Without a flow payload functions are called for both halves; theirs is the other one.
+        if self.spec().model == Model::Payload {
+            return self.inner.packet(context);
+        }
         self.call(Half::Header, context, |function, context| function.packet(context))
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The first packet of a flow, made from its 5-tuple: TCP a SYN, UDP an empty datagram, ICMP the type and code asked
-//! for, SCTP an INIT, other protocols an empty payload. Sources: RFC 791, 8200, 9293, 768, 792, 4443, 9260.
+//! for, SCTP an INIT, GRE, ESP and AH their header, other protocols eight zeros. Sources: RFC 791, 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
 
 use super::first::Probe;
 use bartizan_packet::InternetChecksum;
@@ -55,6 +55,10 @@ fn transport(probe: &Probe) -> Vec<u8> {
             out.extend_from_slice(&[0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1]);
             out
         }
-        _ => Vec::new(),
+        // GRE without flags, ESP with SPI 1, AH in front of nothing (next header 59).
+        47 => vec![0; 4],
+        50 => vec![0, 0, 0, 1, 0, 0, 0, 1],
+        51 => vec![59, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1],
+        _ => vec![0; 8],
     }
 }

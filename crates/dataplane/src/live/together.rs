@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Frames that a worker can have under way to others at one time.
-pub const PARCELS: usize = 1024;
+pub const PARCELS: usize = 2048;
 /// The side that a frame came in by, in its parcel's tag.
 const SIDE_B: u32 = 1;
 /// Only the first bytes of the frame are here.

@@ -341,9 +341,7 @@ impl TcpSession {
     fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         let unknown = direction == Direction::ToServer
             && self.state >= TcpState::SynRecv
-            && !self
-                .flags
-                .intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
         let away = segment.seq.since(self.client().base);
         unknown && away != 0 && away.unsigned_abs() <= COOKIE_SLACK && (away > 0 || !segment.is_empty())

@@ -124,10 +124,15 @@ fn answer(answer: &FunctionAnswer) {
     for (name, value) in &answer.details {
         // What stands above already.
         let above = matches!(name.as_str(), "matched" | "action") || name == "rules" && answer.rule.is_some();
-        if !above {
+        if !above && !is_empty(value) {
             println!("          {}: {}", name.replace('_', " "), plain(value));
         }
     }
+}
+
+/// Whether there is nothing to say.
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// A value without the marks of JSON.
@@ -136,7 +141,7 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
         Value::Object(pairs) => {
-            let filled = pairs.iter().filter(|(_, v)| v.as_object().is_none_or(|o| !o.is_empty()));
+            let filled = pairs.iter().filter(|(_, v)| !is_empty(v));
             let texts = filled.map(|(key, value)| match value {
                 Value::Object(_) => format!("{} ({})", key.replace('_', " "), plain(value)),
                 _ => format!("{} {}", key.replace('_', " "), plain(value)),

@@ -5,7 +5,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::super::portable::{BLOCK, Stage};
-use super::super::search::Search4;
+use super::super::search::{Search4, Search6};
 use super::super::tables::{
     Aggregate, BASE_MASK, Bundle, Field, Form, NONE8, NONE16, PortTable, PortWords, Searches, Tables, Words,
 };
@@ -109,7 +109,7 @@ pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[
     }
 }
 
-/// A block of IPv6 headers: the search is the portable one, compiled for this machine.
+/// A block of IPv6 headers: the addresses are searched eight at a time.
 ///
 /// # Safety
 /// As [`block_v4`].
@@ -120,7 +120,19 @@ pub(super) unsafe fn block_v6(
     stage: &mut Stage,
     best: &mut [[u32; BLOCK]],
 ) {
-    tables.stage_v6(headers, stage);
+    let Searches::V6([sources, destinations]) = &tables.searches else { return };
+    let mut halves = [[0u64; 2]; BLOCK];
+    for (to, header) in halves.iter_mut().zip(headers) {
+        *to = header.source;
+    }
+    // SAFETY: the tables are in bounds.
+    unsafe { search6(sources, &halves, &mut stage.source) };
+    for (to, header) in halves.iter_mut().zip(headers) {
+        *to = header.destination;
+    }
+    // SAFETY: as above.
+    unsafe { search6(destinations, &halves, &mut stage.destination) };
+    tables.stage_v6_ports(headers, stage);
     let load = |from: &[u32; BLOCK]| {
         let mut out = zero();
         for (out, sixteen) in out.iter_mut().zip(from.as_chunks::<16>().0) {
@@ -133,6 +145,75 @@ pub(super) unsafe fn block_v6(
     for bundle in &tables.bundles {
         // SAFETY: the tables are in bounds, and the stage was made from them.
         unsafe { aggregate_bundle(bundle, &source, &destination, &index, best) };
+    }
+}
+
+/// IPv6 addresses to their leaves: binary search between two roots, all headers a step at a time.
+/// # Safety
+/// Roots are 64 Ki + 1 and grow up to the number of keys, of which there is at least one; there are as many values.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn search6(search: &Search6, addresses: &[[u64; 2]; BLOCK], out: &mut [u32; BLOCK]) {
+    const M: usize = BLOCK / 8;
+    let none = _mm512_setzero_si512();
+    let (mut high, mut base, mut end) = ([none; M], [none; M], [none; M]);
+    let skip = _mm_cvtsi32_si128(search.skip as i32);
+    let high_lanes = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
+    let (first, last) =
+        (_mm512_set1_epi64(search.common.0 as i64), _mm512_set1_epi64(search.common.1 as i64));
+    let (all, one) = (_mm512_set1_epi64(search.keys.len() as i64), _mm512_set1_epi64(1));
+    for (i, eight) in addresses.as_chunks::<8>().0.iter().enumerate() {
+        let from: *const i64 = eight.as_ptr().cast();
+        // SAFETY: eight addresses of two numbers of eight bytes.
+        let (a, b) =
+            unsafe { (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.wrapping_add(8).cast())) };
+        high[i] = _mm512_permutex2var_epi64(a, high_lanes, b);
+        let root = _mm512_srli_epi64::<48>(_mm512_sll_epi64(high[i], skip));
+        // SAFETY: 16 bits, and there is one root more than that: two numbers of four bytes are read.
+        let both = unsafe { _mm512_i64gather_epi64::<4>(root, search.roots.as_ptr().cast()) };
+        base[i] = _mm512_and_si512(both, _mm512_set1_epi64(0xffff_ffff));
+        end[i] = _mm512_srli_epi64::<32>(both);
+        let below = _mm512_cmplt_epu64_mask(high[i], first);
+        let above = _mm512_cmpgt_epu64_mask(high[i], last);
+        base[i] = _mm512_mask_mov_epi64(_mm512_mask_mov_epi64(base[i], below, one), above, all);
+        end[i] = _mm512_mask_mov_epi64(end[i], below | above, base[i]);
+    }
+    for step in (0..search.steps).rev() {
+        let step = _mm512_set1_epi64(1 << step);
+        for i in 0..M {
+            let probe = _mm512_add_epi64(base[i], step);
+            let inside = _mm512_cmple_epu64_mask(probe, end[i]);
+            // SAFETY: where `probe` is at most `end`, at most the number of keys, the one before it is a key.
+            let key = unsafe {
+                _mm512_mask_i64gather_epi64::<8>(
+                    none,
+                    inside,
+                    _mm512_sub_epi64(probe, one),
+                    search.keys.as_ptr().cast(),
+                )
+            };
+            let up_to = _mm512_mask_cmple_epu64_mask(inside, key, high[i]);
+            base[i] = _mm512_mask_mov_epi64(base[i], up_to, probe);
+        }
+    }
+    for ((i, out), addresses) in
+        out.as_chunks_mut::<8>().0.iter_mut().enumerate().zip(addresses.as_chunks::<8>().0)
+    {
+        let rank = _mm512_sub_epi64(_mm512_max_epu64(base[i], one), one);
+        // SAFETY: a rank less one is below the number of keys, and there are as many values; `out` has eight places.
+        let value = unsafe {
+            let value = _mm512_i64gather_epi32::<4>(rank, search.values.as_ptr().cast());
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), value);
+            value
+        };
+        let mut deep = _mm256_movepi32_mask(value);
+        while deep != 0 {
+            let lane = deep.trailing_zeros() as usize;
+            deep &= deep - 1;
+            if let (Some(out), Some([_, low])) = (out.get_mut(lane), addresses.get(lane)) {
+                *out = search.leaf(*out, *low);
+            }
+        }
     }
 }
 

@@ -47,6 +47,12 @@ fn top_leaf4(search: &Search4) -> Option<usize> {
 }
 
 fn top_leaf6(search: &Search6) -> Option<usize> {
+    let roots = &search.roots;
+    let keys = search.keys.len();
+    let grow = roots.len() == (1 << 16) + 1 && roots.iter().all(|r| *r as usize <= keys);
+    if !grow || keys == 0 || search.values.len() != keys || search.skip > 48 || keys > NODE as usize {
+        return None;
+    }
     search.leaves().max().map(|top| top as usize)
 }
 

@@ -7,6 +7,9 @@
 
 mod avx512;
 mod check;
+mod line;
+
+pub(crate) use line::{Line, first_bit};
 
 use super::portable::{BLOCK, Stage};
 use super::tables::Tables;

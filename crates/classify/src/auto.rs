@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The structure that suits a rule set and a memory budget.
+//!
+//! By measurement (docs/design/0005-classification.md): a linear search is fastest, and smallest, up to about a dozen
+//! rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at every size, take
+//! updates, and stay within their budget on any rule set.
+
+use crate::classifier::{Classifier, Entry, InsertError, Linear};
+use crate::live::Live;
+
+/// Rules up to which a linear search is chosen.
+pub const LINEAR_MAX: usize = 12;
+
+/// A structure, filled, and why it was chosen.
+#[derive(Debug)]
+pub struct Auto {
+    /// The structure.
+    pub classifier: Box<dyn Classifier>,
+    /// Why this one, for people.
+    pub why: String,
+}
+
+impl Auto {
+    /// Chooses a structure for rule sets, and fills it; its tables take about `budget` bytes at most.
+    ///
+    /// # Errors
+    /// There are more sets than [`crate::SETS_MAX`].
+    pub fn new(sets: &[Vec<Entry>], budget: usize) -> Result<Self, InsertError> {
+        let rules: usize = sets.iter().map(Vec::len).sum();
+        let count = u8::try_from(sets.len()).unwrap_or(u8::MAX);
+        if rules <= LINEAR_MAX {
+            let mut linear = Linear::new(count);
+            for (set, entries) in sets.iter().enumerate() {
+                linear.insert(set as u8, entries)?;
+            }
+            let why = format!("linear search: {rules} rules, and up to {LINEAR_MAX} nothing is faster");
+            return Ok(Auto { classifier: Box::new(linear), why });
+        }
+        let live = Auto::live(sets, budget)?;
+        let (rest, summary) = (live.rest(), live.summary().join("\n  "));
+        let left = match rest {
+            0 => "all rules are in tables".to_owned(),
+            _ => format!(
+                "{rest} rules are searched linearly, because tables for them would go beyond the budget or pay nothing"
+            ),
+        };
+        let why = format!(
+            "tables split by prefix length: {rules} rules, {} bytes of {budget}; {left}\n  {summary}",
+            live.memory()
+        );
+        Ok(Auto { classifier: Box::new(live), why })
+    }
+
+    /// The structure for large and changing sets, in its fastest form.
+    ///
+    /// # Errors
+    /// As [`Auto::new`].
+    pub fn live(sets: &[Vec<Entry>], budget: usize) -> Result<Live, InsertError> {
+        let mut live = Live::new(u8::try_from(sets.len()).unwrap_or(u8::MAX), budget);
+        for (set, entries) in sets.iter().enumerate() {
+            live.insert(set as u8, entries)?;
+        }
+        let rebuild = live.begin(true);
+        live.finish(rebuild.run());
+        Ok(live)
+    }
+}

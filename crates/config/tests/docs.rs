@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the book shows is what is read.
+
+use bartizan_config::host::{self, HostFile, LinkKind};
+use std::path::Path;
+
+/// The first YAML block of a page.
+fn example(page: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = std::fs::read_to_string(path).expect("the page");
+    let (_, rest) = text.split_once("```yaml\n").expect("a block");
+    rest.split_once("```").expect("its end").0.to_owned()
+}
+
+#[test]
+fn the_host_file_of_the_book_is_read_and_names_every_key() {
+    let text = example("running.md");
+    let file = host::parse("bartizan.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+    assert!(matches!(file.links[0].kind(), Some(LinkKind::Inline(pair)) if pair.fix_offloads));
+    let HostFile { workers, policy, suricata_config, metrics, cache, outputs, memory, spin, .. } = &file;
+    assert!(workers.is_some() && policy.is_some() && suricata_config.is_some() && metrics.is_some());
+    assert!(cache.is_some() && outputs.socket.is_some() && outputs.eve.is_some() && spin.is_some());
+    assert!(memory.flows.is_some() && memory.hosts.is_some() && memory.defrag.is_some());
+    for key in host::schema()["properties"].as_object().expect("keys").keys() {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("{key}:"))),
+            "the page does not show `{key}`"
+        );
+    }
+}
