@@ -129,7 +129,9 @@ const SWAPS: usize = 200;
 const STOP: &str = "BARTIZAN_TEST_STOP";
 
 fn policy(rules: &str) -> String {
-    format!("policies:\n  - {{name: all, chain: [sfw, ids], sfw: {{}}, ids: {{rules: {rules}}}}}\ndefault: {{action: allow}}\n")
+    format!(
+        "policies:\n  - {{name: all, chain: [sfw, ids], sfw: {{}}, ids: {{rules: {rules}}}}}\ndefault: {{action: allow}}\n"
+    )
 }
 
 /// Policies that no generation can be built of, each with what the message has to name.
@@ -151,7 +153,11 @@ fn two_hundred_swaps_lose_no_packet() {
     in_namespace(NAME, || {
         let folder = Folder::new("swaps");
         for (name, first) in [("a.rules", 1), ("b.rules", 11)] {
-            let rule = |sid| format!("alert udp any any -> any 7000 (msg:\"probe {sid}\"; content:\"probe\"; sid:{sid};)\n");
+            let rule = |sid| {
+                format!(
+                    "alert udp any any -> any 7000 (msg:\"probe {sid}\"; content:\"probe\"; sid:{sid};)\n"
+                )
+            };
             folder.put(name, &(rule(first) + &rule(first + 1)));
         }
         folder.put("policy.yaml", &policy("a.rules"));
@@ -212,7 +218,10 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
             // The message can take several lines; all of it stands before or behind this one.
             std::thread::sleep(Duration::from_millis(30));
             let all = program.said.lock().unwrap()[line..].join("\n");
-            assert!(said.contains("refused") && said.contains(&format!("generation {number} goes on")), "{all}");
+            assert!(
+                said.contains("refused") && said.contains(&format!("generation {number} goes on")),
+                "{all}"
+            );
             assert!(all.contains(named), "the message names {named}: {all}");
             line = next.max(program.said.lock().unwrap().len());
         }
@@ -312,8 +321,12 @@ fn report(child: Child) -> BTreeMap<String, u64> {
 /// The other host, in a namespace of its own: datagrams with numbers and a TCP transfer until it is told to stop.
 fn client() {
     run("ip link set dev lo up");
-    let there = |_: &u32| Command::new("ip").args(["link", "show", "a0"]).output().is_ok_and(|o| o.status.success());
-    assert!((0..500).inspect(|_| std::thread::sleep(Duration::from_millis(20))).any(|n| there(&n)), "no link");
+    let there =
+        |_: &u32| Command::new("ip").args(["link", "show", "a0"]).output().is_ok_and(|o| o.status.success());
+    assert!(
+        (0..500).inspect(|_| std::thread::sleep(Duration::from_millis(20))).any(|n| there(&n)),
+        "no link"
+    );
     run("ip link set dev a0 address 02:00:00:00:00:01 arp on up");
     run("ip address add 10.66.0.1/24 dev a0");
     run("ip address add fd66::1/64 dev a0 nodad");
@@ -400,7 +413,10 @@ fn system_calls_are_for_batches_of_packets() {
     }
     in_namespace(NAME, || {
         let folder = Folder::new("strace");
-        folder.put("a.rules", "drop udp any any -> any any (msg:\"never\"; content:\"nothing says this\"; sid:1;)\n");
+        folder.put(
+            "a.rules",
+            "drop udp any any -> any any (msg:\"never\"; content:\"nothing says this\"; sid:1;)\n",
+        );
         folder.put("policy.yaml", &policy("a.rules"));
         link(1..=8);
         // Datagrams find a socket that nobody reads, so that the kernel answers none.
@@ -410,7 +426,8 @@ fn system_calls_are_for_batches_of_packets() {
         let policy_file = folder.file("policy.yaml");
         let program = Program::start(&before, &folder, &["--policy", policy_file.to_str().unwrap()]);
         let mut port = InlinePort::open("a0", &InlineOptions::default()).unwrap();
-        let frames: Vec<Vec<u8>> = (0..16).map(|n| wire::datagram(n % 2 == 1, 1 + n / 2, (5000, 7000), 300)).collect();
+        let frames: Vec<Vec<u8>> =
+            (0..16).map(|n| wire::datagram(n % 2 == 1, 1 + n / 2, (5000, 7000), 300)).collect();
         let begun = Instant::now();
         let mut sent = 0u64;
         while begun.elapsed() < Duration::from_secs(3) {
@@ -425,7 +442,9 @@ fn system_calls_are_for_batches_of_packets() {
         let handled = number_before(&summary, "frames");
         let calls = total_of(&table);
         let share = calls as f64 / handled as f64;
-        println!("{sent} frames sent, {handled} handled, {calls} system calls: {share:.4} a packet\n{summary}{table}");
+        println!(
+            "{sent} frames sent, {handled} handled, {calls} system calls: {share:.4} a packet\n{summary}{table}"
+        );
         assert!(handled > 20_000, "only {handled} frames");
         assert!(share < 0.1, "{share:.3} system calls a packet");
     });

@@ -16,6 +16,7 @@ use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
+use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
@@ -77,7 +78,9 @@ fn segment(v6: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, payload: 
 fn connection(v6: bool, more: &[(u32, u8, &[u8])]) -> Vec<Vec<u8>> {
     let answer = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 500, 101, SYN | ACK, b"")));
     let seen = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 501, 101, ACK, b"")));
-    let client = |seq, flags, payload: &[u8]| segment(v6, (1000, 80), seq, if flags & ACK > 0 { 501 } else { 0 }, flags, payload);
+    let client = |seq, flags, payload: &[u8]| {
+        segment(v6, (1000, 80), seq, if flags & ACK > 0 { 501 } else { 0 }, flags, payload)
+    };
     let mut frames = vec![client(100, SYN, b""), answer, client(101, ACK, b""), seen];
     frames.extend(more.iter().map(|(seq, flags, payload)| client(*seq, *flags, payload)));
     frames
@@ -92,6 +95,9 @@ fn stray_error(v6: bool) -> Vec<Vec<u8>> {
 }
 
 const DROP_EVIL: &str = "drop udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)";
+/// For the rules with the number 1 of all rows.
+const RATE: &str =
+    "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 60\n";
 const KEEP_MIDSTREAM: &[(&str, &str)] = &[("stream.midstream-policy", "ignore")];
 const LENIENT: &[(&str, &str)] = &[("stream.drop-invalid", "no"), ("stream.midstream-policy", "ignore")];
 
@@ -120,6 +126,9 @@ fn row(reason: Reason) -> Row {
         // A rule that matched in a stream decided for all of it.
         Reason::IdsFlow => Packets { rules: "drop tcp any any -> any any (msg:\"evil\"; flow:established; content:\"evil\"; sid:1;)",
             ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"evil"), (105, ACK, b"good")])) },
+        // A rate filter that drops from the second match on.
+        Reason::IdsThreshold => Packets { rules: "alert udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)", ..packets("chain: [ids], ids: {rules: r}",
+            |v6| (0..4).map(|_| datagram(v6, (1000, 53), b"evil")).collect()) },
         Reason::StreamMidstream | Reason::ExceptionFlow => packets("chain: [ids]",
             |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x"), segment(v6, (1000, 80), 2, 1, ACK, b"y")]),
         Reason::TunnelInner => Packets { rules: DROP_EVIL, counted_as: Some(Reason::IdsRule), ..packets("chain: [ids], ids: {rules: r}",
@@ -171,8 +180,13 @@ impl RuleCompiler for Rules {
             compiler: &compiler,
             generation: source.generation,
         };
-        let loaded = load(&[bartizan_rules::parse_file(self.0.as_bytes(), "r")], &input).unwrap();
+        let mut loaded = load(&[bartizan_rules::parse_file(self.0.as_bytes(), "r")], &input).unwrap();
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        if self.0.starts_with("alert") {
+            let thresholds = bartizan_rules::parse_thresholds(RATE.as_bytes(), "t");
+            assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
+            keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
+        }
         Ok(Arc::new(loaded.rules))
     }
 }
@@ -193,7 +207,8 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     for (key, value) in row.set {
         settings.set(*key, *value);
     }
-    let mut engine_settings = EngineSettings::from_settings(&settings, true, [1, 2]).unwrap().0.for_real_receivers(true);
+    let mut engine_settings =
+        EngineSettings::from_settings(&settings, true, [1, 2]).unwrap().0.for_real_receivers(true);
     (row.tune)(&mut engine_settings);
     let hosts = Arc::new(HostTable::new(&HostTableConfig {
         capacity: 64,
@@ -212,7 +227,13 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     let mut worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains)).unwrap();
     let folder = folder(&format!("{name}-{v6}"));
     let functions = (0..32u8)
-        .map(|bit| names.iter().copied().find(|n| agent.function_id(n).is_some_and(|id| id.0 == bit)).unwrap_or("gate"))
+        .map(|bit| {
+            names
+                .iter()
+                .copied()
+                .find(|n| agent.function_id(n).is_some_and(|id| id.0 == bit))
+                .unwrap_or("gate")
+        })
         .collect();
     let run = RunInfo { own_fields: true, functions, interface: None };
     let shared = Arc::new(Shared::default());
@@ -235,7 +256,8 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     for line in std::fs::read_to_string(folder.join("eve.json")).unwrap().lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         if event["event_type"] == "drop" {
-            let reason = event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {line}"));
+            let reason =
+                event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {line}"));
             *recorded.entry(reason.to_owned()).or_default() += 1;
         }
     }
@@ -260,12 +282,14 @@ fn every_reason_is_reached_by_a_packet_and_the_reasons_sum_up() {
             let counted = row.counted_as.unwrap_or(*reason);
             let sum: u64 = got.refused.values().sum();
             if !got.refused.contains_key(&counted) || !got.recorded.contains_key(name) {
-                wrong.push(format!("{name}, v6 {v6}: refused {:?}, recorded {:?}", got.refused, got.recorded));
+                wrong
+                    .push(format!("{name}, v6 {v6}: refused {:?}, recorded {:?}", got.refused, got.recorded));
             }
             assert_eq!(got.packets, got.forwarded + sum, "{name}: what is not forwarded has a reason");
             let recorded: u64 = got.recorded.values().sum();
             if recorded < sum {
-                wrong.push(format!("{name}, v6 {v6}: {sum} refused, {recorded} recorded: {:?}", got.recorded));
+                wrong
+                    .push(format!("{name}, v6 {v6}: {sum} refused, {recorded} recorded: {:?}", got.recorded));
             }
         }
     }
@@ -285,11 +309,18 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             }
             let mut pair = InlinePair::new(Box::new(a), Box::new(b), true).unwrap();
             let bench = common::bench(true, "no");
-            let mut worker = Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
+            let mut worker = Worker::new(
+                bench.engine_settings.clone(),
+                Arc::clone(&bench.engine),
+                Arc::clone(&bench.chains),
+            )
+            .unwrap();
             let control = Control::new().unwrap();
             let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
             std::thread::scope(|scope| {
-                let running = scope.spawn(|| run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap());
+                let running = scope.spawn(|| {
+                    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap()
+                });
                 while server.take().is_none() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -297,7 +328,8 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
                 running.join().unwrap();
             });
             let stats = pair.port(bartizan_ports::Side::B).stats();
-            let refused: u64 = stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
+            let refused: u64 =
+                stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
             assert!(refused > 0, "{}: {stats:?}", reason.name());
             assert_eq!(worker.counters().forwarded, stats.sent + stats.send_failures.total());
         }
@@ -309,7 +341,10 @@ fn frames_for_a_full_ring_have_their_reason() {
     assert!(matches!(row(Reason::HandOverRing), Row::HandOver));
     let bench = common::bench(true, "no");
     let workers = (0..2)
-        .map(|_| Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap())
+        .map(|_| {
+            Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains))
+                .unwrap()
+        })
         .collect();
     let mut stations = connect(workers, bench.engine_settings.seed, 1);
     let mut refused = 0;
@@ -329,7 +364,8 @@ fn frames_for_a_full_ring_have_their_reason() {
 /// What nothing gives has to say why, so that nobody takes the list for complete without looking.
 #[test]
 fn reasons_that_nothing_gives_say_why() {
-    let nowhere = Reason::ALL.iter().filter(|reason| matches!(row(**reason), Row::Nowhere(why) if !why.is_empty()));
+    let nowhere =
+        Reason::ALL.iter().filter(|reason| matches!(row(**reason), Row::Nowhere(why) if !why.is_empty()));
     let names: Vec<_> = nowhere.map(|reason| reason.name()).collect();
     assert_eq!(names, ["decode_error", "stream_gap", "flow_memory", "applayer_error", "function_fault"]);
 }

@@ -94,7 +94,10 @@ fn check(bench: &Bench, frames: &[Captured]) -> (usize, u64) {
 }
 
 fn captured(frames: Vec<Vec<u8>>) -> Vec<Captured> {
-    (0u64..).zip(frames).map(|(n, bytes)| Captured { now: Timestamp::from_nanos(1_000_000 * n), bytes }).collect()
+    (0u64..)
+        .zip(frames)
+        .map(|(n, bytes)| Captured { now: Timestamp::from_nanos(1_000_000 * n), bytes })
+        .collect()
 }
 
 /// VLAN tags before the EtherType.
@@ -118,27 +121,40 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         1 => any::<u16>().prop_map(|tag| vec![(0x8100, tag)]),
         1 => any::<(u16, u16)>().prop_map(|(a, b)| vec![(0x88a8, a), (0x8100, b)]),
     ];
-    (any::<bool>(), 0..9u8, bytes, any::<u32>(), 0..64u8, tags).prop_map(|(v6, kind, bytes, number, flags, tags)| {
-        let ports = (1000 + (number % 4) as u16, 80);
-        let frame = match kind {
-            0 => ethernet(v6, &ip(v6, (1, 2), 17, &udp(ports, &bytes))),
-            // Segments that overlap, with any flags, of a few flows.
-            1..=3 => {
-                let seq = 100 + number % 50;
-                ethernet(v6, &ip(v6, (1, 2), 6, &tcp(ports, seq, 1, flags, &bytes[..bytes.len().min(60)])))
-            }
-            4 => ethernet(v6, &fragments(v6, (1, 2), 17, number, &udp(ports, &[7; 100]), 24)[number as usize % 5]),
-            5 => ethernet(v6, &ip(v6, (1, 2), 47, &gre(v6, &ip(v6, (3, 4), 17, &udp(ports, &bytes))))),
-            // ARP, STP, LLDP and what else there is.
-            6 => [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &[[8, 6], [0x88, 0xcc], [0, 38]][number as usize % 3], &bytes].concat(),
-            // Runts and noise.
-            7 => bytes.clone(),
-            _ => bytes[..bytes.len().min(13)].to_vec(),
-        };
-        let mut frame = tagged(&frame, &tags);
-        frame.truncate(65_535);
-        frame
-    })
+    (any::<bool>(), 0..9u8, bytes, any::<u32>(), 0..64u8, tags).prop_map(
+        |(v6, kind, bytes, number, flags, tags)| {
+            let ports = (1000 + (number % 4) as u16, 80);
+            let frame = match kind {
+                0 => ethernet(v6, &ip(v6, (1, 2), 17, &udp(ports, &bytes))),
+                // Segments that overlap, with any flags, of a few flows.
+                1..=3 => {
+                    let seq = 100 + number % 50;
+                    ethernet(
+                        v6,
+                        &ip(v6, (1, 2), 6, &tcp(ports, seq, 1, flags, &bytes[..bytes.len().min(60)])),
+                    )
+                }
+                4 => ethernet(
+                    v6,
+                    &fragments(v6, (1, 2), 17, number, &udp(ports, &[7; 100]), 24)[number as usize % 5],
+                ),
+                5 => ethernet(v6, &ip(v6, (1, 2), 47, &gre(v6, &ip(v6, (3, 4), 17, &udp(ports, &bytes))))),
+                // ARP, STP, LLDP and what else there is.
+                6 => [
+                    &[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..],
+                    &[[8, 6], [0x88, 0xcc], [0, 38]][number as usize % 3],
+                    &bytes,
+                ]
+                .concat(),
+                // Runts and noise.
+                7 => bytes.clone(),
+                _ => bytes[..bytes.len().min(13)].to_vec(),
+            };
+            let mut frame = tagged(&frame, &tags);
+            frame.truncate(65_535);
+            frame
+        },
+    )
 }
 
 /// TCP checksums made right, so that the normaliser has something to keep right.
@@ -206,7 +222,8 @@ fn the_largest_frames_leave_as_they_came() {
         ethernet(v6, &ip(v6, (1, 2), 17, &udp((1, 2), &vec![9; length - header - 8])))
     };
     let tag = [(0x8100, 5)];
-    let frames = vec![whole(false, 9_014), whole(true, 65_531), tagged(&whole(false, 65_531), &tag), whole(false, 60)];
+    let frames =
+        vec![whole(false, 9_014), whole(true, 65_531), tagged(&whole(false, 65_531), &tag), whole(false, 60)];
     assert_eq!(frames[2].len(), 65_535);
     assert_eq!(check(&bench, &captured(frames)).0, 4);
 }

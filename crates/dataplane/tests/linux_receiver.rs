@@ -86,7 +86,8 @@ fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
     for (key, value) in set {
         settings.set(*key, *value);
     }
-    let engine_settings = EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.for_real_receivers(true);
+    let engine_settings =
+        EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.for_real_receivers(true);
     let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
     let chains = Chains::one(Generation(1), vec![Arc::new(Witness(Arc::clone(inspected)))]);
     Worker::new(engine_settings, engine, Arc::new(chains)).unwrap()

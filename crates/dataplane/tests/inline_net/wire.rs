@@ -104,7 +104,8 @@ impl Segment {
 
 /// A datagram of a client with `length` bytes, without a UDP checksum over IPv4.
 pub fn datagram(v6: bool, client: u8, ports: (u16, u16), length: usize) -> Vec<u8> {
-    let mut udp = [ports.0.to_be_bytes(), ports.1.to_be_bytes(), ((8 + length) as u16).to_be_bytes(), [0, 0]].concat();
+    let mut udp =
+        [ports.0.to_be_bytes(), ports.1.to_be_bytes(), ((8 + length) as u16).to_be_bytes(), [0, 0]].concat();
     udp.extend((0..length).map(|n| b'a' + (n % 26) as u8));
     let mut frame = [SERVER_MAC, CLIENT_MAC].concat();
     match (client_address(v6, client), server_address(v6)) {
