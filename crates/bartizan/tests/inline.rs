@@ -365,7 +365,7 @@ fn client() {
         let mut sent = 0u64;
         while !stop.exists() {
             for _ in 0..2 {
-                let word = if sent % 10 == 0 { "probe" } else { "plain" };
+                let word = if sent.is_multiple_of(10) { "probe" } else { "plain" };
                 sockets[(sent / 10) as usize % 2].send(format!("{word} {sent:08}").as_bytes()).unwrap();
                 sent += 1;
             }
