@@ -19,6 +19,7 @@ build|needed|program cc|gcc libc6-dev|links the program and compiles PCRE2, whic
 test|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 test|useful|program ip|iproute2|makes the network namespaces that the tests of live ports use
 test|useful|program ethtool|ethtool|switches offloads off on the test interfaces
+test|useful|program strace|strace|counts the system calls of an inline run
 test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
 run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 run|useful|program ip|iproute2|makes client, server and middle host as network namespaces

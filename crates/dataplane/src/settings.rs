@@ -81,12 +81,16 @@ impl EngineSettings {
         Ok((result, warnings))
     }
 
-    /// What live prevention does otherwise than Suricata's shipped settings: urgent bytes are inspected in their place, and
-    /// the normaliser takes the flag off, so that receivers read them there. Which bytes a receiver takes out of band
-    /// cannot be known from outside.
+    /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
+    /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
+    /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
+    /// there. (Which bytes a receiver takes out of band cannot be known from outside.)
     #[must_use]
-    pub fn with_urgent_bytes_in_place(mut self) -> Self {
-        self.stream.reassembly.urgent = UrgentPolicy::Inline;
+    pub fn for_real_receivers(mut self, urgent: bool) -> Self {
+        self.stream.strict = true;
+        if urgent {
+            self.stream.reassembly.urgent = UrgentPolicy::Inline;
+        }
         self
     }
 }
@@ -287,6 +291,7 @@ fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, Setting
         mode: if inline { StreamMode::Inline } else { StreamMode::Passive },
         bypass: settings.bool("stream.bypass", d.bypass)?,
         drop_invalid: settings.bool("stream.drop-invalid", d.drop_invalid)?,
+        strict: d.strict,
         max_syn_queued: settings.number("stream.max-syn-queued", d.max_syn_queued)?,
         max_synack_queued: settings.number("stream.max-synack-queued", d.max_synack_queued)?,
         liberal_timestamps: settings.bool("stream.liberal-timestamps", d.liberal_timestamps)?,

@@ -87,7 +87,7 @@ fn worker(inspected: &Arc<Inspected>, set: &[(&str, &str)]) -> Worker {
         settings.set(*key, *value);
     }
     let engine_settings =
-        EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.with_urgent_bytes_in_place();
+        EngineSettings::from_settings(&settings, true, [5, 6]).unwrap().0.for_real_receivers(true);
     let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
     let chains = Chains::one(Generation(1), vec![Arc::new(Witness(Arc::clone(inspected)))]);
     Worker::new(engine_settings, engine, Arc::new(chains)).unwrap()

@@ -48,8 +48,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
             .map_err(Failure::input)?;
-    let settings = if plan.prevention && plan.options.leaves_urgent_bytes_to_us() {
-        settings.with_urgent_bytes_in_place()
+    let settings = if plan.prevention {
+        settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {
         settings
     };

@@ -18,6 +18,11 @@ const INSIDE: &str = "BARTIZAN_TEST_NAMESPACE";
 /// Seconds after which a test in a namespace is ended.
 const LIMIT: &str = "60";
 
+/// What the process is, in a namespace: set by the test that started it.
+pub fn role() -> Option<String> {
+    std::env::var(INSIDE).ok()
+}
+
 /// Runs `test`, which is the test function `name`, as root in a network namespace of its own. Says in one line why not,
 /// where that is not possible.
 pub fn in_namespace(name: &str, test: impl FnOnce()) {

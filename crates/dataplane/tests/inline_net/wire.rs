@@ -102,6 +102,39 @@ impl Segment {
     }
 }
 
+/// A datagram of a client with `length` bytes, without a UDP checksum over IPv4.
+pub fn datagram(v6: bool, client: u8, ports: (u16, u16), length: usize) -> Vec<u8> {
+    let mut udp =
+        [ports.0.to_be_bytes(), ports.1.to_be_bytes(), ((8 + length) as u16).to_be_bytes(), [0, 0]].concat();
+    udp.extend((0..length).map(|n| b'a' + (n % 26) as u8));
+    let mut frame = [SERVER_MAC, CLIENT_MAC].concat();
+    match (client_address(v6, client), server_address(v6)) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let total = (20 + udp.len() as u16).to_be_bytes();
+            let mut header = vec![0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, 17, 0, 0];
+            header.extend_from_slice(&src.octets());
+            header.extend_from_slice(&dst.octets());
+            let sum = InternetChecksum::new().with(&header).finish();
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame.extend_from_slice(&[8, 0]);
+            frame.extend_from_slice(&header);
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let sum = bartizan_packet::pseudo_header(src.into(), dst.into(), 17, udp.len() as u32).unwrap();
+            let sum = sum.with(&udp).finish();
+            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend_from_slice(&(udp.len() as u16).to_be_bytes());
+            frame.extend_from_slice(&[17, 64]);
+            frame.extend_from_slice(&src.octets());
+            frame.extend_from_slice(&dst.octets());
+        }
+        _ => unreachable!(),
+    }
+    frame.extend_from_slice(&udp);
+    frame
+}
+
 /// What the kernel sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {

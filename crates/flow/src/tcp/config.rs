@@ -199,6 +199,11 @@ pub struct StreamConfig {
     pub bypass: bool,
     /// `drop-invalid`: inline, packets that the session does not explain are dropped.
     pub drop_invalid: bool,
+    /// Inline, segments that no honest sender sends and that receivers refuse or understand differently are dropped: far
+    /// outside of the window, with data before the handshake is complete, data in a SYN after it or without an ACK,
+    /// around the beginning of a stream that a SYN cookie may move. Suricata lets them pass, so replayed captures do
+    /// without it. Bartizan's own.
+    pub strict: bool,
     /// `max-syn-queued`: different SYNs kept for a session.
     pub max_syn_queued: u8,
     /// `max-synack-queued`: different SYN/ACKs kept for a session.
@@ -221,6 +226,7 @@ impl Default for StreamConfig {
             mode: StreamMode::Passive,
             bypass: false,
             drop_invalid: true,
+            strict: false,
             max_syn_queued: 10,
             max_synack_queued: 5,
             liberal_timestamps: true,

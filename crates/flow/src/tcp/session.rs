@@ -258,7 +258,7 @@ impl TcpSession {
             return out;
         }
 
-        if context.config.inline() && context.config.drop_invalid {
+        if context.config.strict && context.config.inline() {
             self.note_beginning(segment, arrival.direction);
             let far = self.is_far_ahead(segment, arrival.direction);
             if far {
@@ -319,13 +319,17 @@ impl TcpSession {
     /// Notes that the server has the connection and knows where the client's stream begins.
     fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
         let client = self.client();
-        if direction == Direction::ToClient
-            && self.state >= TcpState::Established
+        let answer = direction == Direction::ToClient
             && segment.has(TcpFlags::ACK)
-            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
-            && segment.ack.at_least(client.base)
-            && segment.ack.at_most(client.next_seq)
-        {
+            && !segment.has(TcpFlags::RST)
+            && segment.ack.at_most(client.next_seq);
+        let begun = if segment.has(TcpFlags::SYN) {
+            // Fast Open: it has taken data already.
+            self.state == TcpState::SynSent && segment.ack.after(client.base)
+        } else {
+            self.state >= TcpState::Established && segment.ack.at_least(client.base)
+        };
+        if answer && begun {
             self.flags |= SessionFlags::BEGUN;
         }
     }

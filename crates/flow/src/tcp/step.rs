@@ -91,11 +91,11 @@ impl<'s, 'p> Step<'s, 'p> {
         needed
     }
 
-    /// Inline, data that no receiver takes where it stands does not leave: it would be inspected as part of the
+    /// Inline and strict, data that no receiver takes where it stands does not leave: it would be inspected as part of the
     /// stream and stand where other bytes belong. That is data before the handshake is complete, data in a SYN after it,
     /// data without an ACK (RFC 9293 section 3.10.7).
     pub(crate) fn is_data_that_nobody_takes(&self) -> bool {
-        if !self.config.inline() || !self.config.drop_invalid || self.segment.is_empty() {
+        if !self.config.strict || !self.config.inline() || self.segment.is_empty() {
             return false;
         }
         let (state, now) = (self.out.previous, self.session.state);

@@ -367,7 +367,8 @@ fn inline_nothing_leaves_without_comparison() {
 
 #[test]
 fn inline_data_that_no_receiver_takes_does_not_leave() {
-    let mut rig = Rig::open(inline());
+    let strict = StreamConfig { strict: true, ..inline() };
+    let mut rig = Rig::open(strict);
     let refused = Advice::Drop(Reason::StreamError);
     // A server that keeps nothing but a cookie may take these for the first.
     for seq in [100, 102, 104] {
@@ -385,10 +386,19 @@ fn inline_data_that_no_receiver_takes_does_not_leave() {
     assert_eq!(rig.put(ToServer, A, 104, 501, b"d").advice, Advice::Forward);
     assert_eq!(rig.read.to_server, "abcde");
     // Before the SYN/ACK.
-    let mut rig = Rig::new(inline());
+    let mut rig = Rig::new(strict);
     rig.put(ToServer, S, 100, 0, b"");
     assert_eq!(rig.put(ToServer, A, 101, 501, b"early").advice, refused);
     assert_eq!(rig.read.to_server, "");
+    // Fast Open: the SYN/ACK has taken the data, so the stream has begun.
+    let mut rig = Rig::new(strict);
+    let mut syn = segment(S, 100, 0, b"abc");
+    syn.options.fast_open = true;
+    rig.handle(ToServer, &syn);
+    rig.put(ToClient, SA, 500, 104, b"");
+    assert_eq!(rig.put(ToServer, A, 104, 501, b"").advice, Advice::Forward);
+    assert_eq!(rig.put(ToServer, A, 104, 501, b"d").advice, Advice::Forward);
+    assert_eq!(rig.read.to_server, "abcd");
 }
 
 #[test]

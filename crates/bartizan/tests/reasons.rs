@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Invariant 3: every reason is reached by a packet, its EVE drop record says it, and the reasons sum up to the drops.
+//!
+//! [`row`] has one row for each variant of `Reason`: a new one does not compile without a row.
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod common;
+
+use bartizan_agent::Agent;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{LinkId, Reason, Settings, Timestamp};
+use bartizan_config::policy;
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::handover::{Handled, connect};
+use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::Worker;
+use bartizan_detect::keywords;
+use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
+use bartizan_detect::shared::Shared;
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_flow::tcp::OverlapAction;
+use bartizan_function::RuleSource;
+use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
+use bartizan_functions::registry::{self, Services};
+use bartizan_pattern::{Compiler, Config};
+use bartizan_ports::{InlinePair, TestClock, TestPort};
+use bartizan_rules::Variables;
+use common::{Captured, Nothing, Shape, ethernet, fragments, ip, marked, tcp, udp};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// How a reason is reached.
+enum Row {
+    /// Frames through a worker with a policy.
+    Packets(Packets),
+    /// Frames through the inline loop to a port that cannot send them.
+    Egress { mtu: u32, capacity: usize },
+    /// Frames for another worker whose ring is full.
+    HandOver,
+    /// Nothing gives it yet; why.
+    Nowhere(&'static str),
+}
+
+struct Packets {
+    chain: &'static str,
+    /// Suricata's settings.
+    set: &'static [(&'static str, &'static str)],
+    /// Other settings of the engine.
+    tune: fn(&mut EngineSettings),
+    rules: &'static str,
+    frames: fn(bool) -> Vec<Vec<u8>>,
+    /// The frame's own reason, where the reason is that of a packet around or in another one.
+    counted_as: Option<Reason>,
+}
+
+fn packets(chain: &'static str, frames: fn(bool) -> Vec<Vec<u8>>) -> Packets {
+    Packets { chain, set: &[], tune: |_| (), rules: "", frames, counted_as: None }
+}
+
+fn datagram(v6: bool, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    ethernet(v6, &ip(v6, (1, 2), 17, &udp(ports, payload)))
+}
+
+fn segment(v6: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(v6, &ip(v6, (1, 2), 6, &tcp(ports, seq, ack, flags, payload)))
+}
+
+/// A connection from 1:1000 to 2:80 and more segments of the client, (number, flags, payload), whose next number is 101.
+fn connection(v6: bool, more: &[(u32, u8, &[u8])]) -> Vec<Vec<u8>> {
+    let answer = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 500, 101, SYN | ACK, b"")));
+    let seen = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 501, 101, ACK, b"")));
+    let client = |seq, flags, payload: &[u8]| {
+        segment(v6, (1000, 80), seq, if flags & ACK > 0 { 501 } else { 0 }, flags, payload)
+    };
+    let mut frames = vec![client(100, SYN, b""), answer, client(101, ACK, b""), seen];
+    frames.extend(more.iter().map(|(seq, flags, payload)| client(*seq, *flags, payload)));
+    frames
+}
+
+/// An error about a packet that nobody sent.
+fn stray_error(v6: bool) -> Vec<Vec<u8>> {
+    let quoted = ip(v6, (2, 9), 17, &udp((5, 6), b"nothing"));
+    let mut body = if v6 { vec![1, 4, 0, 0, 0, 0, 0, 0] } else { vec![3, 3, 0, 0, 0, 0, 0, 0] };
+    body.extend_from_slice(&quoted);
+    vec![ethernet(v6, &ip(v6, (1, 2), if v6 { 58 } else { 1 }, &body))]
+}
+
+const DROP_EVIL: &str = "drop udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)";
+/// For the rules with the number 1 of all rows.
+const RATE: &str =
+    "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 60\n";
+const KEEP_MIDSTREAM: &[(&str, &str)] = &[("stream.midstream-policy", "ignore")];
+const LENIENT: &[(&str, &str)] = &[("stream.drop-invalid", "no"), ("stream.midstream-policy", "ignore")];
+
+#[rustfmt::skip]
+fn row(reason: Reason) -> Row {
+    let said = match reason {
+        Reason::PfwRule => packets("chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 53}]}",
+            |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1000, 54), b"x")]),
+        Reason::PfwDefault => packets("chain: [pfw], pfw: {default: drop, rules: [{allow: udp, to-ports: 53}]}",
+            |v6| vec![datagram(v6, (1000, 54), b"x"), datagram(v6, (1000, 53), b"x")]),
+        Reason::SfwNoConnection => Packets { set: KEEP_MIDSTREAM, ..packets("chain: [sfw]",
+            |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x")]) },
+        Reason::SfwState => Packets { set: LENIENT, ..packets("chain: [sfw]",
+            |v6| vec![segment(v6, (1000, 80), 1, 0, SYN | FIN, b"")]) },
+        // Beyond the window of 16,384, not so far that tracking refuses it.
+        Reason::SfwWindow => packets("chain: [sfw]", |v6| connection(v6, &[(101 + 40_000, ACK, b"x"), (101, ACK, b"x")])),
+        Reason::SfwInitiator => packets("from: [10.0.0.2, '2001:db8::2'], to: [10.0.0.1, '2001:db8::1'], chain: [sfw]",
+            |v6| vec![datagram(v6, (1000, 53), b"x")]),
+        Reason::SfwUnrelatedIcmp => packets("chain: [sfw]", stray_error),
+        Reason::SfwSynLimit => packets("chain: [sfw], sfw: {max-half-open: 1}",
+            |v6| vec![segment(v6, (1000, 80), 1, 0, SYN, b""), segment(v6, (1001, 80), 1, 0, SYN, b"")]),
+        Reason::SfwConnectionLimit => packets("chain: [sfw], sfw: {max-connections: 1}",
+            |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]),
+        Reason::IdsRule => Packets { rules: DROP_EVIL, ..packets("chain: [ids], ids: {rules: r}",
+            |v6| vec![datagram(v6, (1000, 53), b"good"), datagram(v6, (1000, 53), b"evil")]) },
+        // A rule that matched in a stream decided for all of it.
+        Reason::IdsFlow => Packets { rules: "drop tcp any any -> any any (msg:\"evil\"; flow:established; content:\"evil\"; sid:1;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"evil"), (105, ACK, b"good")])) },
+        // A rate filter that drops from the second match on.
+        Reason::IdsThreshold => Packets { rules: "alert udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)", ..packets("chain: [ids], ids: {rules: r}",
+            |v6| (0..4).map(|_| datagram(v6, (1000, 53), b"evil")).collect()) },
+        Reason::StreamMidstream | Reason::ExceptionFlow => packets("chain: [ids]",
+            |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x"), segment(v6, (1000, 80), 2, 1, ACK, b"y")]),
+        Reason::TunnelInner => Packets { rules: DROP_EVIL, counted_as: Some(Reason::IdsRule), ..packets("chain: [ids], ids: {rules: r}",
+            |v6| {
+                let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &datagram(v6, (1000, 53), b"evil")].concat();
+                vec![ethernet(v6, &ip(v6, (3, 4), 17, &udp((5000, 4789), &vxlan)))]
+            }) },
+        // Two fragments that lie over each other.
+        Reason::Defrag => packets("chain: [ids]", |v6| {
+            let mut all: Vec<_> = fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[1; 64]), 24);
+            all.insert(1, fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[2; 64]), 32)[0].clone());
+            all.iter().map(|f| ethernet(v6, f)).collect()
+        }),
+        Reason::DefragMemory => Packets { tune: |settings| settings.defrag.memory = 1, ..packets("chain: [ids]",
+            |v6| fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[1; 64]), 24).iter().map(|f| ethernet(v6, f)).collect()) },
+        // Data without an ACK.
+        Reason::StreamError => packets("chain: [ids]", |v6| connection(v6, &[(101, 8, b"x"), (101, ACK, b"y")])),
+        Reason::StreamOverlap => Packets { tune: |settings| settings.stream.reassembly.overlap_action = OverlapAction::Drop,
+            ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"good"), (101, ACK, b"evil")])) },
+        Reason::StreamMemory => Packets { tune: |settings| settings.stream.reassembly.memcap = 1,
+            ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"good")])) },
+        Reason::PolicyDefault => packets("to: [192.0.2.1], chain: [ids]", |v6| vec![datagram(v6, (1000, 53), b"x")]),
+        Reason::OneSided => packets("chain: [ids], one-sided: drop",
+            |v6| (0..10).map(|_| segment(v6, (1000, 80), 1, 0, SYN, b"")).collect()),
+        Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
+        Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
+        Reason::HandOverRing => return Row::HandOver,
+        Reason::DecodeError => return Row::Nowhere("no policy refuses packets for their headers alone; name of Suricata's, always 0"),
+        Reason::StreamGap => return Row::Nowhere("nothing is refused for a gap: rules and parsers are told of it, and bytes that come late are inspected then"),
+        Reason::FlowMemory => return Row::Nowhere("a full flow table evicts (docs/limits.md); refusing is no setting of the program yet"),
+        Reason::AppLayerError => return Row::Nowhere("`app-layer.error-policy` is not read yet"),
+        Reason::FunctionFault => return Row::Nowhere("a function that fails ends the worker: none is taken off a path yet"),
+    };
+    Row::Packets(said)
+}
+
+/// Rules from a text, whatever files a policy names.
+struct Rules(&'static str);
+
+impl RuleCompiler for Rules {
+    fn compile(&self, _: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String> {
+        let compiler = Compiler::new(Config::default()).unwrap();
+        let input = LoadInput {
+            settings: &Settings::new(),
+            variables: &Variables::new(),
+            classifications: None,
+            references: None,
+            shared: &Arc::default(),
+            compiler: &compiler,
+            generation: source.generation,
+        };
+        let mut loaded = load(&[bartizan_rules::parse_file(self.0.as_bytes(), "r")], &input).unwrap();
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        if self.0.starts_with("alert") {
+            let thresholds = bartizan_rules::parse_thresholds(RATE.as_bytes(), "t");
+            assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
+            keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
+        }
+        Ok(Arc::new(loaded.rules))
+    }
+}
+
+struct Result_ {
+    refused: BTreeMap<Reason, u64>,
+    packets: u64,
+    forwarded: u64,
+    recorded: BTreeMap<String, u64>,
+}
+
+/// Runs a row's frames; IPv4 or IPv6.
+fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
+    let mut settings = bartizan_config::suricata::shipped();
+    settings.set("pcap-file.checksum-checks", "no");
+    settings.set("outputs.1.eve-log.types.34", "drop");
+    settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
+    for (key, value) in row.set {
+        settings.set(*key, *value);
+    }
+    let mut engine_settings =
+        EngineSettings::from_settings(&settings, true, [1, 2]).unwrap().0.for_real_receivers(true);
+    (row.tune)(&mut engine_settings);
+    let hosts = Arc::new(HostTable::new(&HostTableConfig {
+        capacity: 64,
+        shards: 2,
+        hasher: FlowHasher::new([1, 2]),
+        when_full: WhenHostsFull::Refuse,
+    }));
+    let mut kinds = registry::kinds(&Services { hosts });
+    kinds.push(Arc::new(IdsKind::new(Arc::new(Rules(row.rules)), 15)));
+    let mut agent = Agent::new(kinds).unwrap();
+    let text = format!("policies:\n  - {{name: p, {}}}\ndefault: {{action: drop}}\n", row.chain);
+    let names = agent.function_names();
+    let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let prepared = agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
+    let mut worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains)).unwrap();
+    let folder = folder(&format!("{name}-{v6}"));
+    let functions = (0..32u8)
+        .map(|bit| {
+            names
+                .iter()
+                .copied()
+                .find(|n| agent.function_id(n).is_some_and(|id| id.0 == bit))
+                .unwrap_or("gate")
+        })
+        .collect();
+    let run = RunInfo { own_fields: true, functions, interface: None };
+    let shared = Arc::new(Shared::default());
+    let mut recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
+    let mut refused = BTreeMap::new();
+    for (n, bytes) in (0u64..).zip((row.frames)(v6)) {
+        let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };
+        let decision = worker.frame(&frame.frame(n + 1), &mut recorder);
+        if !decision.verdict.forwards() {
+            *refused.entry(decision.reason.expect("no refusal without a reason")).or_default() += 1;
+        }
+    }
+    worker.shutdown(&mut recorder);
+    assert!(recorder.finish().is_empty());
+    let c = *worker.counters();
+    for (reason, count) in Reason::ALL.iter().zip(c.refused) {
+        assert_eq!(refused.get(reason).copied().unwrap_or(0), count, "{name}: {}", reason.name());
+    }
+    let mut recorded = BTreeMap::new();
+    for line in std::fs::read_to_string(folder.join("eve.json")).unwrap().lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        if event["event_type"] == "drop" {
+            let reason =
+                event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {line}"));
+            *recorded.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    Result_ { refused, packets: c.packets, forwarded: c.forwarded, recorded }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("bartizan-reasons-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn every_reason_is_reached_by_a_packet_and_the_reasons_sum_up() {
+    let mut wrong = Vec::new();
+    for reason in Reason::ALL {
+        let Row::Packets(row) = row(*reason) else { continue };
+        for v6 in [false, true] {
+            let name = reason.name();
+            let got = play(&row, v6, name);
+            let counted = row.counted_as.unwrap_or(*reason);
+            let sum: u64 = got.refused.values().sum();
+            if !got.refused.contains_key(&counted) || !got.recorded.contains_key(name) {
+                wrong
+                    .push(format!("{name}, v6 {v6}: refused {:?}, recorded {:?}", got.refused, got.recorded));
+            }
+            assert_eq!(got.packets, got.forwarded + sum, "{name}: what is not forwarded has a reason");
+            let recorded: u64 = got.recorded.values().sum();
+            if recorded < sum {
+                wrong
+                    .push(format!("{name}, v6 {v6}: {sum} refused, {recorded} recorded: {:?}", got.recorded));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn frames_that_a_port_cannot_send_have_their_reason() {
+    for reason in Reason::ALL {
+        let Row::Egress { mtu, capacity } = row(*reason) else { continue };
+        for v6 in [false, true] {
+            let clock = TestClock::starting_at(Timestamp::ZERO);
+            let (_client, a) = TestPort::pair(["c", "a"], 1500, 100, &clock).unwrap();
+            let (b, mut server) = TestPort::pair(["b", "s"], mtu, capacity, &clock).unwrap();
+            for length in [200, 10, 200, 10] {
+                a.inject(&datagram(v6, (1, 2), &vec![1; length]), Timestamp::ZERO);
+            }
+            let mut pair = InlinePair::new(Box::new(a), Box::new(b), true).unwrap();
+            let bench = common::bench(true, "no");
+            let mut worker = Worker::new(
+                bench.engine_settings.clone(),
+                Arc::clone(&bench.engine),
+                Arc::clone(&bench.chains),
+            )
+            .unwrap();
+            let control = Control::new().unwrap();
+            let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
+            std::thread::scope(|scope| {
+                let running = scope.spawn(|| {
+                    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap()
+                });
+                while server.take().is_none() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                control.stop();
+                running.join().unwrap();
+            });
+            let stats = pair.port(bartizan_ports::Side::B).stats();
+            let refused: u64 =
+                stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
+            assert!(refused > 0, "{}: {stats:?}", reason.name());
+            assert_eq!(worker.counters().forwarded, stats.sent + stats.send_failures.total());
+        }
+    }
+}
+
+#[test]
+fn frames_for_a_full_ring_have_their_reason() {
+    assert!(matches!(row(Reason::HandOverRing), Row::HandOver));
+    let bench = common::bench(true, "no");
+    let workers = (0..2)
+        .map(|_| {
+            Worker::new(bench.engine_settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains))
+                .unwrap()
+        })
+        .collect();
+    let mut stations = connect(workers, bench.engine_settings.seed, 1);
+    let mut refused = 0;
+    for (flow, v6) in (0..40).flat_map(|flow| [(flow, false), (flow, true)]) {
+        for bytes in marked(v6, flow, 0, Shape::Plain) {
+            let frame = Captured { now: Timestamp::from_nanos(1_000_000_000), bytes };
+            if let Handled::Here(decision) = stations[0].frame(&frame.frame(1), 0, &mut Nothing) {
+                refused += u64::from(decision.reason == Some(Reason::HandOverRing));
+            }
+        }
+    }
+    let counted = stations[0].worker().counters().refused[Reason::HandOverRing as usize];
+    assert!(refused > 0);
+    assert_eq!(counted, refused);
+}
+
+/// What nothing gives has to say why, so that nobody takes the list for complete without looking.
+#[test]
+fn reasons_that_nothing_gives_say_why() {
+    let nowhere =
+        Reason::ALL.iter().filter(|reason| matches!(row(**reason), Row::Nowhere(why) if !why.is_empty()));
+    let names: Vec<_> = nowhere.map(|reason| reason.name()).collect();
+    assert_eq!(names, ["decode_error", "stream_gap", "flow_memory", "applayer_error", "function_fault"]);
+}
