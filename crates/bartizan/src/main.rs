@@ -39,7 +39,9 @@ enum Command {
     #[command(after_help = commands::check::EXAMPLES)]
     Check(commands::check::Args),
     /// Explain why a flow is treated as it is, or what the engine made of a rule.
-    #[command(after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples.")]
+    #[command(
+        after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
+    )]
     Explain(commands::explain::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
