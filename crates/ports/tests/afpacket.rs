@@ -31,6 +31,22 @@ fn collect(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
+/// Takes what arrives at a port until nothing came for a while (a block is handed over within 10 ms).
+fn drain(port: &mut PassivePort) -> Vec<Vec<u8>> {
+    let mut batch = Batch::with_capacity(64);
+    let mut frames = Vec::new();
+    let mut quiet = 0;
+    while quiet < 5 {
+        quiet = if port.receive(&mut batch).unwrap() > 0 { 0 } else { quiet + 1 };
+        frames.extend(batch.indices().map(|i| batch.bytes(i).unwrap().to_vec()));
+        batch.clear();
+        if quiet > 0 {
+            wait_any(&mut [&mut *port], None, Duration::ZERO, Duration::from_millis(20)).unwrap();
+        }
+    }
+    frames
+}
+
 /// Sends all frames, as many a batch as fit.
 fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
     let mut batch = Batch::with_capacity(32);
@@ -416,6 +432,35 @@ fn a_group_gives_each_flow_to_the_port_of_its_owner_from_both_sides() {
         // Two groups on one interface are two: each gets everything.
         let (more, _) = InlinePair::open_group("a1", "b1", &options, &spread, false).unwrap();
         assert_eq!(more.len(), 3);
+    });
+}
+
+#[test]
+fn a_passive_group_sees_every_frame_once() {
+    in_namespace(|| {
+        use bartizan_base::Spread;
+        veth("a0", "a1", 1500);
+        let mut sender = InlinePort::open("a0", &options(TransmitPath::Ring)).unwrap();
+        let spread = Spread::new([3, 4], 4);
+        for outgoing in [true, false] {
+            let options = PassiveOptions { blocks: 4, outgoing, ..Default::default() };
+            let mut group = PassivePort::open_group("a1", &options, &spread).unwrap();
+            assert_eq!(group.len(), 4);
+            let mut local =
+                InlinePort::open("a1", &InlineOptions { qdisc_bypass: false, ..Default::default() }).unwrap();
+            let flow = |number: u16| udp_frame(number % 2 == 1, (number as u8, 200), (number, 53), false);
+            let there: Vec<Vec<u8>> = (0..100).map(flow).collect();
+            // What this host sends itself.
+            let own: Vec<Vec<u8>> = (100..150).map(flow).collect();
+            send(&mut sender, &there);
+            send(&mut local, &own);
+            let mut all: Vec<Vec<u8>> = group.iter_mut().flat_map(drain).collect();
+            let mut expected = if outgoing { [there, own].concat() } else { there };
+            all.sort();
+            expected.sort();
+            assert_eq!(all.len(), expected.len());
+            assert!(all == expected);
+        }
     });
 }
 
