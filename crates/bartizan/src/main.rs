@@ -30,6 +30,8 @@ enum Command {
     Run(commands::run::Args),
     /// Check rule files: every error with file, line, column and a suggestion.
     Check(commands::check::Args),
+    /// Load header rules and classify headers, or say how fast that is.
+    Classify(commands::classify::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
+        Command::Classify(args) => commands::classify::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     };
