@@ -4,7 +4,7 @@
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
     Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
-    Match, Net, Range, Rebuild, Segmentation, StrideBv,
+    Match, NO_FID, Net, Range, Rebuild, Segmentation, StrideBv,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;

@@ -24,7 +24,8 @@ fn compiled_sets_give_the_golden_answers_at_every_level() {
         let headers: Vec<_> = golden.iter().map(|(h, _)| *h).collect();
         let flat = flat(&headers);
         for fast in [false, true] {
-            let mut compiled = Compiled::new(&[rules.clone()], Options { budget: 64 << 20, fast });
+            let mut compiled =
+                Compiled::new(std::slice::from_ref(&rules), Options { budget: 64 << 20, fast });
             for level in [Level::Avx512, Level::Avx2, Level::Portable] {
                 compiled.set_level(level);
                 let mut answers = vec![0; flat.len()];
