@@ -17,9 +17,10 @@ mod search;
 mod tables;
 // Gathers read without bounds checks; the argument is in the module.
 #[allow(unsafe_code)]
-pub(crate) mod vector;
+mod vector;
 
 pub use vector::Level;
+pub(crate) use vector::{Line, first_bit};
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;
