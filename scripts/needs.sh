@@ -32,6 +32,7 @@ bench|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; witho
 bench|useful|program ip|iproute2|makes the network namespaces
 bench|useful|program ethtool|ethtool|switches offloads off
 bench|useful|program iperf3|iperf3|bulk traffic
+bench|useful|program pkg-config|libdpdk-dev pkg-config|the peer of the classification bench, librte_acl
 bench|useful|program wrk|wrk|HTTP requests
 bench|useful|program nginx|nginx-light|answers them
 TABLE

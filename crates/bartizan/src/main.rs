@@ -43,6 +43,8 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
+    /// Load header rules and classify headers, or say how fast that is.
+    Classify(commands::classify::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),
     /// Write man pages into a folder.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Classify(args) => commands::classify::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     };

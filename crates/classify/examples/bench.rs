@@ -9,7 +9,8 @@
 use bartizan_base::Fid;
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{
-    Classifier, Entry, Flat, FlatV4, FlatV6, Header, HeaderRule, Level, Live, Match, Net, Rebuild, classbench,
+    Classifier, Entry, Flat, FlatV4, FlatV6, Header, HeaderRule, Level, Live, NO_FID, Net, Rebuild,
+    classbench,
 };
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -75,18 +76,18 @@ fn entries(rules: &[HeaderRule]) -> Vec<Entry> {
 }
 
 /// One pass over all headers; nanoseconds a header.
-fn pass_v4(live: &Live, headers: &[FlatV4], results: &mut [Option<Match>], sets: usize) -> f64 {
+fn pass_v4(live: &Live, headers: &[FlatV4], results: &mut [Fid], sets: usize) -> f64 {
     let start = cpu_ns();
     for (headers, results) in headers.chunks(CALL).zip(results.chunks_mut(CALL * sets)) {
-        live.lookup_v4(headers, results);
+        live.fids_v4(headers, results);
     }
     (cpu_ns() - start) as f64 / headers.len() as f64
 }
 
-fn pass_v6(live: &Live, headers: &[FlatV6], results: &mut [Option<Match>]) -> f64 {
+fn pass_v6(live: &Live, headers: &[FlatV6], results: &mut [Fid]) -> f64 {
     let start = cpu_ns();
     for (headers, results) in headers.chunks(CALL).zip(results.chunks_mut(CALL)) {
-        live.lookup_v6(headers, results);
+        live.fids_v6(headers, results);
     }
     (cpu_ns() - start) as f64 / headers.len() as f64
 }
@@ -221,7 +222,7 @@ fn one_set(rows: &mut Rows, folder: &Path, acl: &Path, files: &Path, set: &str, 
         let count = if rules.len() > 50_000 { 1_000_000 } else { 400_000 };
         let headers = v4(&draw(&rules, how, count));
         write_files(files, &rules, &headers);
-        let mut results = vec![None; headers.len()];
+        let mut results = vec![NO_FID; headers.len()];
         let (mut ours, mut theirs, mut method) = (Vec::new(), Vec::new(), "");
         let mut differ = 0;
         for process in 0..PROCESSES {
@@ -241,7 +242,7 @@ fn one_set(rows: &mut Rows, folder: &Path, acl: &Path, files: &Path, set: &str, 
                 pass_v4(&live, &headers, &mut results, 1);
                 let bytes = std::fs::read(out).expect("the peer's answers");
                 let right = bytes.as_chunks::<4>().0.iter().map(|b| i32::from_ne_bytes(*b));
-                let got = results.iter().map(|r| r.map_or(-1, |m| m.priority as i32));
+                let got = results.iter().map(|r| r.0 as i32);
                 differ = right.zip(got).filter(|(a, b)| a != b).count();
             }
             for _ in 0..ROUNDS {
@@ -318,18 +319,18 @@ fn versions_and_levels(rows: &mut Rows, folder: &Path) {
         let rules = load(folder, set);
         let (mut live, ..) = build(&rules);
         let headers = v4(&draw(&rules, Draw::Uniform, 400_000));
-        let mut results = vec![None; headers.len()];
+        let mut results = vec![NO_FID; headers.len()];
         let ns = best(9, || pass_v4(&live, &headers, &mut results, 1));
         let rules6: Vec<HeaderRule> = rules.iter().map(as_v6).collect();
         let (live6, ..) = build(&rules6);
         let headers6 = v6(&draw(&rules6, Draw::Uniform, 400_000));
-        let mut results6 = vec![None; headers6.len()];
+        let mut results6 = vec![NO_FID; headers6.len()];
         let ns6 = best(9, || pass_v6(&live6, &headers6, &mut results6));
         rows.add(&format!("{set} IPv6"), ns6, "ns/header", "IPv4", ns, ns / ns6, "");
         for level in [Level::Avx2, Level::Portable] {
             let rebuild: Rebuild = live.begin(true);
             assert!(live.finish(rebuild.run_at(level)));
-            let mut same = vec![None; headers.len()];
+            let mut same = vec![NO_FID; headers.len()];
             let slow = best(5, || pass_v4(&live, &headers, &mut same, 1));
             let differ = same.iter().zip(&results).filter(|(a, b)| a != b).count();
             let name = format!("{set} {level:?}").to_lowercase();
@@ -346,7 +347,7 @@ fn versions_and_levels(rows: &mut Rows, folder: &Path) {
     let rebuild = two.begin(true);
     assert!(two.finish(rebuild.run()));
     let headers = v4(&draw(&rules, Draw::Uniform, 400_000));
-    let (mut a, mut b) = (vec![None; headers.len()], vec![None; headers.len() * 2]);
+    let (mut a, mut b) = (vec![NO_FID; headers.len()], vec![NO_FID; headers.len() * 2]);
     let (mut alone, mut both) = (f64::MAX, f64::MAX);
     for _ in 0..9 {
         alone = alone.min(pass_v4(&one, &headers, &mut a, 1));
@@ -367,12 +368,12 @@ fn updates(rows: &mut Rows, folder: &Path, set: &str, rate: Option<u64>) {
     let label = rate.map_or("as fast as they go".to_owned(), |r| format!("{r}/s"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut results = vec![None; CALL];
+            let mut results = vec![NO_FID; CALL];
             while !stop.load(Ordering::Relaxed) {
                 for part in headers.chunks(6_400) {
                     let start = cpu_ns();
                     for headers in part.chunks(CALL) {
-                        reader.version().lookup_v4(headers, &mut results);
+                        reader.version().fids_v4(headers, &mut results);
                     }
                     spent.fetch_add(cpu_ns() - start, Ordering::Relaxed);
                     passes.fetch_add(part.len() as u64, Ordering::Relaxed);

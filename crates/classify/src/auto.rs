@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The structure that suits a rule set and a memory budget.
 //!
-//! By measurement (docs/design/0005-classification.md): a linear search is fastest, and smallest, up to about a dozen
+//! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about a dozen
 //! rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at every size, take
 //! updates, and stay within their budget on any rule set.
 

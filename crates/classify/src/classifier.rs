@@ -9,6 +9,9 @@ use core::fmt::Debug;
 /// Rule sets of one classifier at most.
 pub const SETS_MAX: u8 = 16;
 
+/// Stands for no match where only fids are asked for; no entry may have it.
+pub const NO_FID: Fid = Fid(u32::MAX);
+
 /// A rule of a set with its place in the order and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -75,6 +78,20 @@ pub trait Classifier: Debug + Send + Sync {
     /// Looks IPv6 headers up, as [`Classifier::lookup_v4`].
     fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
         one_by_one(self, headers, results);
+    }
+
+    /// As [`Classifier::lookup_v4`], with nothing but the fid of each match, or [`NO_FID`].
+    fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
+        let mut results = vec![None; fids.len()];
+        self.lookup_v4(headers, &mut results);
+        fids.iter_mut().zip(results).for_each(|(fid, result)| *fid = result.map_or(NO_FID, |m| m.fid));
+    }
+
+    /// As [`Classifier::fids_v4`], for IPv6.
+    fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
+        let mut results = vec![None; fids.len()];
+        self.lookup_v6(headers, &mut results);
+        fids.iter_mut().zip(results).for_each(|(fid, result)| *fid = result.map_or(NO_FID, |m| m.fid));
     }
 
     /// Rule sets.

@@ -23,7 +23,7 @@ pub mod trace;
 
 pub use auto::{Auto, LINEAR_MAX};
 pub use bitvector::BitVector;
-pub use classifier::{Classifier, Entry, InsertError, Linear, Match, SETS_MAX};
+pub use classifier::{Classifier, Entry, InsertError, Linear, Match, NO_FID, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderRule, Net, Range};
 pub use hsm::{Hsm, Segmentation};

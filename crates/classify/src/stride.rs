@@ -16,7 +16,7 @@ use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
 use crate::flat::Flat;
 use crate::header::{Header, HeaderRule, Net, Range};
 use crate::split::At;
-use crate::split::vector::{Level, Line, first_bit};
+use crate::split::{Level, Line, first_bit};
 use bartizan_base::Fid;
 
 /// Bits of a line.

@@ -56,7 +56,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,12 +66,12 @@ impl Random {
 
     /// A number below `end`; 0 for 0.
     pub fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
+        ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
 
     /// A number in [0, 1).
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -154,14 +154,14 @@ fn address(net: Option<Net>, v6: bool, bits: u128) -> IpAddr {
 
 fn point(rule: &HeaderRule, random: &mut Random, corner: bool) -> Header {
     let mut bits = || match corner {
-        true if random.next() & 1 == 0 => 0,
+        true if random.bits() & 1 == 0 => 0,
         true => u128::MAX,
-        false => u128::from(random.next()) << 64 | u128::from(random.next()),
+        false => u128::from(random.bits()) << 64 | u128::from(random.bits()),
     };
     let v6 = is_v6(rule);
     let (source, destination) = (address(rule.source, v6, bits()), address(rule.destination, v6, bits()));
     let mut port = |range: Range| match corner {
-        true if random.next() & 1 == 0 => range.first,
+        true if random.bits() & 1 == 0 => range.first,
         true => range.last,
         false => range.first + random.below(usize::from(range.last - range.first) + 1) as u16,
     };

@@ -149,8 +149,8 @@ fn random_sets_of_all_shapes() {
                     .map(|_| {
                         let v6 = random.below(2) == 0;
                         let net = |random: &mut Random| {
-                            let (a, b) = (random.next(), random.next());
-                            let few = random.next() & 0x0f00_0103_0000_0301;
+                            let (a, b) = (random.bits(), random.bits());
+                            let few = random.bits() & 0x0f00_0103_0000_0301;
                             let address: IpAddr = match (v6, seed % 2) {
                                 (true, 0) => Ipv6Addr::from(u128::from(a) << 64 | u128::from(b)).into(),
                                 (true, _) => Ipv6Addr::from(u128::from(few) << 64 | u128::from(few)).into(),
@@ -163,10 +163,10 @@ fn random_sets_of_all_shapes() {
                         let (source, destination) = (net(&mut random), net(&mut random));
                         let mut range = || match random.below(4) {
                             0 => Range::ANY,
-                            1 => Range::one(random.next() as u16),
-                            2 => Range { first: random.next() as u16, last: u16::MAX },
+                            1 => Range::one(random.bits() as u16),
+                            2 => Range { first: random.bits() as u16, last: u16::MAX },
                             _ => {
-                                let (a, b) = (random.next() as u16, random.next() as u16);
+                                let (a, b) = (random.bits() as u16, random.bits() as u16);
                                 Range { first: a.min(b), last: a.max(b) }
                             }
                         };
@@ -188,6 +188,52 @@ fn random_sets_of_all_shapes() {
         meeting(&sets, &mut headers);
         for budget in [1 << 14, 64 << 20] {
             check(&sets, &headers, budget);
+        }
+    }
+}
+
+/// Every rule crosses every other: long sources with wild destinations and the other way round, nested, with ranges of
+/// ports that all overlap. That may cost speed, not memory.
+#[test]
+fn adversarial_sets_stay_within_their_budget() {
+    use bartizan_classify::trace::{Draw, Random, draw};
+    let mut random = Random(3);
+    let rules: Vec<HeaderRule> = (0..6_000u32)
+        .map(|i| {
+            let a = random.bits() as u32;
+            let net = |length: u8| Some(Net { address: IpAddr::V4(Ipv4Addr::from(a)), length });
+            let (long, short) = (net(1 + (i % 32) as u8), net((i % 7) as u8));
+            let (source, destination) = if i % 2 == 0 { (long, short) } else { (short, long) };
+            let first = (i % 300) as u16 * 100;
+            HeaderRule {
+                source,
+                destination,
+                source_ports: Range { first, last: u16::MAX - first },
+                destination_ports: Range { first: first / 2, last: u16::MAX - first / 3 },
+                ..HeaderRule::default()
+            }
+        })
+        .collect();
+    let budget = 16 << 20;
+    for fast in [false, true] {
+        let start = std::time::Instant::now();
+        let compiled = Compiled::new(std::slice::from_ref(&rules), Options { budget, fast });
+        eprintln!(
+            "fast={fast}: {:?}, {} bytes, {} rules in no table",
+            start.elapsed(),
+            compiled.memory(),
+            compiled.rest()
+        );
+        // Tries, port tables and the rules themselves stand beside the budget.
+        assert!(compiled.memory() < budget + (24 << 20), "{} bytes", compiled.memory());
+        let headers: Vec<FlatV4> = draw(&rules, Draw::Cross, 500)
+            .iter()
+            .filter_map(|h| if let Some(Flat::V4(f)) = Flat::new(h) { Some(f) } else { None })
+            .collect();
+        let mut answers = vec![0; headers.len()];
+        compiled.lookup_v4(&headers, &mut answers);
+        for (header, answer) in headers.iter().zip(&answers) {
+            assert_eq!(right(std::slice::from_ref(&rules), &Header::from(header)), [*answer]);
         }
     }
 }

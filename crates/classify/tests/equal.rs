@@ -4,7 +4,7 @@
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
     Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
-    Match, Net, Range, Rebuild, Segmentation, StrideBv,
+    Match, NO_FID, Net, Range, Rebuild, Segmentation, StrideBv,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -144,6 +144,10 @@ fn same(linear: &Linear, live: &Live, headers: &[Header]) {
     linear.lookup_v4(&flats.0, &mut a);
     live.lookup_v4(&flats.0, &mut b);
     assert_eq!(a, b);
+    let fids = |r: &[Option<Match>]| r.iter().map(|m| m.map_or(NO_FID, |m| m.fid)).collect::<Vec<_>>();
+    let mut found = vec![Fid(5); b.len()];
+    live.fids_v4(&flats.0, &mut found);
+    assert_eq!(fids(&a), found);
     let (mut a, mut b) = (vec![None; flats.1.len() * sets], vec![None; flats.1.len() * sets]);
     linear.lookup_v6(&flats.1, &mut a);
     live.lookup_v6(&flats.1, &mut b);

@@ -2,6 +2,7 @@
 //! The commands, one file each.
 
 pub mod check;
+pub mod classify;
 pub mod completions;
 pub mod explain;
 pub mod inspect;

@@ -346,6 +346,14 @@ impl Classifier for Live {
         self.published.load().lookup_v6(headers, results);
     }
 
+    fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
+        self.published.load().fids_v4(headers, fids);
+    }
+
+    fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
+        self.published.load().fids_v6(headers, fids);
+    }
+
     fn sets(&self) -> usize {
         self.published.load().sets()
     }

@@ -5,12 +5,12 @@
 //! else needs another version.
 
 use super::delta::{Delta, Found};
-use crate::classifier::{Entry, Match, SETS_MAX};
+use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{Compiled, Options};
 use bartizan_base::Fid;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Headers of which the ranks are kept before they become results.
 const BATCH: usize = 64;
@@ -26,20 +26,47 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
-    /// What a match says: priority above, fid below. An entry may be given a new fid when it comes back.
-    matches: Vec<AtomicU64>,
+    priorities: Vec<u32>,
+    /// An entry may be given a new fid when it comes back.
+    fids: Vec<AtomicU32>,
     valid: Vec<AtomicU64>,
     dead: AtomicUsize,
 }
 
-const fn pack(priority: u32, fid: Fid) -> u64 {
-    (priority as u64) << 32 | fid.0 as u64
+/// What a lookup gives.
+trait Answer: Copy {
+    fn compiled(set: &Set, rank: u32) -> Self;
+    fn added(entry: &Entry) -> Self;
+}
+
+impl Answer for Option<Match> {
+    #[inline(always)]
+    fn compiled(set: &Set, rank: u32) -> Self {
+        let priority = *set.priorities.get(rank as usize)?;
+        Some(Match { fid: set.fid(rank), priority })
+    }
+
+    fn added(entry: &Entry) -> Self {
+        Some(Match { fid: entry.fid, priority: entry.priority })
+    }
+}
+
+impl Answer for Fid {
+    #[inline(always)]
+    fn compiled(set: &Set, rank: u32) -> Self {
+        set.fid(rank)
+    }
+
+    fn added(entry: &Entry) -> Self {
+        entry.fid
+    }
 }
 
 impl Set {
     fn new(stored: Vec<Stored>) -> Self {
         Set {
-            matches: stored.iter().map(|s| AtomicU64::new(pack(s.entry.priority, s.entry.fid))).collect(),
+            priorities: stored.iter().map(|s| s.entry.priority).collect(),
+            fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
             valid: (0..stored.len().div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect(),
             dead: AtomicUsize::new(0),
             stored,
@@ -53,9 +80,8 @@ impl Set {
     }
 
     #[inline]
-    pub fn at(&self, rank: u32) -> Option<Match> {
-        let word = self.matches.get(rank as usize)?.load(Ordering::Relaxed);
-        Some(Match { fid: Fid(word as u32), priority: (word >> 32) as u32 })
+    fn fid(&self, rank: u32) -> Fid {
+        self.fids.get(rank as usize).map_or(NO_FID, |f| Fid(f.load(Ordering::Relaxed)))
     }
 
     /// Clears the flag; whether it was set.
@@ -73,12 +99,11 @@ impl Set {
 
     /// Sets the flag of an entry that was deleted and comes back.
     pub fn revive(&self, rank: u32, fid: Fid) {
-        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.matches.get(rank as usize))
+        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize))
         else {
             return;
         };
-        let priority = (place.load(Ordering::Relaxed) >> 32) as u32;
-        place.store(pack(priority, fid), Ordering::Relaxed);
+        place.store(fid.0, Ordering::Relaxed);
         word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
         self.dead.fetch_sub(1, Ordering::Release);
     }
@@ -86,7 +111,7 @@ impl Set {
     /// Entries that are not deleted, with their present fids.
     pub fn live(&self) -> impl Iterator<Item = Stored> {
         self.stored.iter().enumerate().filter(|(rank, _)| self.is_valid(*rank as u32)).map(|(rank, s)| {
-            let fid = self.at(rank as u32).map_or(s.entry.fid, |m| m.fid);
+            let fid = self.fid(rank as u32);
             Stored { entry: Entry { fid, ..s.entry }, ..*s }
         })
     }
@@ -144,11 +169,33 @@ impl Version {
         );
     }
 
+    /// As [`Version::lookup_v4`], with nothing but the fid of each match, or [`NO_FID`].
+    pub fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
+        self.lookup(
+            headers,
+            fids,
+            |headers, ranks| self.compiled.lookup_v4(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v4(h, set, rank, valid),
+            |h, found| self.delta.find_v4(h, found),
+        );
+    }
+
+    /// As [`Version::fids_v4`], for IPv6.
+    pub fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
+        self.lookup(
+            headers,
+            fids,
+            |headers, ranks| self.compiled.lookup_v6(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v6(h, set, rank, valid),
+            |h, found| self.delta.find_v6(h, found),
+        );
+    }
+
     #[inline(always)]
-    fn lookup<H>(
+    fn lookup<H, A: Answer>(
         &self,
         headers: &[H],
-        results: &mut [Option<Match>],
+        results: &mut [A],
         find: impl Fn(&[H], &mut [u32]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
@@ -156,17 +203,17 @@ impl Version {
         // As much to clear as there are sets.
         match self.sets.len() {
             0 => {}
-            1 => self.lookup_in::<H, BATCH>(headers, results, find, next, added),
-            2..=4 => self.lookup_in::<H, { BATCH * 4 }>(headers, results, find, next, added),
-            _ => self.lookup_in::<H, { BATCH * SETS_MAX as usize }>(headers, results, find, next, added),
+            1 => self.lookup_in::<H, A, BATCH>(headers, results, find, next, added),
+            2..=4 => self.lookup_in::<H, A, { BATCH * 4 }>(headers, results, find, next, added),
+            _ => self.lookup_in::<H, A, { BATCH * SETS_MAX as usize }>(headers, results, find, next, added),
         }
     }
 
     #[inline(always)]
-    fn lookup_in<H, const RANKS: usize>(
+    fn lookup_in<H, A: Answer, const RANKS: usize>(
         &self,
         headers: &[H],
-        results: &mut [Option<Match>],
+        results: &mut [A],
         find: impl Fn(&[H], &mut [u32]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
@@ -189,13 +236,13 @@ impl Version {
                 }
                 let results = results.get_mut(index * total + number * BATCH..).unwrap_or_default();
                 for (rank, result) in ranks.iter().zip(results) {
-                    *result = set.at(*rank);
+                    *result = A::compiled(set, *rank);
                 }
             }
             if with_delta {
                 self.merge_delta(batch, ranks, &added, |set, i, found| {
                     if let Some(result) = results.get_mut(set * total + number * BATCH + i) {
-                        *result = Some(found);
+                        *result = A::added(found);
                     }
                 });
             }
@@ -209,7 +256,7 @@ impl Version {
         batch: &[H],
         ranks: &[u32],
         added: &impl Fn(&H, &mut [Found]),
-        mut change: impl FnMut(usize, usize, Match),
+        mut change: impl FnMut(usize, usize, &Entry),
     ) {
         let mut found = [Found { rank: u32::MAX, added: None }; SETS_MAX as usize];
         for (i, header) in batch.iter().enumerate() {
@@ -219,10 +266,8 @@ impl Version {
             }
             added(header, found);
             for (set, found) in found.iter().enumerate() {
-                let place =
-                    found.added.and_then(|(priority, _, place)| Some((priority, self.delta.get(place)?)));
-                if let Some((priority, added)) = place {
-                    change(set, i, Match { fid: added.entry.fid, priority });
+                if let Some(added) = found.added.and_then(|(_, _, place)| self.delta.get(place)) {
+                    change(set, i, &added.entry);
                 }
             }
         }

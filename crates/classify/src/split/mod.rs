@@ -3,7 +3,7 @@
 //!
 //! Source: the field stage that all sets share is that of Qi et al., "Towards System-level Optimization for High
 //! Performance Unified Threat Management" (IPP); aggregation tables per set, as there, but over groups of rules whose
-//! prefixes are alike in length, so that cross products stay near one cell per rule (docs/design/0005-classification.md).
+//! prefixes are alike in length, so that cross products stay near one cell per rule (docs/design/0006-classification.md).
 //!
 //! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
 
@@ -17,9 +17,10 @@ mod search;
 mod tables;
 // Gathers read without bounds checks; the argument is in the module.
 #[allow(unsafe_code)]
-pub(crate) mod vector;
+mod vector;
 
 pub use vector::Level;
+pub(crate) use vector::{Line, first_bit};
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;

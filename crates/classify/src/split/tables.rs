@@ -283,6 +283,7 @@ impl PortTable {
 
 /// The search for an address.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are two of it")]
 pub(crate) enum Searches {
     V4([Search4; 2]),
     V6([Search6; 2]),
@@ -312,12 +313,11 @@ fn bundle(aggregates: Vec<(Group, Aggregate)>) -> Vec<Vec<(Group, Aggregate)>> {
         let port = bits(aggregate.columns);
         let need = if aggregate.rows_are_source { [row, column, port] } else { [column, row, port] };
         // No field lies across the middle of a word: vector units take halves.
-        let place = |at: [u32; 3]| -> [u32; 3] {
-            std::array::from_fn(|i| {
-                if at.at(i) % 32 + need.at(i) > 32 { at.at(i).next_multiple_of(32) } else { at.at(i) }
-            })
-        };
-        at = place(at);
+        let before = at;
+        at = std::array::from_fn(|i| {
+            let (at, need) = (before.at(i), need.at(i));
+            if at % 32 + need > 32 { at.next_multiple_of(32) } else { at }
+        });
         if out.is_empty() || at.iter().zip(need).any(|(at, need)| at + need > 64) {
             out.push(Vec::new());
             at = [0; 3];

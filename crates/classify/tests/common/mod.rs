@@ -6,6 +6,9 @@ use bartizan_classify::{Header, HeaderRule, classbench};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// Headers with the number of the first rule that matches.
+pub type Golden = Vec<(Header, Option<u32>)>;
+
 /// The sets that have golden files.
 pub const SETS: [&str; 7] = ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k"];
 
@@ -29,7 +32,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// Rules and golden answers of a set; `None`, with a word on stderr, where the data is missing.
-pub fn load(set: &str) -> Option<(Vec<HeaderRule>, Vec<(Header, Option<u32>)>)> {
+pub fn load(set: &str) -> Option<(Vec<HeaderRule>, Golden)> {
     let loaded = folder().and_then(|folder| {
         let rules = [format!("rules/{set}.rules"), format!("rules/{set}.rules.gz")];
         let rules = rules.iter().find_map(|name| read(&folder.join(name)))?;

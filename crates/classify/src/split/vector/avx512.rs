@@ -3,6 +3,11 @@
 //!
 //! Every function here asks of its caller what `super::Checked` proves: indices formed from these tables are in bounds.
 #![cfg(target_arch = "x86_64")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::needless_range_loop,
+    reason = "registers of a block, by numbers below their count: arrays side by side, checked where they are compiled"
+)]
 
 use super::super::portable::{BLOCK, Stage};
 use super::super::search::{Search4, Search6};
@@ -320,10 +325,11 @@ unsafe fn classes<const SHIFT: u32>(
     let (mask, stride) = (splat(mask), splat(stride));
     for (index, from) in index.iter_mut().zip(from) {
         let value = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(*from), mask);
-        // SAFETY: the caller's.
         let class = match table {
             PortTable::One => return,
+            // SAFETY: the caller's.
             PortTable::Narrow(of) => _mm512_and_si512(unsafe { gather::<1, u8>(of, value) }, splat(0xff)),
+            // SAFETY: the caller's.
             PortTable::Wide(of) => _mm512_and_si512(unsafe { gather::<2, u16>(of, value) }, splat(0xffff)),
         };
         *index = _mm512_add_epi32(*index, _mm512_mullo_epi32(class, stride));
