@@ -51,7 +51,7 @@ CASES = {
 HEADERS = 42
 # Connects so many times and prints the time that 50 % and 80 % of the handshakes took, in microseconds.
 SETUP = """
-import socket, sys, time
+import socket, struct, sys, time
 times, end = [], time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
     s = socket.socket()
@@ -59,7 +59,7 @@ while time.monotonic() < end:
     s.connect((sys.argv[1], 80))
     times.append(time.perf_counter_ns() - begin)
     # A reset at the end: no port waits in TIME_WAIT.
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     s.close()
 times.sort()
 print(times[len(times) // 2] / 1e3, times[len(times) * 8 // 10] / 1e3)
@@ -329,7 +329,7 @@ def report(rows, cases, rounds, base):
     print(f"\nmedians of {rounds} rounds (lowest-highest); ratio to the kernel bridge of the same round")
     for case in cases:
         what, unit, higher = CASES[case]
-        digits = 2 if case == "bulk" else 0
+        digits = 2 if unit == "Gbit/s" else 0
         print(f"\n{what} [{unit}]")
         peer = statistics.median(v for v, _ in (r[case] for r in bridge))
         for name, results in rows.items():

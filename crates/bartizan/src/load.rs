@@ -235,6 +235,8 @@ pub fn file_store(
 pub fn data_folder(settings: &mut Settings, out: &Path) {
     if settings.get("default-data-dir").is_none() {
         settings.set("default-data-dir", out.display().to_string());
+        // Set here, it is no setting of the user's that has no effect.
+        let _ = settings.get("default-data-dir");
     }
 }
 
