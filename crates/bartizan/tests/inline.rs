@@ -165,15 +165,17 @@ fn two_hundred_swaps_lose_no_packet() {
         let echo = UdpSocket::bind("[::]:7000").unwrap();
         let listener = TcpListener::bind("[::]:7001").unwrap();
         let stop = folder.file("stop");
-        let other = Command::new("unshare")
+        let mut other = Command::new("unshare")
             .arg("-n")
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
             .env("BARTIZAN_TEST_NAMESPACE", "client")
             .env(STOP, &stop)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let mut output = BufReader::new(other.stdout.take().unwrap());
         std::thread::sleep(Duration::from_millis(100));
         run("ip link set a0 down");
         run(&format!("ip link set a0 netns {}", other.id()));
@@ -192,10 +194,14 @@ fn two_hundred_swaps_lose_no_packet() {
             std::thread::sleep(Duration::from_millis(800));
             let generations = swap(&program, &folder);
             std::fs::write(&stop, "").unwrap();
-            let sent = report(other);
+            let sent = report(&mut output);
             assert_eq!(receiving.join().unwrap(), sent["tcp"], "bytes of the TCP transfer");
             drop(end);
-            (program.stop(), generations, sent)
+            let summary = program.stop();
+            // With its end the link goes, which would end the program.
+            drop(other.stdin.take());
+            assert!(other.wait().unwrap().success());
+            (summary, generations, sent)
         });
         println!("{sent:?}\n{summary}");
         assert_eq!(sent["echoed"], sent["sent"], "every datagram comes back");
@@ -309,11 +315,11 @@ fn pattern(at: u64) -> u8 {
 }
 
 /// What the client printed: names and numbers.
-fn report(child: Child) -> BTreeMap<String, u64> {
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}");
-    let line = text.lines().find_map(|l| l.split_once("report:")).unwrap_or_else(|| panic!("{text}")).1;
+fn report(output: &mut impl BufRead) -> BTreeMap<String, u64> {
+    let mut said = Vec::new();
+    let mut lines = output.lines().map_while(Result::ok);
+    let line = lines.by_ref().inspect(|line| said.push(line.clone())).find(|line| line.contains("report:"));
+    let line = line.unwrap_or_else(|| panic!("{}", said.join("\n")));
     let words = line.split_whitespace().filter_map(|word| word.split_once('='));
     words.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
@@ -377,6 +383,8 @@ fn client() {
     });
     let tcp = transfer.join().unwrap();
     println!("report: sent={sent} echoed={} tcp={tcp}", echoed.load(Ordering::Relaxed));
+    // The link stays until the other side is done with it.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
 /// A TCP transfer, as fast as about 5 MB/s, until it is told to stop; gives what the server says it got.
