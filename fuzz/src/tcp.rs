@@ -6,8 +6,8 @@ use crate::take::Take;
 use bartizan_base::{Direction, Timestamp};
 use bartizan_flow::stream::{AppChunk, MemoryBudget, StreamPair};
 use bartizan_flow::tcp::{
-    Advice, Arrival, HostPolicy, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters,
-    StreamMode, TcpFlags, TcpSession,
+    Advice, Arrival, HostPolicy, Outcome, Segment, SegmentOptions, Seq, StreamConfig, StreamContext,
+    StreamCounters, StreamMode, TcpFlags, TcpSession,
 };
 
 const POLICIES: &[HostPolicy] = &[
@@ -74,11 +74,13 @@ pub fn run(data: &[u8]) {
             checksum_ok: true,
         };
         let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
-        let outcome = session.handle(
+        let mut outcome = Outcome::default();
+        session.handle(
             &segment,
             Arrival { direction, now: Timestamp::from_nanos(now), policy },
             Some(&mut pair),
             &mut context,
+            &mut outcome,
         );
         if outcome.advice == Advice::Rewrite {
             let mut copy = payload.to_vec();

@@ -300,7 +300,7 @@ impl<'a> Build<'a> {
             names: class_names(&infos),
             policies,
         });
-        let chains = Chains { generation: self.state.generation, functions, classifier };
+        let chains = Chains::new(self.state.generation, functions, classifier);
         Some(Prepared { chains, tenants, classes: infos })
     }
 

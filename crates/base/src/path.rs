@@ -38,6 +38,18 @@ impl Path {
         if id.0 < 32 { Path(self.0 & !(1 << id.0)) } else { self }
     }
 
+    /// The functions that are on both.
+    #[must_use]
+    pub const fn and(self, other: Path) -> Path {
+        Path(self.0 & other.0)
+    }
+
+    /// The functions that are not on the other one.
+    #[must_use]
+    pub const fn and_not(self, other: Path) -> Path {
+        Path(self.0 & !other.0)
+    }
+
     /// The functions in the order in which they run.
     pub fn functions(self) -> impl Iterator<Item = FunctionId> {
         let mut left = self.0;

@@ -29,6 +29,9 @@ pub struct HostFile {
     pub detect: bool,
     /// How long a worker looks for packets before it sleeps, in microseconds; 0 where no core is free.
     pub spin: Option<u32>,
+    /// Let idle processors sleep as deep as they like, also while an inline link has traffic.
+    #[serde(default)]
+    pub save_power: bool,
     /// Bounds of what traffic can make grow.
     #[serde(default)]
     pub memory: Memory,

@@ -13,6 +13,10 @@ pub struct Chains {
     pub functions: Vec<Arc<dyn Function>>,
     /// Which class and path a flow gets.
     pub classifier: Box<dyn FlowClassifier>,
+    /// The functions once more, each at the place of its bit.
+    by_bit: Vec<Option<Arc<dyn Function>>>,
+    /// The functions that look at payloads.
+    payload: Path,
 }
 
 /// What a fid stands for, as events and summaries name it.
@@ -119,35 +123,68 @@ impl FlowClassifier for OneClass {
 }
 
 impl Chains {
+    /// A generation.
+    #[must_use]
+    pub fn new(
+        generation: Generation,
+        functions: Vec<Arc<dyn Function>>,
+        classifier: Box<dyn FlowClassifier>,
+    ) -> Self {
+        let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
+        let mut payload = Path::EMPTY;
+        for function in &functions {
+            let bit = usize::from(function.id().0);
+            by_bit.resize(by_bit.len().max(bit + 1), None);
+            if let Some(place) = by_bit.get_mut(bit) {
+                *place = Some(Arc::clone(function));
+            }
+            if function.spec().model == Model::Payload {
+                payload = payload.with(function.id());
+            }
+        }
+        Chains { generation, functions, classifier, by_bit, payload }
+    }
+
     /// A generation with all functions in one chain for every flow.
     #[must_use]
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));
-        Chains { generation, functions, classifier: Box::new(OneClass(Class { fid: Fid(0), path })) }
+        Chains::new(generation, functions, Box::new(OneClass(Class { fid: Fid(0), path })))
     }
 
     /// The function of a bit.
+    #[inline]
     #[must_use]
     pub fn function(&self, id: FunctionId) -> Option<&Arc<dyn Function>> {
-        self.functions.iter().find(|f| f.id() == id)
+        self.by_bit.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The part of a path that looks at payloads.
+    #[inline]
+    #[must_use]
+    pub const fn payload_part(&self, path: Path) -> Path {
+        path.and(self.payload)
+    }
+
+    /// The part of a path that looks at headers.
+    #[inline]
+    #[must_use]
+    pub const fn header_part(&self, path: Path) -> Path {
+        path.and_not(self.payload)
     }
 
     /// What a worker keeps for each function, by bit.
     #[must_use]
     pub fn worker_states(&self) -> Vec<WorkerState> {
-        let bits = self.functions.iter().map(|f| usize::from(f.id().0) + 1).max().unwrap_or(0);
-        let mut states: Vec<WorkerState> = (0..bits).map(|_| Box::new(()) as WorkerState).collect();
-        for function in &self.functions {
-            if let Some(slot) = states.get_mut(usize::from(function.id().0)) {
-                *slot = function.worker();
-            }
-        }
-        states
+        let state = |f: &Option<Arc<dyn Function>>| {
+            f.as_ref().map_or_else(|| Box::new(()) as WorkerState, |f| f.worker())
+        };
+        self.by_bit.iter().map(state).collect()
     }
 
     /// Whether a path has a function that looks at payloads.
     #[must_use]
-    pub fn wants_payload(&self, path: Path) -> bool {
-        self.functions.iter().any(|f| f.spec().model == Model::Payload && path.contains(f.id()))
+    pub const fn wants_payload(&self, path: Path) -> bool {
+        !self.payload_part(path).is_empty()
     }
 }

@@ -12,7 +12,9 @@ use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
-use bartizan_ports::{Batch, Disposition, FrameInfo, InlinePair, Port, PortError, Side, wait_any};
+use bartizan_ports::{
+    Awake, Batch, Disposition, FrameInfo, InlinePair, Port, PortError, Side, Woke, wait_any,
+};
 use std::time::Duration;
 
 pub use control::Control;
@@ -27,13 +29,27 @@ pub struct LiveOptions {
     pub batch: usize,
     /// How long to look before sleeping, where a core is free.
     pub spin: Duration,
+    /// Inline: idle processors are asked to wait awake while packets come ([`bartizan_ports::Awake`]).
+    pub awake: bool,
     /// Longest sleep: timeouts of flows are looked at that often on an idle link.
     pub tick: Duration,
 }
 
 impl Default for LiveOptions {
     fn default() -> Self {
-        LiveOptions { batch: 256, spin: Duration::from_micros(50), tick: Duration::from_millis(100) }
+        LiveOptions {
+            batch: 256,
+            spin: Duration::from_micros(50),
+            awake: false,
+            tick: Duration::from_millis(100),
+        }
+    }
+}
+
+impl LiveOptions {
+    /// What keeps processors awake. Where the kernel does not offer it, nothing does.
+    fn awake(&self) -> Awake {
+        if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
     }
 }
 
@@ -90,6 +106,7 @@ pub fn run_inline(
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
     let mut decoder = Rejecter::default();
+    let mut awake = options.awake();
     while !control.stopping() {
         control.take(ALONE, worker);
         if worker.is_asked() {
@@ -119,7 +136,11 @@ pub fn run_inline(
         if seen == 0 {
             let now = pair.port(Side::A).now();
             worker.idle(now, recorder);
-            pair.wait(control.waker(ALONE), options.spin, options.tick)?;
+            if pair.wait(control.waker(ALONE), options.spin, options.tick)? == Woke::Timeout {
+                awake.silence();
+            }
+        } else {
+            awake.packets();
         }
     }
     Ok(counters)

@@ -199,12 +199,13 @@ impl Worker {
             return decision;
         }
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
+        let mut outcome = Outcome::default();
         let mut tcp = None;
         let mut id = id;
         if let Some(segment) = segment(self, occasion.packet)
             && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
         {
-            let mut outcome = self.track(id, &segment, direction, frame);
+            self.track(id, &segment, direction, frame, &mut outcome);
             if outcome.reuse {
                 let key = flow_key(self, frame, packet);
                 self.end_flow(id, EndReason::TcpReuse, recorder);
@@ -213,16 +214,16 @@ impl Worker {
                 };
                 id = new;
                 direction = Direction::ToServer;
-                outcome = self.track(id, &segment, direction, frame);
+                self.track(id, &segment, direction, frame, &mut outcome);
             }
             if outcome.reverse {
                 self.reverse(id);
                 direction = direction.flip();
             }
-            tcp = Some(outcome);
+            tcp = Some(&outcome);
         }
         let accounted = self.flows.account(id, direction, length, frame.now, proves);
-        if let Some(state) = tcp.as_ref().and_then(|o| o.flow_state) {
+        if let Some(state) = tcp.and_then(|o| o.flow_state) {
             let state = match state {
                 bartizan_flow::tcp::FlowState::New => FlowState::New,
                 bartizan_flow::tcp::FlowState::Established => FlowState::Established,
@@ -246,14 +247,14 @@ impl Worker {
         }
         let mut events: smallvec::SmallVec<[StreamEvent; 4]> = smallvec::SmallVec::new();
         let mut established = accounted.established;
-        if let Some(outcome) = &tcp {
+        if let Some(outcome) = tcp {
             events.extend(outcome.events.iter());
             // As it was before this packet: the one that completes the handshake is not part of what it opens.
             established = outcome.previous >= TcpState::Established
                 || outcome.established_now
                     && (outcome.previous == TcpState::None || !occasion.packet.payload().is_empty());
         }
-        let exception = tcp.as_ref().and_then(|o| o.exception);
+        let exception = tcp.and_then(|o| o.exception);
         if let Some(exception) = exception
             && !entry.ext.exceptions.contains(&exception)
         {
@@ -275,11 +276,11 @@ impl Worker {
         if let Some((target, policy)) = exception
             && policy != ExceptionPolicy::Ignore
         {
-            return self.exception(&occasion, id, tcp.as_ref(), (target, policy), &events, recorder);
+            return self.exception(&occasion, id, tcp, (target, policy), &events, recorder);
         }
         let related = self.related(frame, packet);
         let looks = Looks { inspect: !passed, spared: passed, established, related };
-        self.functions(&occasion, id, tcp.as_ref(), &events, looks, recorder)
+        self.functions(&occasion, id, tcp, &events, looks, recorder)
     }
 
     /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
@@ -364,9 +365,10 @@ impl Worker {
         segment: &Segment<'_>,
         direction: Direction,
         frame: &Frame<'_>,
-    ) -> Outcome {
+        outcome: &mut Outcome,
+    ) {
         let chains = &self.chains;
-        let Some(entry) = self.flows.get_mut(id) else { return Outcome::default() };
+        let Some(entry) = self.flows.get_mut(id) else { return };
         let wants = chains.wants_payload(entry.path);
         let policy = self.settings.hosts.stream(match direction {
             Direction::ToServer => entry.key().destination(),
@@ -382,7 +384,7 @@ impl Worker {
         };
         let arrival = Arrival { direction, now: frame.now, policy };
         let ext = &mut entry.ext;
-        ext.session.handle(segment, arrival, ext.streams.as_deref_mut(), &mut context)
+        ext.session.handle(segment, arrival, ext.streams.as_deref_mut(), &mut context, outcome);
     }
 
     /// Turns a flow that was picked up the wrong way round.
@@ -482,8 +484,7 @@ impl Worker {
         findings.clear();
         let mut edits = core::mem::take(&mut self.edits);
         edits.clear();
-        let mut notes =
-            Notes { tcp: tcp.copied(), fid: entry.fid, related: looks.related, ..Notes::default() };
+        let mut notes = Notes { tcp, fid: entry.fid, related: looks.related, ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && self.settings.prevention
             && !looks.spared
@@ -582,18 +583,14 @@ impl Worker {
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
+        let flow = view(entry, summary, established);
+        let mut path = entry.path;
         let mut reject = None;
-        for bit in entry.path.functions() {
+        for bit in chains.header_part(path).functions() {
             let Some(function) = chains.function(bit) else { continue };
-            if function.spec().model == Model::Payload {
-                continue;
-            }
-            let (Some(state), Some((slot, session))) =
-                (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
-            else {
+            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;
             };
-            let flow = view(entry, summary, session, established);
             let mut context = PacketContext {
                 now: occasion.now,
                 packet: Some(occasion.packet),
@@ -616,13 +613,14 @@ impl Worker {
             };
             let decision = function.packet(&mut context);
             if decision.done {
-                entry.path = entry.path.without(bit);
+                path = path.without(bit);
             }
             notes.decision = notes.decision.strictest(decision);
             if !notes.decision.verdict.forwards() {
-                return;
+                break;
             }
         }
+        entry.path = path;
     }
 
     /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
@@ -659,18 +657,15 @@ impl Worker {
                 break;
             }
             let Some(entry) = self.flows.get_mut(id) else { break };
-            for bit in entry.path.functions() {
+            let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
+            let flow = view(entry, summary, established);
+            let mut path = entry.path;
+            for bit in chains.payload_part(path).functions() {
                 let Some(function) = chains.function(bit) else { continue };
-                if function.spec().model != Model::Payload {
-                    continue;
-                }
-                let (Some(state), Some((slot, session))) =
-                    (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+                let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
                 else {
                     continue;
                 };
-                let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
-                let flow = view(entry, summary, session, established);
                 let mut context = PacketContext {
                     now: occasion.now,
                     packet: Some(occasion.packet),
@@ -693,18 +688,19 @@ impl Worker {
                 };
                 let decision = function.payload(&mut context);
                 if decision.done && decision.verdict.forwards() {
-                    entry.path = entry.path.without(bit);
+                    path = path.without(bit);
                 }
                 notes.decision = notes.decision.strictest(decision);
             }
+            entry.path = path;
             first = false;
             let Some(end) = news.map(|n| n.1) else { break };
             let Some(pair) = pair.as_deref_mut() else { break };
             let stream = pair.stream_mut(occasion.direction);
             let before = stream.raw_progress();
             stream.raw_consume(end);
-            // Each round moves on, or it is the last.
-            if stream.raw_progress() == before {
+            // Each round moves on, or it is the last; so is one that came to the end of what there is.
+            if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
                 break;
             }
         }

@@ -4,16 +4,12 @@
 use crate::record::Entry;
 use bartizan_applayer::flow::{AppLayer, AppSummary};
 use bartizan_base::FunctionId;
+use bartizan_flow::FlowFlags;
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::view::FlowView;
 
 /// What functions see of a flow.
-pub(crate) fn view<'a>(
-    entry: &Entry,
-    app: AppSummary,
-    session: &'a bartizan_flow::tcp::TcpSession,
-    established: bool,
-) -> FlowView<'a> {
+pub(crate) fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowView<'_> {
     let key = entry.key();
     FlowView {
         id: entry.ext.event_id,
@@ -21,12 +17,13 @@ pub(crate) fn view<'a>(
         protocol: key.protocol(),
         client: (key.source(), key.source_port()),
         server: (key.destination(), key.destination_port()),
+        turned: entry.flags.contains(FlowFlags::FLIPPED),
         start: entry.start,
         last_seen: entry.last_seen,
         packets: entry.packets,
         bytes: entry.bytes,
         established,
-        tcp: (key.protocol() == 6).then_some(session),
+        tcp: (key.protocol() == 6).then_some(&entry.ext.session),
         app,
     }
 }
@@ -36,24 +33,17 @@ pub(crate) fn view<'a>(
 pub(crate) struct FlowParts {
     pub streams: Option<Box<StreamPair>>,
     pub app: Option<Box<AppLayer>>,
-    pub session: bartizan_flow::tcp::TcpSession,
     slots: Vec<bartizan_function::Slot>,
 }
 
 impl FlowParts {
     pub(crate) fn take(ext: &mut crate::flow_ext::FlowExt) -> Self {
-        FlowParts {
-            streams: ext.streams.take(),
-            app: ext.app.take(),
-            session: core::mem::take(&mut ext.session),
-            slots: core::mem::take(&mut ext.slots),
-        }
+        FlowParts { streams: ext.streams.take(), app: ext.app.take(), slots: core::mem::take(&mut ext.slots) }
     }
 
     pub(crate) fn put_back(self, ext: &mut crate::flow_ext::FlowExt) {
         ext.streams = self.streams;
         ext.app = self.app;
-        ext.session = self.session;
         ext.slots = self.slots;
     }
 
@@ -61,7 +51,6 @@ impl FlowParts {
     pub(crate) fn lend(&mut self, ext: &mut crate::flow_ext::FlowExt) {
         ext.app = self.app.take();
         ext.streams = self.streams.take();
-        ext.session = core::mem::take(&mut self.session);
         ext.slots = core::mem::take(&mut self.slots);
     }
 
@@ -69,15 +58,12 @@ impl FlowParts {
         *self = FlowParts::take(ext);
     }
 
-    /// A function's slot, made if it is not there, with the session beside it.
-    pub(crate) fn slot(
-        &mut self,
-        bit: FunctionId,
-    ) -> Option<(&mut bartizan_function::Slot, &bartizan_flow::tcp::TcpSession)> {
+    /// A function's slot, made if it is not there.
+    pub(crate) fn slot(&mut self, bit: FunctionId) -> Option<&mut bartizan_function::Slot> {
         let index = usize::from(bit.0);
         while self.slots.len() <= index {
             self.slots.push(None);
         }
-        self.slots.get_mut(index).map(|slot| (slot, &self.session))
+        self.slots.get_mut(index)
     }
 }

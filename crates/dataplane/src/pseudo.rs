@@ -46,14 +46,18 @@ impl Worker {
         let both_seen = entry.both_seen();
         let inspect = !entry.ext.passed;
         let mut parts = FlowParts::take(&mut entry.ext);
-        let due = PerDirection::new(is_due(&parts, Direction::ToServer), is_due(&parts, Direction::ToClient));
+        let state = entry.ext.session.state();
+        let due = PerDirection::new(
+            is_due(state, &parts, Direction::ToServer),
+            is_due(state, &parts, Direction::ToClient),
+        );
         let outcome = parts.streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
                 config: &self.settings.stream,
                 counters: &mut self.stream_counters,
                 budget: &mut self.budget,
             };
-            parts.session.end(pair, &mut context)
+            entry.ext.session.end(pair, &mut context)
         });
         let mut output = DecodeOutput::new();
         let mut first = true;
@@ -99,8 +103,7 @@ impl Worker {
 }
 
 /// Whether something of a direction is left to be inspected when the flow ends.
-fn is_due(parts: &FlowParts, direction: Direction) -> bool {
-    let state = parts.session.state();
+fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
     let open = state >= TcpState::Established && state != TcpState::Closed;
     let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
     let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {

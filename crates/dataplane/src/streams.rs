@@ -100,7 +100,9 @@ pub(crate) fn stream(
             turned = true;
             app.turn();
             pair.reverse();
-            parts.session.reverse();
+            if let Some(entry) = worker.flows.get_mut(id) {
+                entry.ext.session.reverse();
+            }
             worker.reverse(id);
             occasion.direction = occasion.direction.flip();
             readable.swap();

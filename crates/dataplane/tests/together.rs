@@ -82,7 +82,8 @@ fn rig(bench: &Bench, count: u16, parcels: usize) -> Rig {
             processor: None,
         });
     }
-    let options = LiveOptions { batch: 16, spin: Duration::ZERO, tick: Duration::from_millis(20) };
+    let options =
+        LiveOptions { batch: 16, spin: Duration::ZERO, awake: false, tick: Duration::from_millis(20) };
     Rig { posts, outside, control: Control::for_workers(count).unwrap(), clock, log, options }
 }
 

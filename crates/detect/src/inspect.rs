@@ -27,6 +27,8 @@ pub struct StreamWindow<'a> {
     pub offset: u64,
     /// How many bytes at the end are new.
     pub fresh: usize,
+    /// Inline: a rule's contents may lie anywhere in the window, so its literal may, too.
+    pub whole: bool,
 }
 
 /// What is to be inspected.
@@ -141,13 +143,17 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if !work.again {
         worker.matched.clear();
     }
-    let mut none = FlowDetect::default();
     let has_flow = flow.is_some();
+    let mut none;
     let flow = match flow {
         Some(flow) => flow,
-        None => &mut none,
+        None => {
+            none = FlowDetect::default();
+            &mut none
+        }
     };
     flow.enter_generation(rules.generation);
+    flow.turn(work.scene.flow.is_some_and(|f| f.turned));
     let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
     let guess = app.as_deref().and_then(|app| first_open(app, scene.direction)).filter(|_| has_flow);
     let mut pass =
@@ -220,6 +226,13 @@ impl Pass<'_, '_> {
             {
                 set.scan(&mut self.worker.scratch, payload, &mut candidates);
             }
+            if class == Class::Tcp
+                && !payload_in_stream
+                && !payload.is_empty()
+                && let Some(set) = &filters.segment_payload[direction]
+            {
+                set.scan(&mut self.worker.scratch, payload, &mut candidates);
+            }
             for (buffer, set) in &filters.packet_buffers {
                 if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
                     set.scan(&mut self.worker.scratch, data, &mut candidates);
@@ -229,10 +242,15 @@ impl Pass<'_, '_> {
         if let Some(window) = stream {
             candidates.extend(&filters.stream_always[direction]);
             if let Some(set) = &filters.stream[direction] {
-                let back =
-                    window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
-                let fresh = window.data.get(window.data.len() - back..).unwrap_or(window.data);
-                set.scan(&mut self.worker.scratch, fresh, &mut candidates);
+                if window.whole {
+                    let known = self.flow.window(direction);
+                    known.scan(set, &mut self.worker.scratch, &window, &mut candidates);
+                } else {
+                    let back =
+                        window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
+                    let fresh = window.data.get(window.data.len() - back..).unwrap_or(window.data);
+                    set.scan(&mut self.worker.scratch, fresh, &mut candidates);
+                }
             }
         }
         for rule in candidates.sorted() {
@@ -450,7 +468,7 @@ impl Pass<'_, '_> {
         let direction = self.scene.direction;
         let Some(parser) = app.parser_mut() else { return };
         let empty = TxRules::default();
-        let tx_rules = rules.prefilters.tx.get(&protocol).map_or(&empty, |both| &both[direction]);
+        let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
         for id in parser.tx_range() {
             let Some(tx) = parser.tx_mut(id) else { continue };
             if tx.common().inspected[direction] {
@@ -476,6 +494,9 @@ impl Pass<'_, '_> {
     }
 
     fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {
+        if tx_rules.is_empty() && !self.flow.has_transactions() {
+            return;
+        }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         candidates.extend(&tx_rules.always);
         let direction = self.scene.direction;

@@ -22,3 +22,4 @@ pub mod shared;
 pub mod signature;
 pub mod state;
 pub mod txstate;
+pub mod window;

@@ -25,17 +25,34 @@ pub struct Set {
 impl Set {
     /// Adds the rules whose literal occurs to `candidates`.
     pub fn scan(&self, scratch: &mut bartizan_pattern::Scratch, data: &[u8], candidates: &mut Candidates) {
-        let rules = &self.rules;
-        // A scan that fails (no scratch memory) must not lose rules: all of them become candidates.
+        if !self.literals_in(scratch, data, |literal| candidates.extend(self.rules_of(literal))) {
+            self.every_rule(candidates);
+        }
+    }
+
+    /// Calls `found` with each literal that occurs, by its number in the set. `false`: the scan failed (no scratch
+    /// memory), and in order not to lose rules every one is a candidate.
+    pub(crate) fn literals_in(
+        &self,
+        scratch: &mut bartizan_pattern::Scratch,
+        data: &[u8],
+        mut found: impl FnMut(u32),
+    ) -> bool {
         let scanned = self.set.scan(scratch, data, |literal, _end| {
-            if let Some(rules) = rules.get(literal as usize) {
-                candidates.extend(rules);
-            }
+            found(literal);
             true
         });
-        if scanned.is_err() {
-            rules.iter().for_each(|r| candidates.extend(r));
-        }
+        scanned.is_ok()
+    }
+
+    /// The rules behind a literal.
+    pub(crate) fn rules_of(&self, literal: u32) -> &[u32] {
+        self.rules.get(literal as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds all rules to `candidates`.
+    pub(crate) fn every_rule(&self, candidates: &mut Candidates) {
+        self.rules.iter().for_each(|rules| candidates.extend(rules));
     }
 
     /// Length of the longest literal: how far a scan of a growing value must reach back.
@@ -121,6 +138,35 @@ pub struct TxRules {
     pub always: Vec<u32>,
 }
 
+impl TxRules {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.always.is_empty()
+    }
+}
+
+/// Rules on transactions, by protocol and direction.
+#[derive(Default)]
+pub struct PerProtocol(Vec<PerDirection<TxRules>>);
+
+impl PerProtocol {
+    /// Of a protocol's transactions in a direction. `None`: there are none.
+    #[must_use]
+    pub fn of(&self, protocol: ProtocolId, direction: Direction) -> Option<&TxRules> {
+        self.0.get(usize::from(protocol.0)).map(|both| &both[direction])
+    }
+
+    fn of_mut(&mut self, protocol: ProtocolId) -> &mut PerDirection<TxRules> {
+        let index = usize::from(protocol.0);
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, PerDirection::default);
+        }
+        #[allow(clippy::indexing_slicing)] // The place was just made.
+        &mut self.0[index]
+    }
+}
+
 /// The keys of a packet.
 pub struct PrefilterKeys;
 
@@ -150,8 +196,10 @@ impl PrefilterKeys {
 /// All prefilters of a rule set.
 #[derive(Default)]
 pub struct Prefilters {
-    /// Payload of packets that are no stream data, and rules that ask for packets: by IP protocol class and direction.
+    /// Rules that look at the payloads of packets: by IP protocol class and direction.
     pub packet_payload: PerClass<Option<Set>>,
+    /// Rules that look at the payload of a TCP segment only where it is no part of the stream: by direction.
+    pub segment_payload: PerDirection<Option<Set>>,
     /// Stream data by direction.
     pub stream: PerDirection<Option<Set>>,
     /// Packet buffers.
@@ -163,7 +211,7 @@ pub struct Prefilters {
     /// Rules found by a property of the packet.
     pub by_key: HashMap<PrefilterKey, Vec<u32>>,
     /// Rules on transactions.
-    pub tx: HashMap<ProtocolId, PerDirection<TxRules>>,
+    pub tx: PerProtocol,
 }
 
 /// What packets are grouped by before their flow's direction is looked at.
@@ -305,6 +353,7 @@ pub fn build(
 ) -> Result<Prefilters, BuildError> {
     let mut prefilters = Prefilters::default();
     let mut payload: PerClass<Collector> = PerClass::default();
+    let mut segments: PerDirection<Collector> = PerDirection::default();
     let mut stream: PerDirection<Collector> = PerDirection::default();
     let mut packet_buffers: BTreeMap<u16, Collector> = BTreeMap::new();
     let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
@@ -331,7 +380,11 @@ pub fn build(
             match (fast_on, key) {
                 (Some(BufferRef::Payload), _) => {
                     for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        payload.get_mut(class)[direction].add(signature, index);
+                        if class == Class::Tcp && basis.stream {
+                            segments[direction].add(signature, index);
+                        } else {
+                            payload.get_mut(class)[direction].add(signature, index);
+                        }
                     }
                 }
                 (Some(BufferRef::Packet(buffer)), _) => {
@@ -363,6 +416,7 @@ pub fn build(
         }
     }
     for direction in Direction::BOTH {
+        prefilters.segment_payload[direction] = core::mem::take(&mut segments[direction]).build(compiler)?;
         prefilters.stream[direction] = core::mem::take(&mut stream[direction]).build(compiler)?;
     }
     for (buffer, collector) in packet_buffers {
@@ -423,7 +477,7 @@ fn add_tx<'s>(
         }
         if !placed {
             for direction in directions(signature) {
-                prefilters.tx.entry(protocol).or_default()[direction].always.push(index);
+                prefilters.tx.of_mut(protocol)[direction].always.push(index);
             }
         }
     }
@@ -462,14 +516,14 @@ fn build_tx(
         let direction = if direction == 0 { Direction::ToServer } else { Direction::ToClient };
         let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol)) else { continue };
         let Some(set) = collector.build(compiler)? else { continue };
-        prefilters.tx.entry(protocol).or_default()[direction].sets.push(TxSet {
+        prefilters.tx.of_mut(protocol)[direction].sets.push(TxSet {
             buffer,
             spec,
             transforms: check.transforms.clone(),
             set: Arc::new(set),
         });
     }
-    for both in prefilters.tx.values_mut() {
+    for both in &mut prefilters.tx.0 {
         for direction in Direction::BOTH {
             both[direction].sets.sort_by_key(|s| s.spec.ready);
         }

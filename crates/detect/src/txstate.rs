@@ -5,8 +5,9 @@
 //! and is dropped when another one runs.
 
 use crate::state::FlowState;
+use crate::window::WindowScan;
 use bartizan_applayer::transaction::TxId;
-use bartizan_base::{Direction, Generation};
+use bartizan_base::{Direction, Generation, PerDirection};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -70,6 +71,9 @@ pub struct FlowDetect {
     tx: VecDeque<TxState>,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
+    /// What is known of the windows that the stream is shown with, by direction.
+    windows: PerDirection<WindowScan>,
+    turned: bool,
 }
 
 impl FlowDetect {
@@ -79,7 +83,21 @@ impl FlowDetect {
             self.generation = generation;
             self.tx.clear();
             self.ip_only_done = [false; 2];
+            self.windows = PerDirection::default();
         }
+    }
+
+    /// Drops what belongs to the streams as they were before the flow was turned round.
+    pub(crate) fn turn(&mut self, turned: bool) {
+        if self.turned != turned {
+            self.turned = turned;
+            self.windows = PerDirection::default();
+        }
+    }
+
+    /// What is known of the window on a direction's stream, for the generation's set of literals.
+    pub(crate) fn window(&mut self, direction: Direction) -> &mut WindowScan {
+        &mut self.windows[direction]
     }
 
     /// Whether the rules on addresses were evaluated for this direction already.
@@ -93,6 +111,12 @@ impl FlowDetect {
         if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
             *done = true;
         }
+    }
+
+    /// Whether anything is remembered of transactions.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        !self.tx.is_empty()
     }
 
     fn tx(&self, id: TxId) -> Option<&TxState> {

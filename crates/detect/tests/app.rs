@@ -62,6 +62,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             protocol: 17,
             client: (client, 4_000),
             server: (server, port),
+            turned: false,
             start: now,
             last_seen: now,
             packets: PerDirection::new(1, 1),

@@ -22,11 +22,11 @@ pub struct StreamNews<'a> {
 
 /// Results that earlier functions, decoder and flow tracking left for later ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Notes {
+pub struct Notes<'a> {
     /// The decision so far: the strictest of the functions that ran.
     pub decision: Decision,
     /// What TCP tracking said about the packet.
-    pub tcp: Option<Outcome>,
+    pub tcp: Option<&'a Outcome>,
     /// Bits for functions to leave marks to each other, as the metadata's extended block does.
     pub marks: u64,
     /// Class of the flow (of a packet without a flow: what classification says of the packet).
@@ -60,7 +60,7 @@ pub struct PacketContext<'a> {
     /// With this packet protocol detection of its direction came to an end. Payload functions only.
     pub detection_done: bool,
     /// What others found.
-    pub notes: &'a Notes,
+    pub notes: &'a Notes<'a>,
     /// What this function keeps per worker.
     pub worker: &'a mut WorkerState,
     /// What this function keeps per flow.

@@ -148,8 +148,8 @@ impl Function for Ids {
         let stream = context.stream.map(|s| StreamWindow {
             data: s.bytes,
             offset: s.offset,
-            // Inline a rule's contents may lie in several packets: the whole window is searched with each.
-            fresh: if context.prevention { s.bytes.len() } else { s.bytes.len().saturating_sub(s.seen) },
+            fresh: s.bytes.len().saturating_sub(s.seen),
+            whole: context.prevention,
         });
         let work = Work {
             scene,
@@ -254,6 +254,9 @@ impl Ids {
     ) -> Decision {
         if !again {
             state.reported = 0;
+        }
+        if state.worker.hits.is_empty() {
+            return Decision::CONTINUE;
         }
         let mut decision = Decision::CONTINUE;
         let mut bypass = false;

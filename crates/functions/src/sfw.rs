@@ -267,7 +267,7 @@ impl Sfw {
                 }
                 sfw_tcp::check(
                     &rules.section,
-                    &outcome,
+                    outcome,
                     session,
                     segment,
                     packet.payload_len,

@@ -13,6 +13,7 @@
 //! Not done: AF_XDP.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod awake;
 mod batch;
 mod error;
 mod filter;
@@ -33,6 +34,7 @@ mod sys;
 mod testport;
 mod wait;
 
+pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, FrameFlags, FrameInfo};
 pub use error::{OpenError, PortError};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};

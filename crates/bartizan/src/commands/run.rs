@@ -17,7 +17,9 @@ use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::sink::SinkWatch;
-use bartizan_ports::{InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort};
+use bartizan_ports::{
+    AWAKE_DEVICE, Awake, InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort,
+};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -93,7 +95,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         builder.patterns()
     );
     let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers));
-    let live = LiveOptions { spin, ..LiveOptions::default() };
+    if plan.awake
+        && let Err(error) = Awake::open()
+    {
+        eprintln!(
+            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets (--save-power says that they shall)"
+        );
+    }
+    let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
     let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let keep = handle();

@@ -205,5 +205,5 @@ pub fn observed(chains: &Arc<Chains>, tenant: Option<TenantId>, how: How) -> (Ar
         })
         .collect();
     let classifier = Box::new(Borrowed { chains: Arc::clone(chains), tenant });
-    (Arc::new(Chains { generation: chains.generation, functions, classifier }), calls)
+    (Arc::new(Chains::new(chains.generation, functions, classifier)), calls)
 }

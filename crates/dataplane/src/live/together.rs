@@ -22,7 +22,8 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Batch, FrameFlags, InlinePair, Port, PortError, PortStats, Side, look_any, stay_on_processor, wait_any,
+    Batch, FrameFlags, InlinePair, Port, PortError, PortStats, Side, Woke, look_any, stay_on_processor,
+    wait_any,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,6 +213,7 @@ impl<R: Recorder> Post<R> {
         }
         let me = self.station.id();
         let mut hands = Hands::new(options);
+        let mut awake = options.awake();
         let mut result = Ok(());
         while !control.stopping() && result.is_ok() {
             control.take(me, self.station.worker_mut());
@@ -219,8 +221,15 @@ impl<R: Recorder> Post<R> {
                 self.show();
             }
             result = match self.turn(link, control, &mut hands) {
-                Ok(0) => self.rest(options, control),
-                Ok(_) => Ok(()),
+                Ok(0) => self.rest(options, control).map(|woke| {
+                    if woke == Some(Woke::Timeout) {
+                        awake.silence();
+                    }
+                }),
+                Ok(_) => {
+                    awake.packets();
+                    Ok(())
+                }
                 Err(error) => Err(error),
             };
         }
@@ -342,25 +351,22 @@ impl<R: Recorder> Post<R> {
         Ok(taken)
     }
 
-    /// Nothing was there: time passes, then sleeps until something is.
-    fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
+    /// Nothing was there: time passes, then sleeps until something is. Says why a sleep ended.
+    fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<Option<Woke>, PortError> {
         let Post { station, ports, recorder, .. } = self;
         let me = station.id();
         let now = ports.now();
         station.worker_mut().idle(now, recorder);
         let has_parcels = || station.has_parcels();
         if ports.look(&has_parcels, options.spin) {
-            return Ok(());
+            return Ok(None);
         }
         let waker = control.waker(me);
         let sleep = || match ports {
             Ports::Inline(pair) => pair.wait(waker, Duration::ZERO, options.tick),
             Ports::Passive(port) => wait_any(&mut [&mut **port], waker, Duration::ZERO, options.tick),
         };
-        match control.sleeping(me, has_parcels, sleep) {
-            Some(slept) => slept.map(|_| ()),
-            None => Ok(()),
-        }
+        control.sleeping(me, has_parcels, sleep).transpose()
     }
 }
 

@@ -155,6 +155,7 @@ impl Lab {
             protocol: 17,
             client: (client, 4_000),
             server: (server, 53),
+            turned: false,
             start: self.start,
             last_seen: self.now,
             packets: self.packets,

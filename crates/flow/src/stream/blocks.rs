@@ -45,7 +45,7 @@ impl Block {
     }
 
     pub(crate) fn end(&self) -> u64 {
-        self.start.saturating_add(self.bytes().len() as u64)
+        self.start.saturating_add(self.buffer.len().saturating_sub(self.head) as u64)
     }
 
     /// The bytes from an offset on; empty when the offset is not in the block.
@@ -105,7 +105,12 @@ impl Blocks {
 
     /// Index of the first block that ends after `offset`.
     fn first_ending_after(&self, offset: u64) -> usize {
-        self.blocks.partition_point(|block| block.end() <= offset)
+        match self.blocks.as_slice() {
+            [] => 0,
+            // The usual case: what is held has no holes.
+            [only] => usize::from(only.end() <= offset),
+            blocks => blocks.partition_point(|block| block.end() <= offset),
+        }
     }
 
     /// The block that holds `offset`, or the next one after it.
@@ -247,12 +252,18 @@ impl Blocks {
                 block.head = 0;
             } else {
                 let old = block.buffer.capacity();
-                // Growing by doubling keeps the cost of moving constant per byte.
-                let size = MemoryBudget::size_for(need);
+                // Growing by doubling keeps the cost of moving constant per byte. Where bytes are let go of at the front as
+                // fast as they come (a window that slides), so does room for as much again as is held.
+                let wished = need.saturating_add(if block.head > 0 { len } else { 0 });
+                let size = MemoryBudget::size_for(wished);
+                let affordable =
+                    budget.fits(size) && self.check_limit(size.saturating_sub(old), limit).is_ok();
+                let want = if affordable { wished } else { need };
+                let size = MemoryBudget::size_for(want);
                 self.check_limit(size.saturating_sub(old), limit)?;
                 let mut buffer = match limit {
-                    Some(_) => budget.take(need).ok_or(Refused::Memory)?,
-                    None => budget.take_promised(need),
+                    Some(_) => budget.take(want).ok_or(Refused::Memory)?,
+                    None => budget.take_promised(want),
                 };
                 let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
                 buffer.extend_from_slice(block.bytes());

@@ -97,11 +97,13 @@ impl Stream {
 
     /// Finds the gaps that the app reader will meet; returns how many are new.
     pub(crate) fn tell_gaps(&mut self) -> u64 {
-        if self.is(StreamFlags::APP_OFF | StreamFlags::DEAD) || self.blocks.is_empty() {
+        // What is acknowledged lies before the reader: there is no gap before it.
+        let from = self.app.max(self.told);
+        if self.is(StreamFlags::APP_OFF | StreamFlags::DEAD) || self.blocks.is_empty() || self.acked <= from {
             return 0;
         }
         let mut gaps = 0u64;
-        let mut at = self.run_end(self.app.max(self.told));
+        let mut at = self.run_end(from);
         while let Some(data) = self.next_data(at) {
             let until = data.min(self.limit());
             if until <= at || !self.is_gap(at) {

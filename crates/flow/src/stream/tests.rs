@@ -60,7 +60,8 @@ impl Rig {
     pub(super) fn feed(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
         let arrival = Arrival { direction, now: Timestamp::from_parts(1000, 0), policy: self.policy };
         let (session, pair, mut context) = self.context();
-        let out = session.handle(segment, arrival, Some(pair), &mut context);
+        let mut out = Outcome::default();
+        session.handle(segment, arrival, Some(pair), &mut context, &mut out);
         self.events.extend(out.events.iter());
         out
     }
@@ -366,8 +367,15 @@ fn streams_can_join_a_session_late() {
     let mut rig = Rig::open(config(StreamMode::Passive), 9);
     let (session, _, mut context) = rig.context();
     let arrival = |direction| Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Bsd };
-    session.handle(&segment(ACK, Seq(10), Seq(1), b"unseen"), arrival(ToServer), None, &mut context);
-    session.handle(&segment(ACK, Seq(1), Seq(16), b""), arrival(ToClient), None, &mut context);
+    let mut out = Outcome::default();
+    session.handle(
+        &segment(ACK, Seq(10), Seq(1), b"unseen"),
+        arrival(ToServer),
+        None,
+        &mut context,
+        &mut out,
+    );
+    session.handle(&segment(ACK, Seq(1), Seq(16), b""), arrival(ToClient), None, &mut context, &mut out);
     rig.pair = StreamPair::attached(&rig.session, &rig.config);
     rig.client(9, 6, b"seen");
     rig.acknowledge(9, 10);

@@ -3,7 +3,7 @@
 //! engine, since its events and alerts are what users compare with.
 //!
 //! [`TcpSession`] is plain data that lives in a flow entry. [`TcpSession::handle`] takes one
-//! [`Segment`] and says in an [`Outcome`] what it meant; given a [`crate::stream::StreamPair`] it also
+//! [`Segment`] and writes into an [`Outcome`] what it meant; given a [`crate::stream::StreamPair`] it also
 //! feeds reassembly. Without one (no payload function on the path) it tracks the session alone.
 //!
 //! ```
@@ -20,7 +20,8 @@
 //! let segment = Segment { flags: TcpFlags::ACK, payload, checksum_ok: true, ..Segment::default() };
 //! let direction = Direction::ToServer;
 //! let arrival = Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Linux };
-//! let outcome = session.handle(&segment, arrival, Some(&mut streams), &mut context);
+//! let mut outcome = Outcome::default();
+//! session.handle(&segment, arrival, Some(&mut streams), &mut context, &mut outcome);
 //!
 //! for which in Direction::BOTH.into_iter().filter(|d| outcome.readable[*d]) {
 //!     // The packet belongs to its own direction; the other one reads what is held.

@@ -234,17 +234,18 @@ impl TcpSession {
         arrival: Arrival,
         streams: Option<&mut StreamPair>,
         context: &mut StreamContext<'_>,
-    ) -> Outcome {
-        let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
+        out: &mut Outcome,
+    ) {
+        *out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
         count_flags(segment, context.counters);
         if context.config.checksum_validation && !segment.checksum_ok {
             context.counters.invalid_checksum = context.counters.invalid_checksum.wrapping_add(1);
             out.checksum_invalid = true;
-            return out;
+            return;
         }
         if self.is_reused_by(segment, arrival.direction, context.config) {
             out.reuse = true;
-            return out;
+            return;
         }
         self.note_flags(segment, arrival.direction);
         if !segment.has(TcpFlags::ACK) && segment.ack != Seq(0) {
@@ -255,7 +256,7 @@ impl TcpSession {
             && context.config.reassembly.urgent == UrgentPolicy::Drop
         {
             out.advice = Advice::Drop(Reason::StreamError);
-            return out;
+            return;
         }
 
         if context.config.strict && context.config.inline() {
@@ -267,17 +268,17 @@ impl TcpSession {
             if far || self.may_move_the_beginning(segment, arrival.direction) {
                 out.rejected = true;
                 out.advice = Advice::Drop(Reason::StreamError);
-                return out;
+                return;
             }
         }
 
         let sender = &self.peers[arrival.direction];
         let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from(sender));
-        let mut step = Step::new(self, segment, arrival, context, out, held);
+        let mut step = Step::new(self, segment, arrival, context, &mut *out, held);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
         let uncounted = !untaken && step.accept_what_leaves(rejected);
-        let (mut out, mut reassemble) = step.finish();
+        let mut reassemble = step.finish();
         if untaken {
             out.rejected = true;
             out.advice = Advice::Drop(Reason::StreamError);
@@ -295,14 +296,13 @@ impl TcpSession {
         }
         if let (Some(direction), Some(pair)) = (reassemble, streams) {
             let overlap = context.counters.overlap;
-            pair.feed(self, segment, direction, arrival, context, &mut out);
+            pair.feed(self, segment, direction, arrival, context, out);
             if uncounted {
                 // The session itself would not have looked at this data.
                 context.counters.overlap = overlap;
             }
             context.counters.reassembly_memuse = context.budget.used();
         }
-        out
     }
 
     /// Whether data lies so far beyond the receiver's window that no receiver takes it and no honest sender sends it.

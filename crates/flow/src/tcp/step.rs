@@ -24,7 +24,7 @@ pub(crate) struct Step<'s, 'p> {
     pub(crate) now: u32,
     pub(crate) config: &'s StreamConfig,
     pub(crate) counters: &'s mut StreamCounters,
-    pub(crate) out: Outcome,
+    pub(crate) out: &'s mut Outcome,
     /// Where reassembly of this direction still holds data, if it takes place.
     pub(crate) held_from: Option<Seq>,
     reassemble: Option<Direction>,
@@ -36,7 +36,7 @@ impl<'s, 'p> Step<'s, 'p> {
         segment: &'s Segment<'p>,
         arrival: Arrival,
         context: &'s mut StreamContext<'_>,
-        out: Outcome,
+        out: &'s mut Outcome,
         held_from: Option<Seq>,
     ) -> Self {
         Self {
@@ -53,9 +53,9 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// The outcome, and the direction whose reassembly the segment goes to.
-    pub(crate) fn finish(self) -> (Outcome, Option<Direction>) {
-        (self.out, self.reassemble)
+    /// The direction whose reassembly the segment goes to.
+    pub(crate) fn finish(self) -> Option<Direction> {
+        self.reassemble
     }
 
     /// Runs the segment through the session.

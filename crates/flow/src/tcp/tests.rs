@@ -65,7 +65,8 @@ impl Rig {
         let arrival = Arrival { direction, now: Timestamp::from_parts(self.seconds, 0), policy: self.policy };
         let mut context =
             StreamContext { config: &self.config, counters: &mut self.counters, budget: &mut self.budget };
-        let out = self.session.handle(segment, arrival, Some(&mut self.pair), &mut context);
+        let mut out = Outcome::default();
+        self.session.handle(segment, arrival, Some(&mut self.pair), &mut context, &mut out);
         self.drain(direction, segment.payload);
         out
     }
@@ -615,9 +616,10 @@ fn sessions_are_small_and_work_without_streams() {
     let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
     let mut session = TcpSession::default();
     let arrival = |direction| Arrival { direction, now: Timestamp::ZERO, policy: HostPolicy::Linux };
-    session.handle(&segment(S, 100, 0, b""), arrival(ToServer), None, &mut context);
-    session.handle(&segment(SA, 500, 101, b""), arrival(ToClient), None, &mut context);
-    let out = session.handle(&segment(A, 101, 501, b"data"), arrival(ToServer), None, &mut context);
+    let mut out = Outcome::default();
+    session.handle(&segment(S, 100, 0, b""), arrival(ToServer), None, &mut context, &mut out);
+    session.handle(&segment(SA, 500, 101, b""), arrival(ToClient), None, &mut context, &mut out);
+    session.handle(&segment(A, 101, 501, b"data"), arrival(ToServer), None, &mut context, &mut out);
     assert_eq!(out.flow_state, Some(FlowState::Established));
     assert_eq!(session.next_seq(ToServer), Seq(105));
 }

@@ -8,8 +8,8 @@ use bartizan_base::{
 };
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
-    Arrival, HostPolicy, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters, TcpFlags,
-    TcpSession,
+    Arrival, HostPolicy, Outcome, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters,
+    TcpFlags, TcpSession,
 };
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
@@ -218,6 +218,7 @@ impl Bench {
             let flow = self.open(&packet);
             self.flows.insert(key, flow);
         }
+        let mut outcome = Outcome::default();
         let mut notes = Notes { fid: self.fid, related: self.related, ..Notes::default() };
         let mut findings = Vec::new();
         let mut edits = Vec::new();
@@ -260,7 +261,7 @@ impl Bench {
             let mut stream =
                 StreamContext { config: &self.config, counters: &mut counters, budget: &mut budget };
             let arrival = Arrival { direction, now: self.now, policy: HostPolicy::default() };
-            let mut outcome = flow.session.handle(&segment, arrival, None, &mut stream);
+            flow.session.handle(&segment, arrival, None, &mut stream, &mut outcome);
             if outcome.reuse {
                 let id = flow.id + 1000;
                 *flow = Flow {
@@ -273,13 +274,14 @@ impl Bench {
                     on_path: true,
                 };
                 direction = Direction::ToServer;
-                outcome = flow.session.handle(&segment, Arrival { direction, ..arrival }, None, &mut stream);
+                let arrival = Arrival { direction, ..arrival };
+                flow.session.handle(&segment, arrival, None, &mut stream, &mut outcome);
             }
             if outcome.reverse {
                 core::mem::swap(&mut flow.client, &mut flow.server);
                 direction = direction.flip();
             }
-            notes.tcp = Some(outcome);
+            notes.tcp = Some(&outcome);
         }
         flow.packets[direction] += 1;
         if !flow.on_path {
@@ -295,6 +297,7 @@ impl Bench {
             protocol: key.protocol(),
             client: flow.client,
             server: flow.server,
+            turned: false,
             start: self.now,
             last_seen: self.now,
             packets: flow.packets,
@@ -348,7 +351,7 @@ fn context<'a>(
     packet: &'a PacketView<'a>,
     flow: Option<FlowView<'a>>,
     direction: Direction,
-    notes: &'a Notes,
+    notes: &'a Notes<'a>,
     worker: &'a mut WorkerState,
     slot: &'a mut Slot,
     reject: &'a mut Option<bartizan_function::RejectTo>,
