@@ -19,9 +19,9 @@ use bartizan_dataplane::worker::Worker;
 use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
 use bartizan_detect::shared::Shared;
-use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
 use bartizan_flow::tcp::OverlapAction;
+use bartizan_flow::{FlowHasher, WhenFull};
 use bartizan_function::RuleSource;
 use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
@@ -46,8 +46,6 @@ enum Row {
     Egress { mtu: u32, capacity: usize },
     /// Frames for another worker whose ring is full.
     HandOver,
-    /// Nothing gives it yet; why.
-    Nowhere(&'static str),
 }
 
 struct Packets {
@@ -148,19 +146,22 @@ fn row(reason: Reason) -> Row {
         Reason::StreamError => packets("chain: [ids]", |v6| connection(v6, &[(101, 8, b"x"), (101, ACK, b"y")])),
         Reason::StreamOverlap => Packets { tune: |settings| settings.stream.reassembly.overlap_action = OverlapAction::Drop,
             ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"good"), (101, ACK, b"evil")])) },
-        Reason::StreamMemory => Packets { tune: |settings| settings.stream.reassembly.memcap = 1,
+        Reason::StreamMemory => Packets { tune: |settings| settings.stream.memcap = 1,
+            ..packets("chain: [ids]", |v6| connection(v6, &[])) },
+        Reason::StreamReassembly => Packets { tune: |settings| settings.stream.reassembly.memcap = 1,
             ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"good")])) },
+        // A record of TLS 1.2 whose type does not exist, behind a handshake.
+        Reason::AppLayerError => packets("chain: [ids]",
+            |v6| connection(v6, &[(101, ACK, b"\x16\x03\x03\0\x04\x10\0\0\0"), (110, ACK, b"\x19\x03\x03\0\x01\0")])),
+        Reason::FlowMemory => Packets {
+            tune: |settings| (settings.flow_capacity, settings.flows_when_full) = (1, WhenFull::Refuse),
+            ..packets("chain: [pfw], pfw: {default: allow}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]) },
         Reason::PolicyDefault => packets("to: [192.0.2.1], chain: [ids]", |v6| vec![datagram(v6, (1000, 53), b"x")]),
         Reason::OneSided => packets("chain: [ids], one-sided: drop",
             |v6| (0..10).map(|_| segment(v6, (1000, 80), 1, 0, SYN, b"")).collect()),
         Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
         Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
         Reason::HandOverRing => return Row::HandOver,
-        Reason::DecodeError => return Row::Nowhere("no policy refuses packets for their headers alone; name of Suricata's, always 0"),
-        Reason::StreamGap => return Row::Nowhere("nothing is refused for a gap: rules and parsers are told of it, and bytes that come late are inspected then"),
-        Reason::FlowMemory => return Row::Nowhere("a full flow table evicts (docs/limits.md); refusing is no setting of the program yet"),
-        Reason::AppLayerError => return Row::Nowhere("`app-layer.error-policy` is not read yet"),
-        Reason::FunctionFault => return Row::Nowhere("a function that fails ends the worker: none is taken off a path yet"),
     };
     Row::Packets(said)
 }
@@ -359,13 +360,4 @@ fn frames_for_a_full_ring_have_their_reason() {
     let counted = stations[0].worker().counters().refused[Reason::HandOverRing as usize];
     assert!(refused > 0);
     assert_eq!(counted, refused);
-}
-
-/// What nothing gives has to say why, so that nobody takes the list for complete without looking.
-#[test]
-fn reasons_that_nothing_gives_say_why() {
-    let nowhere =
-        Reason::ALL.iter().filter(|reason| matches!(row(**reason), Row::Nowhere(why) if !why.is_empty()));
-    let names: Vec<_> = nowhere.map(|reason| reason.name()).collect();
-    assert_eq!(names, ["decode_error", "stream_gap", "flow_memory", "applayer_error", "function_fault"]);
 }

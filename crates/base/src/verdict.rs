@@ -112,23 +112,21 @@ reasons! {
     ExceptionFlow => "exception_flow",
     /// A packet inside this one, of a tunnel, was refused.
     TunnelInner => "tunnel_inner",
-    /// The header could not be decoded, and the policy refuses such packets.
-    DecodeError => "decode_error",
     /// A fragment could not be kept, or its datagram is not allowed to be completed.
     Defrag => "defrag",
     /// A TCP segment that the stream engine does not accept inline.
     StreamError => "stream_error",
     /// Retransmitted bytes that differ from those inspected, and the policy drops such segments.
     StreamOverlap => "stream_overlap",
-    /// Reassembly memory is used up.
+    /// Memory for TCP sessions is used up, and the policy refuses.
     StreamMemory => "stream_memory",
-    /// Gap in the stream that the application parser cannot bridge, and the policy drops.
-    StreamGap => "stream_gap",
+    /// Reassembly memory is used up, and the policy refuses.
+    StreamReassembly => "stream_reassembly",
     /// Mid-stream pick-up that the policy refuses.
     StreamMidstream => "stream_midstream",
-    /// The flow table is full, and the policy refuses new flows.
+    /// The flow table has no room, and the policy refuses packets without a flow.
     FlowMemory => "flow_memory",
-    /// Application-layer parser failed, and the policy drops.
+    /// The application-layer parser failed, and the policy refuses such flows.
     AppLayerError => "applayer_error",
     /// Fragments cannot be kept: defragmentation memory is used up.
     DefragMemory => "defrag_memory",
@@ -142,8 +140,6 @@ reasons! {
     EgressRing => "egress_ring",
     /// A hand-over ring between workers had no room.
     HandOverRing => "hand_over_ring",
-    /// A function failed and was taken off the path.
-    FunctionFault => "function_fault",
 }
 
 /// The answer of one function: verdict, reason, what caused it, and whether the function is done.

@@ -178,6 +178,7 @@ impl Worker {
             }
         }
         self.counters.no_flow += 1;
+        self.no_room = self.settings.flow_memory.refuses();
         None
     }
 
@@ -319,29 +320,9 @@ impl Worker {
         events: &[StreamEvent],
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
-        let reason = match target {
-            ExceptionTarget::Midstream => Reason::StreamMidstream,
-            ExceptionTarget::SessionMemory | ExceptionTarget::ReassemblyMemory => Reason::StreamMemory,
-        };
-        let verdict = match policy {
-            ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,
-            ExceptionPolicy::DropFlow | ExceptionPolicy::DropPacket => Verdict::Drop,
-            _ => Verdict::Continue,
-        };
-        if !verdict.forwards() && self.settings.prevention {
-            let decision = Decision::refuse(verdict, reason, FunctionId::ENGINE);
-            if policy != ExceptionPolicy::DropPacket {
-                let later =
-                    Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
-                entry.ext.refused = Some(later);
-                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
-            }
-            recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+        if let Some(decision) = self.apply_policy(id, target, policy) {
+            recorder.refused(occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
-        }
-        if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
-            entry.ext.passed = true;
         }
         if policy == ExceptionPolicy::Bypass {
             self.bypass(id);
@@ -350,6 +331,36 @@ impl Worker {
         let established = tcp.is_some_and(|o| o.established);
         let looks = Looks { inspect: false, spared: true, established, related: None };
         self.functions(occasion, id, tcp, events, looks, recorder)
+    }
+
+    /// What an exception policy makes of a packet, if it refuses it, and of its flow.
+    fn apply_policy(
+        &mut self,
+        id: FlowId,
+        target: ExceptionTarget,
+        policy: ExceptionPolicy,
+    ) -> Option<Decision> {
+        let entry = self.flows.get_mut(id)?;
+        let reason = match target {
+            ExceptionTarget::Midstream => Reason::StreamMidstream,
+            ExceptionTarget::SessionMemory => Reason::StreamMemory,
+            ExceptionTarget::ReassemblyMemory => Reason::StreamReassembly,
+            ExceptionTarget::AppLayerError => Reason::AppLayerError,
+        };
+        if policy.refuses() && self.settings.prevention {
+            let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);
+            if policy != ExceptionPolicy::DropPacket {
+                let later =
+                    Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
+                entry.ext.refused = Some(later);
+                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            }
+            return Some(decision);
+        }
+        if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
+            entry.ext.passed = true;
+        }
+        None
     }
 
     /// Nobody looks at the flow any more.
@@ -404,6 +415,12 @@ impl Worker {
         occasion: &Occasion<'_>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
+        if core::mem::take(&mut self.no_room) && self.settings.prevention {
+            let verdict = verdict_of(self.settings.flow_memory);
+            let decision = Decision::refuse(verdict, Reason::FlowMemory, FunctionId::ENGINE);
+            recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+            return decision;
+        }
         let chains = std::sync::Arc::clone(&self.chains);
         let packet = occasion.packet.decoded();
         let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
@@ -513,10 +530,24 @@ impl Worker {
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
         if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
+            let failed_before = has_failed(&parts);
             bypass = streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder)
                 || tcp.is_some_and(|o| o.bypass);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
-            if looks.inspect {
+            let mut inspect = looks.inspect;
+            let policy = self.settings.app_error;
+            if !failed_before && has_failed(&parts) && policy != ExceptionPolicy::Ignore && !looks.spared {
+                // The policy speaks about inspection: where the parser failed there is none.
+                inspect = false;
+                bypass |= policy == ExceptionPolicy::Bypass;
+                if let Some(entry) = self.flows.get_mut(id) {
+                    entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
+                }
+                if let Some(refused) = self.apply_policy(id, ExceptionTarget::AppLayerError, policy) {
+                    notes.decision = notes.decision.strictest(refused);
+                }
+            }
+            if inspect {
                 let news = News { tcp, events, established, detection: &detection };
                 let told = (&mut findings, &mut edits);
                 reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
@@ -751,6 +782,20 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
     }
+}
+
+/// The verdict of a policy on the packet in hand.
+const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
+    match policy {
+        ExceptionPolicy::Reject | ExceptionPolicy::RejectBoth => Verdict::Reject,
+        _ if policy.refuses() => Verdict::Drop,
+        _ => Verdict::Continue,
+    }
+}
+
+/// Whether the parser of a flow has failed.
+fn has_failed(parts: &FlowParts) -> bool {
+    parts.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
 /// Whether it is the stream engine that refuses a packet, and the stream has not begun.

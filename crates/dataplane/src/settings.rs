@@ -3,8 +3,8 @@
 
 use crate::hosts::HostPolicies;
 use bartizan_base::{PacketDuration, SettingError, Settings};
-use bartizan_flow::FlowTimeouts;
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
+use bartizan_flow::{FlowTimeouts, WhenFull};
 use bartizan_packet::defrag::DefragConfig;
 use bartizan_packet::{DecoderConfig, PortList, TunnelPorts};
 
@@ -32,6 +32,12 @@ pub struct EngineSettings {
     pub timeouts: FlowTimeouts,
     /// Entries of the flow table.
     pub flow_capacity: u32,
+    /// What makes room in a full flow table.
+    pub flows_when_full: WhenFull,
+    /// What becomes of packets for whose flow there is no room.
+    pub flow_memory: ExceptionPolicy,
+    /// What becomes of a flow whose application-layer parser fails.
+    pub app_error: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
@@ -69,6 +75,9 @@ impl EngineSettings {
             stream: stream(settings, prevention)?,
             timeouts: timeouts(settings)?,
             flow_capacity: flow_capacity(settings)?,
+            flows_when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
+            flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
+            app_error: policy(settings, "app-layer.error-policy", prevention)?,
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
             hosts,

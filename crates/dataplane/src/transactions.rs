@@ -60,8 +60,10 @@ pub(crate) fn log(
             }
             tx.common_mut().logged = true;
         }
-        store_files(tx, protocol, spec, entry, occasion, id, recorder);
-        log_files(tx, protocol, spec, entry, occasion, id, recorder);
+        if !tx.files(occasion.direction).is_empty() {
+            store_files(tx, protocol, spec, entry, occasion, id, recorder);
+            log_files(tx, protocol, spec, entry, occasion, id, recorder);
+        }
         if is_done(tx, spec, inspected_by_function) {
             parser.free_tx(id);
         }
@@ -93,6 +95,9 @@ fn log_events(
     recorder: &mut dyn Recorder,
 ) {
     let common = tx.common_mut();
+    if common.events.as_slice().len() == common.events_logged {
+        return;
+    }
     for code in common.events.as_slice().iter().skip(common.events_logged) {
         let anomaly = Anomaly::App {
             protocol: Some(spec),
@@ -166,10 +171,11 @@ fn log_files(
 
 fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, inspected_by_function: bool) -> bool {
     let common = tx.common();
-    let complete = Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d]);
-    let inspected = !inspected_by_function || common.inspected == PerDirection::new(true, true);
-    let files = Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged));
-    complete && inspected && files && (common.logged || spec.eve_type.is_none())
+    // What most often is not so comes first: this is asked with each packet of a long body.
+    (common.logged || spec.eve_type.is_none())
+        && (!inspected_by_function || common.inspected == PerDirection::new(true, true))
+        && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
+        && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
 }
 
 /// A protocol gives way to another: its transactions are over, and recorded before the new parser takes its place.

@@ -50,7 +50,7 @@ pub(crate) const MAX_DEPTH: u8 = 4;
 /// Reasons by the names of EVE's `stats.ips.drop_reason`.
 const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
-        ("ips.drop_reason.decode_error", &[Reason::DecodeError]),
+        ("ips.drop_reason.decode_error", &[]),
         ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
         ("ips.drop_reason.defrag_memcap", &[Reason::DefragMemory]),
         ("ips.drop_reason.flow_memcap", &[Reason::FlowMemory]),
@@ -62,7 +62,7 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
         ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
         ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
-        ("ips.drop_reason.stream_reassembly", &[Reason::StreamGap]),
+        ("ips.drop_reason.stream_reassembly", &[Reason::StreamReassembly]),
         ("ips.drop_reason.stream_urgent", &[]),
         ("ips.drop_reason.nfq_error", &[]),
         ("ips.drop_reason.tunnel_packet_drop", &[Reason::TunnelInner]),
@@ -226,6 +226,8 @@ pub struct Worker {
     /// The generation of which the recorder was told last.
     announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
+    /// The packet in hand has no flow because there is no room for one, and is to be refused for that.
+    pub(crate) no_room: bool,
     /// Class of the packet in hand, for counters.
     pub(crate) fid: Fid,
     pub(crate) tally: Tally,
@@ -250,6 +252,7 @@ impl Worker {
     ) -> Result<Self, TableError> {
         let mut table = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
         table.timeouts = settings.timeouts;
+        table.when_full = settings.flows_when_full;
         let flows = FlowTable::new(&table)?;
         let states = chains.worker_states();
         Ok(Worker {
@@ -271,6 +274,7 @@ impl Worker {
             next_flow: 1,
             announced: None,
             rewrite: None,
+            no_room: false,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),

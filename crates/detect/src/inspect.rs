@@ -17,6 +17,9 @@ use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_packet::PacketView;
 
+/// IP protocol number.
+const UDP: u8 = 17;
+
 /// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
 /// before, so that a match can span segments.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +158,8 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     flow.enter_generation(rules.generation);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
     let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
-    let guess = app.as_deref().and_then(|app| first_open(app, scene.direction)).filter(|_| has_flow);
+    let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
+    let guess = app.as_deref().filter(|_| guesses).and_then(|app| first_open(app, scene.direction));
     let mut pass =
         Pass { rules, worker, flow, has_flow, again, guess, stream: stream.map(|w| w.data), scene };
     if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
@@ -431,7 +435,7 @@ impl Pass<'_, '_> {
     /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
     /// others when the settings ask for guesses; and only so often for each transaction.
     fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
-        let datagram = self.scene.flow.is_some_and(|f| f.protocol == 17);
+        let datagram = self.scene.flow.is_some_and(|f| f.protocol == UDP);
         let certain = datagram && !signature.protocol.app.is_empty();
         let id = self.guess.filter(|_| certain || self.rules.guess_tx)?;
         self.flow.guess(id, self.rules.guess_limit).then_some(id)

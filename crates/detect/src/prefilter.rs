@@ -23,6 +23,20 @@ pub struct Set {
 }
 
 impl Set {
+    /// Compiles literals, each with its caselessness and the rules behind it.
+    pub(crate) fn new(
+        literals: BTreeMap<(Vec<u8>, bool), Vec<u32>>,
+        compiler: &Compiler,
+    ) -> Result<Self, BuildError> {
+        let patterns: Vec<Pattern<'_>> = literals
+            .keys()
+            .enumerate()
+            .map(|(number, (bytes, nocase))| Pattern { id: number as u32, bytes, nocase: *nocase })
+            .collect();
+        let set = compiler.pattern_set(&patterns, Matches::First)?;
+        Ok(Set { set, rules: literals.into_values().collect() })
+    }
+
     /// Adds the rules whose literal occurs to `candidates`.
     pub fn scan(&self, scratch: &mut bartizan_pattern::Scratch, data: &[u8], candidates: &mut Candidates) {
         if !self.literals_in(scratch, data, |literal| candidates.extend(self.rules_of(literal))) {
@@ -328,14 +342,7 @@ impl Collector {
         if self.literals.is_empty() {
             return Ok(None);
         }
-        let patterns: Vec<Pattern<'_>> = self
-            .literals
-            .keys()
-            .enumerate()
-            .map(|(number, (bytes, nocase))| Pattern { id: number as u32, bytes, nocase: *nocase })
-            .collect();
-        let set = compiler.pattern_set(&patterns, Matches::First)?;
-        Ok(Some(Set { set, rules: self.literals.into_values().collect() }))
+        Set::new(self.literals, compiler).map(Some)
     }
 }
 

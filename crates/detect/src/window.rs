@@ -70,3 +70,58 @@ impl WindowScan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_pattern::{Compiler, Config};
+    use proptest::prelude::*;
+
+    fn rules(candidates: &mut Candidates) -> Vec<u32> {
+        let rules = candidates.sorted().to_vec();
+        candidates.clear();
+        rules
+    }
+
+    fn letters(most: usize) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop::sample::select(b"aabcd".to_vec()), 1..most)
+    }
+
+    proptest! {
+        /// However a stream is cut and shown, the window finds what a scan of all that is shown finds, and nothing that lies
+        /// further back than one window before it.
+        #[test]
+        fn finds_what_a_whole_scan_finds(
+            stream in letters(600),
+            literals in prop::collection::btree_map((letters(7), any::<bool>()), 0u32..40, 1..24),
+            cuts in prop::collection::vec((1usize..40, 0usize..60, prop::num::u8::ANY), 1..60),
+        ) {
+            let compiler = Compiler::new(Config::default()).unwrap();
+            let sets = literals.into_iter().map(|(literal, rule)| (literal, vec![rule])).collect();
+            let set = Set::new(sets, &compiler).unwrap();
+            let (mut scratch, mut candidates) = (Scratch::default(), Candidates::default());
+            candidates.reserve(40);
+            let mut known = WindowScan::default();
+            let (mut end, mut largest) = (0, 0);
+            for (fresh, back, odd) in cuts {
+                // Now and then bytes are left out, as behind a gap, or what was shown is shown once more.
+                let skip = if odd < 16 { usize::from(odd) } else { 0 };
+                let begin = (end + skip).min(stream.len());
+                end = if odd > 250 { begin } else { (begin + fresh).min(stream.len()) };
+                let start = if skip > 0 { begin } else { begin.saturating_sub(back) };
+                let data = &stream[start..end];
+                largest = largest.max(data.len());
+                let window = StreamWindow { data, offset: start as u64, fresh: end - begin, whole: true };
+                known.scan(&set, &mut scratch, &window, &mut candidates);
+                let found = rules(&mut candidates);
+                set.scan(&mut scratch, data, &mut candidates);
+                let whole = rules(&mut candidates);
+                prop_assert!(whole.iter().all(|rule| found.contains(rule)), "{found:?} of {whole:?}");
+                let recent = &stream[start.saturating_sub(largest)..end];
+                set.scan(&mut scratch, recent, &mut candidates);
+                let recent = rules(&mut candidates);
+                prop_assert!(found.iter().all(|rule| recent.contains(rule)), "{found:?}, not {recent:?}");
+            }
+        }
+    }
+}

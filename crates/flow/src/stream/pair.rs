@@ -175,7 +175,7 @@ fn apply(fed: Fed, context: &mut StreamContext<'_>, out: &mut Outcome) {
             let policy = context.config.reassembly.memcap_policy;
             out.exception = Some((ExceptionTarget::ReassemblyMemory, policy));
             if context.config.inline() && policy.refuses() {
-                out.advice = Advice::Drop(Reason::StreamMemory);
+                out.advice = Advice::Drop(Reason::StreamReassembly);
             }
         }
     }

@@ -338,7 +338,7 @@ fn used_up_memory_is_told_and_goes_by_policy() {
     rig.client(9, 100, &[1; 2000]);
     let out = rig.client(9, 5000, &[1; 2000]);
     assert!(out.events.contains(StreamEvent::ReassemblyInsertMemcap), "{:?}", out.events);
-    assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamMemory));
+    assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamReassembly));
     assert_eq!(out.exception, Some((ExceptionTarget::ReassemblyMemory, ExceptionPolicy::DropPacket)));
     assert_eq!((rig.counters.segment_memcap_drop, rig.counters.insert_data_normal_fail), (1, 1));
 }

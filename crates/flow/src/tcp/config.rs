@@ -66,6 +66,8 @@ pub enum ExceptionTarget {
     SessionMemory,
     /// No memory for a segment.
     ReassemblyMemory,
+    /// The application-layer parser failed.
+    AppLayerError,
 }
 
 impl ExceptionTarget {
@@ -76,6 +78,7 @@ impl ExceptionTarget {
             ExceptionTarget::Midstream => "stream_midstream",
             ExceptionTarget::SessionMemory => "stream_memcap",
             ExceptionTarget::ReassemblyMemory => "stream_reassembly_memcap",
+            ExceptionTarget::AppLayerError => "app_layer_error",
         }
     }
 }
