@@ -8,6 +8,7 @@ Every policy lets all of the bench's traffic through, after its functions have l
 match (other addresses, a port each), the detection rule never matches (it searches every stream for a text that does not occur).
 """
 
+import ipaddress
 import os
 import sys
 
@@ -31,21 +32,28 @@ CHAINS = {
     "pfw+ids": ["pfw", "ids"],
     "sfw+ids": ["sfw", "ids"],
     "pfw+sfw+ids": ["pfw", "sfw", "ids"],
+    "pfw-1": ["pfw"],
+    "pfw-10000": ["pfw"],
 }
 
 
-def filter_rules():
+# The packet filter's rules, where they are not 1,000.
+RULES = {"pfw-1": 1, "pfw-10000": 10_000}
+
+
+def filter_rules(count):
     lines = ["    pfw:", "      default: allow", "      rules:"]
-    for n in range(1000):
-        lines.append(f'        - {{drop: tcp, from: "172.{16 + n // 250}.{n % 250}.0/24", to-ports: {20000 + n}}}')
+    for n in range(count):
+        net = ipaddress.ip_address(0xAC10_0000 + 64 * n)
+        lines.append(f'        - {{drop: tcp, from: "{net}/26", to-ports: {20000 + n}}}')
     return lines
 
 
-def policy(functions):
+def policy(functions, rules):
     lines = ["policies:", "  - name: bench", '    from: ["10.77.0.0/24"]', '    to: ["10.77.0.0/24"]']
     lines.append(f"    chain: [{', '.join(functions)}]")
     if "pfw" in functions:
-        lines += filter_rules()
+        lines += filter_rules(rules)
     lines.append("default: {action: allow, chain: []}")
     return "\n".join(lines) + "\n"
 
@@ -59,7 +67,7 @@ def main():
     for name in names or CHAINS:
         path = os.path.join(folder, f"{name}.yaml")
         with open(path, "w") as file:
-            file.write(policy(CHAINS[name]))
+            file.write(policy(CHAINS[name], RULES.get(name, 1000)))
         rules = f" --rules {folder}/one.rules" if "ids" in CHAINS[name] else ""
         print(
             f"{name}={program} run --inline {{a}} {{b}} --policy {path}{rules}"

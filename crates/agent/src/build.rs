@@ -2,13 +2,13 @@
 //! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
 //! leaves the agent, its global rule table and the running generation as they were.
 
-use crate::classes::{LEVELS, POLICIES, PolicyClassifier, Variants, both_ways};
+use crate::classes::{PolicyClassifier, Variants, both_ways};
 use crate::grt::{GlobalRuleTable, Meaning};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{BitVector, Classifier, Entry};
+use bartizan_classify::{Auto, Entry, Linear};
 use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
     read,
@@ -250,7 +250,6 @@ impl<'a> Build<'a> {
     fn run(&mut self) -> Option<Prepared> {
         let owners = self.owners();
         let tenants = self.tenants()?;
-        let mut classifier: Box<dyn Classifier> = Box::new(BitVector::new(2, CLASSIFIER_BYTES));
         let mut entries = Vec::new();
         let mut classes = HashMap::new();
         let mut defaults = HashMap::new();
@@ -276,11 +275,13 @@ impl<'a> Build<'a> {
                 }
             }
         }
-        let mut inserted = classifier.insert(POLICIES, &entries);
-        inserted = inserted.and_then(|()| classifier.insert(LEVELS, &self.level_entries()));
-        if let Err(error) = inserted {
+        // In the order in which `PolicyClassifier` takes the results.
+        let sets = [entries, self.level_entries()];
+        let classifier = Auto::new(&sets, CLASSIFIER_BYTES).map(|auto| auto.classifier);
+        let classifier = classifier.unwrap_or_else(|error| {
             self.problem("policies", error.to_string());
-        }
+            Box::new(Linear::new(0))
+        });
         let functions = self.functions(&owners);
         if !self.problems.is_empty() {
             return None;

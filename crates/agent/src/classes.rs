@@ -11,11 +11,6 @@ use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rule set of the policies.
-pub(crate) const POLICIES: u8 = 0;
-/// Rule set of the service levels.
-pub(crate) const LEVELS: u8 = 1;
-
 /// The classes of a policy for one tenant: by the service level of the flow's hosts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variants {

@@ -2,7 +2,7 @@
 //! Headers of several rule sets, one lookup.
 //!
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
-//! that defines what is right; [`BitVector`] is what the program uses today; [`Live`] (compiled tables with updates) is
+//! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
 //! [`Auto`] chooses. [`classbench`] and [`trace`] read and draw rules and headers.
 //!

@@ -171,13 +171,15 @@ impl PerProtocol {
         self.0.get(usize::from(protocol.0)).map(|both| &both[direction])
     }
 
-    fn of_mut(&mut self, protocol: ProtocolId) -> &mut PerDirection<TxRules> {
+    /// Changes the rules on a protocol's transactions in a direction.
+    fn change(&mut self, protocol: ProtocolId, direction: Direction, change: impl FnOnce(&mut TxRules)) {
         let index = usize::from(protocol.0);
         if self.0.len() <= index {
             self.0.resize_with(index + 1, PerDirection::default);
         }
-        #[allow(clippy::indexing_slicing)] // The place was just made.
-        &mut self.0[index]
+        if let Some(both) = self.0.get_mut(index) {
+            change(&mut both[direction]);
+        }
     }
 }
 
@@ -484,7 +486,7 @@ fn add_tx<'s>(
         }
         if !placed {
             for direction in directions(signature) {
-                prefilters.tx.of_mut(protocol)[direction].always.push(index);
+                prefilters.tx.change(protocol, direction, |rules| rules.always.push(index));
             }
         }
     }
@@ -523,12 +525,8 @@ fn build_tx(
         let direction = if direction == 0 { Direction::ToServer } else { Direction::ToClient };
         let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol)) else { continue };
         let Some(set) = collector.build(compiler)? else { continue };
-        prefilters.tx.of_mut(protocol)[direction].sets.push(TxSet {
-            buffer,
-            spec,
-            transforms: check.transforms.clone(),
-            set: Arc::new(set),
-        });
+        let set = TxSet { buffer, spec, transforms: check.transforms.clone(), set: Arc::new(set) };
+        prefilters.tx.change(protocol, direction, |rules| rules.sets.push(set));
     }
     for both in &mut prefilters.tx.0 {
         for direction in Direction::BOTH {

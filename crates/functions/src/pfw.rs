@@ -9,7 +9,9 @@
 
 use crate::classes::{self, ByFid, Class, Names};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, LinkId, Reason, TenantId, Verdict};
-use bartizan_classify::{BitVector, Classifier, Entry, Header, HeaderRule, Linear, Net, Range};
+use bartizan_classify::{
+    Auto, BitVector, Classifier, Entry, Header, HeaderRule, InsertError, Linear, Net, Range,
+};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::{List, Ports, Prefix};
 use bartizan_function::{
@@ -52,6 +54,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
 const ENTRIES_MAX: usize = 1 << 16;
 /// Up to so many header rules are searched one by one.
 const LINEAR_MAX: usize = 32;
+/// Up to so many are found by bit vectors. Compiled tables are faster, but take a megabyte at least, and there may be thousands of
+/// policies with a filter each.
+const BIT_VECTOR_MAX: usize = 1024;
 /// Bytes that the classifier of one policy may take.
 const CLASSIFIER_BYTES: usize = 64 << 20;
 /// Names of rule counters that are kept for the life of the program.
@@ -173,23 +178,14 @@ impl Filter {
                 break;
             }
         }
-        let mut classifier: Box<dyn Classifier> = if entries.len() <= LINEAR_MAX {
-            Box::new(Linear::new(1))
-        } else {
-            Box::new(BitVector::new(1, CLASSIFIER_BYTES))
-        };
-        if errors.is_empty()
-            && let Err(error) = classifier.insert(0, &entries)
-        {
-            errors.push(classes::error(SPEC.name, class.path.clone(), error.to_string()));
+        if !errors.is_empty() {
+            return Err(errors);
         }
+        let classifier = classifier(entries)
+            .map_err(|error| vec![classes::error(SPEC.name, class.path.clone(), error.to_string())])?;
         let by_code = class.rules.rules.iter().any(|r| r.code.is_some());
         let default = class.rules.default;
-        if errors.is_empty() {
-            Ok(Filter { classifier, actions, default, by_code, counter })
-        } else {
-            Err(errors)
-        }
+        Ok(Filter { classifier, actions, default, by_code, counter })
     }
 
     /// Index of the rule that decides; that of the default is the number of rules.
@@ -203,6 +199,20 @@ impl Filter {
     fn action(&self, rule: usize) -> FilterAction {
         self.actions.get(rule).copied().unwrap_or(self.default)
     }
+}
+
+/// What finds the first of a filter's rules.
+fn classifier(entries: Vec<Entry>) -> Result<Box<dyn Classifier>, InsertError> {
+    if entries.len() > BIT_VECTOR_MAX {
+        return Ok(Auto::new(&[entries], CLASSIFIER_BYTES)?.classifier);
+    }
+    let mut small: Box<dyn Classifier> = if entries.len() <= LINEAR_MAX {
+        Box::new(Linear::new(1))
+    } else {
+        Box::new(BitVector::new(1, CLASSIFIER_BYTES))
+    };
+    small.insert(0, &entries)?;
+    Ok(small)
 }
 
 /// The alternatives of a rule, field by field.
