@@ -3,7 +3,7 @@
 """What a forwarder costs between two hosts, as a share of the kernel bridge in the same run.
 
 Three network namespaces (client, middle, server) joined by veth pairs, all offloads off, MTU 1500. Client (iperf3, wrk) and
-server (iperf3, nginx) run on core 0, the forwarder on core 1. In every round the kernel bridge is
+server (iperf3, nginx) run on core 0, the forwarder on core 1. In every round and for every case the kernel bridge is
 measured first, then each forwarder; the figures are medians over the rounds, ratios are taken within a round.
 
     sudo benches/inline/inline.py --forwarder 'raw=target/release/examples/forward {a} {b}'
@@ -416,7 +416,8 @@ def check_machine():
 
 def bench(options, folder):
     net = Net(options.congestion, options.realtime)
-    rows = {"bridge": [], **{name: [] for name in options.forwarders}}
+    # A dictionary of cases for each round.
+    rows = {name: [{} for _ in range(options.rounds)] for name in ("bridge", *options.forwarders)}
     log_path = options.log or os.path.join(folder, "forwarders.log")
     try:
         net.set_up()
@@ -424,11 +425,13 @@ def bench(options, folder):
         with open(log_path, "w+") as log:
             for number in range(options.rounds):
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-                rows["bridge"].append(bridge_round(net, options.cases, options.seconds))
-                for name, command in options.forwarders.items():
-                    log.write(f"--- {name}, round {number + 1}\n")
-                    log.flush()
-                    rows[name].append(forwarder_round(net, command, options.cases, options.seconds, log))
+                # Case by case: what is compared is measured within seconds, as a machine of several owners changes its speed.
+                for case in options.cases:
+                    rows["bridge"][number] |= bridge_round(net, [case], options.seconds)
+                    for name, command in options.forwarders.items():
+                        log.write(f"--- {name}, {case}, round {number + 1}\n")
+                        log.flush()
+                        rows[name][number] |= forwarder_round(net, command, [case], options.seconds, log)
     except Problem as problem:
         if os.path.exists(log_path):
             with open(log_path) as log:
