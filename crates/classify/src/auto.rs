@@ -3,13 +3,18 @@
 //!
 //! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about a dozen
 //! rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at every size, take
-//! updates, and stay within their budget on any rule set.
+//! updates, and stay within their budget on any rule set: what fits no table they search linearly. Where that is much (rules of which
+//! each has a port of its own), the bit vectors of [`BitVector`] are faster, as far as they fit the budget.
 
+use crate::bitvector::BitVector;
 use crate::classifier::{Classifier, Entry, InsertError, Linear};
 use crate::live::Live;
 
 /// Rules up to which a linear search is chosen.
 pub const LINEAR_MAX: usize = 12;
+
+/// Rules searched linearly up to which tables are kept: about what bit vectors take for a lookup.
+const REST_MAX: usize = 64;
 
 /// A structure, filled, and why it was chosen.
 #[derive(Debug)]
@@ -38,6 +43,18 @@ impl Auto {
         }
         let live = Auto::live(sets, budget)?;
         let (rest, summary) = (live.rest(), live.summary().join("\n  "));
+        if rest > REST_MAX {
+            let mut bits = BitVector::new(count, budget);
+            let filled =
+                sets.iter().enumerate().all(|(set, entries)| bits.insert(set as u8, entries).is_ok());
+            if filled {
+                let bytes = bits.memory();
+                let why = format!(
+                    "bit vectors: {rules} rules, {bytes} bytes of {budget}; tables would leave {rest} rules to a linear search"
+                );
+                return Ok(Auto { classifier: Box::new(bits), why });
+            }
+        }
         let left = match rest {
             0 => "all rules are in tables".to_owned(),
             _ => format!(

@@ -2,6 +2,7 @@
 //! Every classifier answers as the linear search does.
 
 use bartizan_base::{Fid, LinkId, TenantId};
+use bartizan_classify::trace::{Draw, draw};
 use bartizan_classify::{
     Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
     Match, NO_FID, Net, Range, Rebuild, Segmentation, StrideBv,
@@ -243,6 +244,32 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn rules_with_a_port_each_are_found_by_bit_vectors() {
+    let entry = |i: u32| Entry {
+        fid: Fid(i),
+        priority: i,
+        rule: HeaderRule {
+            source: Some(Net { address: Ipv4Addr::from(0xac10_0000 + 64 * i).into(), length: 26 }),
+            destination_ports: Range::one(20_000 + i as u16),
+            protocol: Some(6),
+            ..HeaderRule::default()
+        },
+    };
+    let entries: Vec<Entry> = (0..10_000).map(entry).collect();
+    let auto = Auto::new(std::slice::from_ref(&entries), 64 << 20).unwrap();
+    assert!(auto.why.starts_with("bit vectors: 10000 rules"), "{}", auto.why);
+    let mut linear = Linear::new(1);
+    linear.insert(0, &entries).unwrap();
+    let rules: Vec<HeaderRule> = entries.iter().map(|e| e.rule).collect();
+    for header in draw(&rules, Draw::Corner, 500).iter().chain(&draw(&rules, Draw::Cross, 500)) {
+        let (mut a, mut b) = ([None], [None]);
+        linear.lookup(header, &mut a);
+        auto.classifier.lookup(header, &mut b);
+        assert_eq!(a, b, "{header:?}");
     }
 }
 

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tables of the IPP paper ("Towards System-level Optimization for High Performance Unified Threat Management", tables
+//! 1 to 3) with sets of today: a firewall's rules and the headers of an intrusion detection's rules, looked up one after the other
+//! (separate segmentation, "FW+IDS") and at once (integrated, "IPP").
+//!
+//!     ipp CLASSBENCH RULES CONFIGURATION OUT
+//!
+//! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`; RULES is a rule file, of which the rules in comments are taken, too; CONFIGURATION
+//! defines the variables of its headers (`vars.address-groups.NAME = VALUE` a line). A table goes to standard output, JSON to OUT.
+
+use bartizan_base::Fid;
+use bartizan_classify::trace::{Draw, Random, draw};
+use bartizan_classify::{
+    Classifier, Entry, Header, HeaderRule, Hsm, Linear, Match, Net, Range, Segmentation, classbench,
+};
+use bartizan_rules::{Rule, RuleDirection, Variables, parse_file};
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::time::Instant;
+
+/// Rules of the paper's firewalls, and what it measured: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s FW+IDS and IPP.
+const PAPER: [(usize, [f64; 6]); 7] = [
+    (68, [30.0, 20.0, 563_350.0, 563_484.0, 3.72, 4.64]),
+    (136, [31.0, 22.0, 584_680.0, 584_944.0, 3.55, 4.48]),
+    (340, [34.0, 24.0, 672_922.0, 673_492.0, 3.37, 4.46]),
+    (500, [34.0, 24.0, 609_880.0, 610_664.0, 3.28, 4.37]),
+    (1000, [36.0, 26.0, 1_002_096.0, 1_003_690.0, 3.10, 4.03]),
+    (1530, [36.0, 26.0, 898_422.0, 899_902.0, 3.19, 4.04]),
+    (1945, [36.0, 26.0, 937_998.0, 939_586.0, 3.16, 3.97]),
+];
+const FAMILIES: [&str; 3] = ["acl1", "fw1", "ipc1"];
+/// Bytes that one structure may take.
+const LIMIT: usize = 1 << 30;
+/// Headers looked up for a figure, half drawn from each set, and repetitions of which the best counts.
+const HEADERS: usize = 100_000;
+const REPETITIONS: usize = 5;
+/// Headers of which the answers are compared with a linear search.
+const CHECKED: usize = 1_000;
+
+type Failure = Box<dyn Error>;
+
+/// The variables of a configuration, with those that the rules' authors expect and it lacks.
+fn variables(text: &str) -> Result<Variables, Failure> {
+    let mut variables = Variables::new();
+    let mut set = |name: &str, value: &str| -> Result<(), Failure> {
+        match name.split_once('.') {
+            Some(("address-groups", name)) => variables.set_address(name, value).map_err(|e| e.message)?,
+            Some(("port-groups", name)) => variables.set_port(name, value).map_err(|e| e.message)?,
+            _ => {}
+        }
+        Ok(())
+    };
+    set("address-groups.SIP_SERVERS", "$HOME_NET")?;
+    for line in text.lines() {
+        if let Some((name, value)) = line.strip_prefix("vars.").and_then(|rest| rest.split_once(" = ")) {
+            set(name, value)?;
+        }
+    }
+    Ok(variables)
+}
+
+/// The prefixes that make up a range of addresses.
+fn prefixes(first: u32, last: u32, out: &mut Vec<Option<Net>>) {
+    if (first, last) == (0, u32::MAX) {
+        out.push(None);
+        return;
+    }
+    let (mut at, end) = (u64::from(first), u64::from(last) + 1);
+    while at < end {
+        let mut size = if at == 0 { 1 << 32 } else { at & at.wrapping_neg() };
+        while at + size > end {
+            size /= 2;
+        }
+        let address = IpAddr::V4(Ipv4Addr::from(u32::try_from(at).unwrap_or(u32::MAX)));
+        out.push(Some(Net { address, length: 32 - size.trailing_zeros() as u8 }));
+        at += size;
+    }
+}
+
+/// A side of a header, as HeaderRules say it.
+type Side = (Vec<Option<Net>>, Vec<Range>);
+
+fn protocol(rule: &Rule) -> Option<u8> {
+    match rule.protocol() {
+        "ip" => None,
+        "icmp" => Some(1),
+        "udp" => Some(17),
+        // The protocols of applications in these rules are TCP's.
+        _ => Some(6),
+    }
+}
+
+/// Rules, distinct headers, and these as entries of a rule set.
+struct Headers {
+    rules: usize,
+    distinct: usize,
+    entries: Vec<Entry>,
+}
+
+fn headers(text: &str, variables: &Variables) -> Result<Headers, Failure> {
+    let all: Vec<&str> = text
+        .lines()
+        .map(|line| line.trim_start_matches(['#', ' ']))
+        .filter(|line| line.starts_with("alert ") || line.starts_with("drop "))
+        .collect();
+    let file = parse_file(all.join("\n").into_bytes(), "headers");
+    let mut seen: HashSet<(Option<u8>, String, String)> = HashSet::new();
+    let mut entries = Vec::new();
+    let mut distinct = 0;
+    for rule in &file.rules {
+        let side = |address: &bartizan_rules::AddressExpr,
+                    ports: &bartizan_rules::PortExpr|
+         -> Result<Side, Failure> {
+            let set = variables.address_set(address).map_err(|e| e.to_string())?;
+            let mut nets = Vec::new();
+            set.v4.as_slice().iter().for_each(|(first, last)| prefixes(*first, *last, &mut nets));
+            let ports = variables.port_set(ports).map_err(|e| e.to_string())?;
+            Ok((
+                nets,
+                ports.as_slice().iter().map(|(first, last)| Range { first: *first, last: *last }).collect(),
+            ))
+        };
+        let source = side(&rule.src.expr, &rule.src_port.expr)?;
+        let destination = side(&rule.dst.expr, &rule.dst_port.expr)?;
+        let both = rule.direction != RuleDirection::Forward;
+        let ways = [(&source, &destination), (&destination, &source)];
+        for (from, to) in ways.into_iter().take(1 + usize::from(both)) {
+            if !seen.insert((protocol(rule), format!("{from:?}"), format!("{to:?}"))) {
+                continue;
+            }
+            let fid = Fid(distinct as u32);
+            for (net, other) in from.0.iter().flat_map(|a| to.0.iter().map(move |b| (*a, *b))) {
+                for (ports, others) in from.1.iter().flat_map(|a| to.1.iter().map(move |b| (*a, *b))) {
+                    let rule = HeaderRule {
+                        source: net,
+                        destination: other,
+                        protocol: protocol(rule),
+                        source_ports: ports,
+                        destination_ports: others,
+                        ..HeaderRule::default()
+                    };
+                    entries.push(Entry { fid, priority: fid.0, rule });
+                }
+            }
+            distinct += 1;
+        }
+    }
+    Ok(Headers { rules: file.rules.len(), distinct, entries })
+}
+
+/// So many rules of a set, drawn without repetition, in their order.
+fn sample(rules: &[HeaderRule], count: usize) -> Vec<Entry> {
+    let mut random = Random(0x1bb + count as u64);
+    let mut left: Vec<usize> = (0..rules.len()).collect();
+    let mut drawn: Vec<usize> =
+        (0..count.min(rules.len())).map(|_| left.swap_remove(random.below(left.len()))).collect();
+    drawn.sort_unstable();
+    let entry = |(number, at): (usize, &usize)| {
+        rules.get(*at).map(|rule| Entry { fid: Fid(number as u32), priority: number as u32, rule: *rule })
+    };
+    drawn.iter().enumerate().filter_map(entry).collect()
+}
+
+/// Millions of lookups a second of both, in strict alternation: the best of some repetitions of each.
+fn rates(both: [&dyn Classifier; 2], trace: &[Header]) -> [f64; 2] {
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..REPETITIONS {
+        for (classifier, best) in both.into_iter().zip(&mut best) {
+            let begin = Instant::now();
+            let mut results = [None; 2];
+            for header in trace {
+                classifier.lookup(header, &mut results);
+                core::hint::black_box(&results);
+            }
+            *best = best.min(begin.elapsed().as_secs_f64());
+        }
+    }
+    best.map(|seconds| trace.len() as f64 / seconds / 1e6)
+}
+
+fn differing(a: &dyn Classifier, b: &dyn Classifier, trace: &[Header]) -> usize {
+    let ask = |c: &dyn Classifier, header| {
+        let mut results: [Option<Match>; 2] = [None; 2];
+        c.lookup(header, &mut results);
+        results
+    };
+    trace.iter().filter(|header| ask(a, header) != ask(b, header)).count()
+}
+
+fn built(segmentation: Segmentation, sets: [&[Entry]; 2]) -> Result<Hsm, String> {
+    let mut hsm = Hsm::new(2, segmentation, LIMIT);
+    for (number, set) in sets.into_iter().enumerate() {
+        hsm.insert(number as u8, set).map_err(|e| e.to_string())?;
+    }
+    Ok(hsm)
+}
+
+fn read_rules(path: &Path) -> Result<Vec<HeaderRule>, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text)?;
+    Ok(classbench::rules(&text)?)
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, rules, configuration, out] = arguments.as_slice() else {
+        return Err("usage: ipp CLASSBENCH RULES CONFIGURATION OUT".into());
+    };
+    let variables = variables(&std::fs::read_to_string(configuration)?)?;
+    let ids = headers(&String::from_utf8_lossy(&std::fs::read(rules)?), &variables)?;
+    println!("headers of {} rules: {} distinct, {} entries", ids.rules, ids.distinct, ids.entries.len());
+    println!(
+        "{:<12} {:>19} {:>27} {:>23}   paper: words, memory, throughput",
+        "", "32-bit words", "bytes", "Mlookup/s"
+    );
+    let mut rows = Vec::new();
+    let mut missing: HashMap<&str, String> = HashMap::new();
+    for family in FAMILIES {
+        let all = read_rules(&Path::new(folder).join(format!("rules/{family}_10k.rules.gz")))?;
+        for (count, paper) in PAPER {
+            let acl = sample(&all, count);
+            let sets = [acl.as_slice(), ids.entries.as_slice()];
+            let (separate, integrated) =
+                match (built(Segmentation::Separate, sets), built(Segmentation::Integrated, sets)) {
+                    (Ok(separate), Ok(integrated)) => (separate, integrated),
+                    (Err(error), _) | (_, Err(error)) => {
+                        println!("{family:<5} {count:>6} {error}");
+                        missing.insert(family, error);
+                        continue;
+                    }
+                };
+            let of = |set: &[Entry]| {
+                draw(&set.iter().map(|e| e.rule).collect::<Vec<_>>(), Draw::Uniform, HEADERS / 2)
+            };
+            let (mine, theirs) = (of(&acl), of(&ids.entries));
+            let trace: Vec<Header> = mine.into_iter().zip(theirs).flat_map(|(a, b)| [a, b]).collect();
+            let mut linear = Linear::new(2);
+            linear.insert(0, &acl)?;
+            linear.insert(1, &ids.entries)?;
+            let checked = &trace[..CHECKED];
+            let wrong = differing(&linear, &separate, checked) + differing(&linear, &integrated, checked);
+            let words = [separate.words() as f64, integrated.words() as f64];
+            let bytes = [separate.bytes_v4() as f64, integrated.bytes_v4() as f64];
+            let rates = rates([&separate, &integrated], &trace);
+            let change = |[before, after]: [f64; 2]| (after / before - 1.0) * 100.0;
+            println!(
+                "{family:<5} {count:>6} {:>5} {:>5} {:>+6.1}% {:>10} {:>10} {:>+5.2}% {:>6.2} {:>6.2} {:>6.2}x   {:+.0}%, {:+.2}%, {:.2}x   {wrong} wrong",
+                words[0],
+                words[1],
+                change(words),
+                bytes[0],
+                bytes[1],
+                change(bytes),
+                rates[0],
+                rates[1],
+                rates[1] / rates[0],
+                change([paper[0], paper[1]]),
+                change([paper[2], paper[3]]),
+                paper[5] / paper[4],
+            );
+            for (what, unit, [peer, value]) in
+                [("words", "words", words), ("bytes", "bytes", bytes), ("rate", "Mlookup/s", rates)]
+            {
+                rows.push(serde_json::json!({
+                    "name": format!("ipp/{family}_{count}/{what}"), "value": value, "unit": unit,
+                    "peer": "separate segmentation", "peer_value": peer, "ratio": value / peer, "differing": wrong,
+                }));
+            }
+        }
+    }
+    std::fs::write(out, serde_json::to_string_pretty(&rows)?)?;
+    if rows.is_empty() {
+        return Err(format!("no set could be built: {missing:?}").into());
+    }
+    Ok(())
+}
