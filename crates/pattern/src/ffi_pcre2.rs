@@ -127,6 +127,9 @@ impl Drop for Code {
     }
 }
 
+/// Memory to point at where there is nothing to search in.
+static SOMEWHERE: [u8; 1] = [0];
+
 /// What one thread needs to match: result offsets, limits, machine-code stack.
 #[derive(Debug)]
 pub(crate) struct MatchState {
@@ -190,6 +193,8 @@ impl MatchState {
         if start > subject.len() {
             return Outcome::NoMatch;
         }
+        // An empty slice may stand at address 1, and machine code for a look behind steps back before it compares: below zero.
+        let subject = if subject.is_empty() { SOMEWHERE.get(..0).unwrap_or_default() } else { subject };
         if limits != self.limits {
             // SAFETY: the context is valid and ours.
             unsafe {

@@ -413,3 +413,16 @@ proptest! {
         }
     }
 }
+
+/// An empty slice may stand at address 1, and machine code for a look behind steps back from it.
+#[test]
+fn a_look_behind_has_nothing_behind_an_empty_haystack() {
+    let mut scratch = Scratch::new();
+    for jit in [JitMode::Lazy, JitMode::Off] {
+        let regex =
+            Regex::new(b"$(?<!!!!!!!!!!!!!_u>\nt;)", RegexFlags::empty(), Limits::default(), jit).unwrap();
+        for _ in 0..100 {
+            assert_eq!(regex.is_match(&mut scratch, &Vec::new()), Ok(true));
+        }
+    }
+}
