@@ -2,7 +2,8 @@
 //! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the same.
 //!
 //! HTTP is held to that for what clients send, in conversations without events: what libhtp, and so this parser, makes of
-//! malformed messages depends on how the data comes (a response that does not begin like one is a body from there on).
+//! malformed messages depends on how the data comes (a response that does not begin like one is a body from there on; an empty
+//! line behind a request belongs to it, or opens a transaction of which nothing is ever seen if it comes by itself).
 
 use crate::planted;
 use crate::protocol::{Driver, choices, pieces};
@@ -43,12 +44,15 @@ pub fn run(data: &[u8]) {
     planted(spec.name == "http" && whole.iter().any(record));
 }
 
+/// A request of which nothing but empty lines came.
+const NOTHING: &str = "ToServer 1";
+
 /// What can be seen of the requests.
 fn requests(outcome: &[String]) -> Vec<&String> {
     let mut request = false;
     let inside = |line: &&String| {
         request = line.starts_with("ToServer") || request && !line.starts_with("ToClient");
-        request && !line.starts_with('{') && !line.starts_with('[')
+        request && *line != NOTHING && !line.starts_with('{') && !line.starts_with('[')
     };
     outcome.iter().filter(inside).collect()
 }
