@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Rules of the paper's firewalls, and what it measured: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s FW+IDS and IPP.
@@ -198,20 +198,24 @@ fn built(segmentation: Segmentation, sets: [&[Entry]; 2]) -> Result<Hsm, String>
     Ok(hsm)
 }
 
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    Ok(std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?)
+}
+
 fn read_rules(path: &Path) -> Result<Vec<HeaderRule>, Failure> {
-    let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let bytes = read(path)?;
     let mut text = String::new();
     flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text)?;
     Ok(classbench::rules(&text)?)
 }
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let [folder, rules, configuration, out] = arguments.as_slice() else {
         return Err("usage: ipp CLASSBENCH RULES CONFIGURATION OUT".into());
     };
-    let variables = variables(&std::fs::read_to_string(configuration)?)?;
-    let ids = headers(&String::from_utf8_lossy(&std::fs::read(rules)?), &variables)?;
+    let variables = variables(&String::from_utf8_lossy(&read(configuration)?))?;
+    let ids = headers(&String::from_utf8_lossy(&read(rules)?), &variables)?;
     println!("headers of {} rules: {} distinct, {} entries", ids.rules, ids.distinct, ids.entries.len());
     println!(
         "{:<12} {:>19} {:>27} {:>23}   paper: words, memory, throughput",
@@ -220,7 +224,7 @@ fn main() -> Result<(), Failure> {
     let mut rows = Vec::new();
     let mut missing: HashMap<&str, String> = HashMap::new();
     for family in FAMILIES {
-        let all = read_rules(&Path::new(folder).join(format!("rules/{family}_10k.rules.gz")))?;
+        let all = read_rules(&folder.join(format!("rules/{family}_10k.rules.gz")))?;
         for (count, paper) in PAPER {
             let acl = sample(&all, count);
             let sets = [acl.as_slice(), ids.entries.as_slice()];
