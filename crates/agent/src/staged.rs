@@ -8,7 +8,7 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, Slot, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, Slot, Together, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -143,6 +143,10 @@ impl Function for Staged {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.run(context, |function, context| function.payload(context))
+    }
+
+    fn together(&self) -> Together {
+        self.inner.together()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {

@@ -2,7 +2,7 @@
 //! The functions of a generation and the chains that policies make of them.
 
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_function::{Function, Model, WorkerState};
+use bartizan_function::{Function, Model, Together, WorkerState};
 use std::sync::Arc;
 
 /// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
@@ -17,6 +17,9 @@ pub struct Chains {
     by_bit: Vec<Option<Arc<dyn Function>>>,
     /// The functions that look at payloads.
     payload: Path,
+    /// Those of them that want each segment by itself, and those that want each packet.
+    apart: Path,
+    each: Path,
 }
 
 /// What a fid stands for, as events and summaries name it.
@@ -131,7 +134,7 @@ impl Chains {
         classifier: Box<dyn FlowClassifier>,
     ) -> Self {
         let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
-        let mut payload = Path::EMPTY;
+        let [mut payload, mut apart, mut each] = [Path::EMPTY; 3];
         for function in &functions {
             let bit = usize::from(function.id().0);
             by_bit.resize(by_bit.len().max(bit + 1), None);
@@ -140,9 +143,14 @@ impl Chains {
             }
             if function.spec().model == Model::Payload {
                 payload = payload.with(function.id());
+                match function.together() {
+                    Together::Apart => apart = apart.with(function.id()),
+                    Together::StreamJoined => each = each.with(function.id()),
+                    Together::Joined => {}
+                }
             }
         }
-        Chains { generation, functions, classifier, by_bit, payload }
+        Chains { generation, functions, classifier, by_bit, payload, apart, each }
     }
 
     /// A generation with all functions in one chain for every flow.
@@ -171,6 +179,26 @@ impl Chains {
     #[must_use]
     pub const fn header_part(&self, path: Path) -> Path {
         path.and_not(self.payload)
+    }
+
+    /// The part of a path that wants to be shown each packet of segments that came together.
+    #[inline]
+    #[must_use]
+    pub const fn each_part(&self, path: Path) -> Path {
+        path.and(self.each)
+    }
+
+    /// How the payload functions of a path take segments that came together.
+    #[inline]
+    #[must_use]
+    pub const fn together(&self, path: Path) -> Together {
+        if !path.and(self.apart).is_empty() {
+            Together::Apart
+        } else if !path.and(self.each).is_empty() {
+            Together::StreamJoined
+        } else {
+            Together::Joined
+        }
     }
 
     /// What a worker keeps for each function, by bit.

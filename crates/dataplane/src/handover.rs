@@ -264,11 +264,28 @@ impl Station {
     /// Handles a frame that arrived here. `tag` goes with it, for who forwards it. As with [`Worker::frame`],
     /// [`Worker::take_rewrite`] has the change that the frame needs before it leaves from here.
     pub fn frame(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
-        self.worker.counters.packets += 1;
-        self.worker.counters.bytes += frame.bytes.len() as u64;
-        self.worker.clock = self.worker.clock.max(frame.now);
-        self.worker.rewrite = None;
-        self.worker.expire(frame.now, recorder);
+        self.worker.begin_frame(frame, false, recorder);
+        self.handle(frame, tag, recorder)
+    }
+
+    /// [`Station::frame`], for a frame of a batch. `None`: it waits for the next; see [`Worker::frame_in_batch`].
+    pub fn frame_in_batch(
+        &mut self,
+        frame: &Frame<'_>,
+        tag: u32,
+        follows: bool,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Handled> {
+        self.worker.begin_frame(frame, follows, recorder);
+        let handled = self.handle(frame, tag, recorder);
+        if self.worker.train.took() {
+            return None;
+        }
+        self.worker.close_train(recorder);
+        Some(handled)
+    }
+
+    fn handle(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
         let mut output = core::mem::take(&mut self.output);
         self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
         // One whole packet of its own: what nearly all are. Nothing is copied.
@@ -278,8 +295,13 @@ impl Station {
         {
             let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);
             self.output = output;
+            if self.worker.train.took() {
+                return Handled::Here(decision);
+            }
             return Handled::Here(self.decided(decision));
         }
+        // What comes by parcel is nobody's train.
+        self.worker.train.begin(false);
         let Some(mut parcel) = self.parcel() else {
             self.output = output;
             return Handled::Here(self.refuse());
@@ -320,6 +342,7 @@ impl Station {
                 let tag = parcel.tag;
                 self.worker.clock = self.worker.clock.max(frame.now);
                 self.worker.rewrite = None;
+                self.worker.train.begin(false);
                 self.worker.expire(frame.now, recorder);
                 match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
                     Stop::Done => {

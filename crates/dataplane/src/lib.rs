@@ -24,6 +24,7 @@ mod pseudo;
 pub mod record;
 pub mod settings;
 mod streams;
+pub mod train;
 mod transactions;
 pub mod worker;
 pub mod workers;

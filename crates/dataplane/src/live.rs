@@ -9,6 +9,7 @@ pub mod together;
 
 use crate::normaliser::{self, NormaliserCounters};
 use crate::record::Recorder;
+use crate::train;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
@@ -199,6 +200,12 @@ fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &Fr
     Some((frame, info))
 }
 
+/// Whether the frame behind another one of a batch goes on with its TCP segment.
+fn is_followed(batch: &Batch, index: usize) -> bool {
+    let both = batch.bytes(index).zip(batch.bytes(index + 1));
+    both.is_some_and(|(frame, next)| train::follows(frame, next))
+}
+
 fn one_frame(
     worker: &mut Worker,
     batch: &mut Batch,
@@ -209,8 +216,22 @@ fn one_frame(
     recorder: &mut dyn Recorder,
 ) {
     let Some((frame, _)) = frame_of(batch, index, link) else { return };
-    let decision = worker.frame(&frame, recorder);
-    settle(worker, batch, index, &decision, rejecter, counters);
+    let follows = is_followed(batch, index);
+    if let Some(decision) = worker.frame_in_batch(&frame, follows, recorder) {
+        settle(worker, batch, index, &decision, rejecter, counters);
+        release(worker, batch, index, link, recorder);
+    }
+}
+
+/// Does with the frames that waited for one what was decided of them.
+fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, recorder: &mut dyn Recorder) {
+    for waited in index.saturating_sub(worker.waiting())..index {
+        let Some((frame, _)) = frame_of(batch, waited, link) else { continue };
+        // Who is told of a rejection is told once, with the last of them.
+        if worker.release(&frame, recorder).verdict.forwards() {
+            batch.set_disposition(waited, Disposition::Forward);
+        }
+    }
 }
 
 /// Does with a frame of the batch what was decided.

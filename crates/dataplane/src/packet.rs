@@ -13,7 +13,7 @@ use bartizan_flow::tcp::{
     Advice, Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, Seq, StreamContext, StreamEvent,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowState, Insert};
-use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews};
+use bartizan_function::{FindingAction, Model, Notes, PacketContext, RejectTo, StreamNews, Together};
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, Transport};
 
 impl Worker {
@@ -28,8 +28,10 @@ impl Worker {
     ) -> Decision {
         self.fid = Fid(0);
         let decision = self.judge(frame, bytes, packet, place.into(), recorder);
-        let acts = self.settings.prevention;
-        self.tally.count(self.fid, &decision, packet.captured_len(), acts);
+        if !self.train.took() {
+            let acts = self.settings.prevention;
+            self.tally.count(self.fid, &decision, packet.captured_len(), acts);
+        }
         decision
     }
 
@@ -512,7 +514,7 @@ impl Worker {
         self.counters.spared += u64::from(!wants_payload);
 
         // What the engine made to inspect the rest of a flow has no header to be judged.
-        if occasion.packet.decoded().source != PacketSource::FlowTimeout {
+        if !is_made(occasion.packet) {
             self.run_headers(
                 &chains,
                 occasion,
@@ -527,11 +529,45 @@ impl Worker {
         let mut occasion = *occasion;
         let mut reject = None;
         let mut bypass = false;
+        let mut shows = Shows::All;
+        if wants_payload
+            && notes.decision == Decision::CONTINUE
+            && findings.is_empty()
+            && self.may_wait(&chains, &occasion, id, tcp, looks)
+        {
+            if chains.together(self.path_of(id)) == Together::StreamJoined {
+                let detection = &Detection::default();
+                let news = News { tcp, events, established, detection, shows: Shows::Packet };
+                let told = (&mut findings, &mut edits);
+                reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
+                shows = Shows::Stream;
+            }
+            if notes.decision == Decision::CONTINUE && chains.wants_payload(self.path_of(id)) {
+                self.wait(&occasion, id, parts);
+                if !findings.is_empty() {
+                    let fate = Fate { decision: notes.decision, reject };
+                    self.record(&occasion, id, &fate, true, &findings, recorder);
+                }
+                (self.findings, self.edits) = (findings, edits);
+                return Decision::CONTINUE;
+            }
+        }
+        // The bytes of segments that wait are judged by themselves: they have passed the header functions.
+        let waiting = self.train.waits_in(id);
+        let header = notes.decision;
+        if waiting.is_some() {
+            notes.decision = Decision::CONTINUE;
+        }
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
         if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
+            let readable = tcp.map(|o| {
+                let mut readable = o.readable;
+                waiting.into_iter().for_each(|direction| readable[direction] = true);
+                readable
+            });
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
             let failed_before = has_failed(&parts);
-            bypass = streams::advance(self, &mut occasion, id, &mut parts, tcp, recorder)
+            bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
                 || tcp.is_some_and(|o| o.bypass);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             let mut inspect = looks.inspect;
@@ -548,15 +584,19 @@ impl Worker {
                 }
             }
             if inspect {
-                let news = News { tcp, events, established, detection: &detection };
+                let news = News { tcp, events, established, detection: &detection, shows };
                 let told = (&mut findings, &mut edits);
                 reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
             }
         } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
-            let news = News { tcp, events, established, detection: &Detection::default() };
+            let news = News { tcp, events, established, detection: &Detection::default(), shows };
             let told = (&mut findings, &mut edits);
             reject = self.run_payload(&chains, &occasion, id, &mut parts, &mut notes, &news, told);
+        }
+        if waiting.is_some() {
+            self.train.decided(notes.decision);
+            notes.decision = notes.decision.strictest(header);
         }
         let occasion = &occasion;
         let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
@@ -667,14 +707,14 @@ impl Worker {
         (findings, edits): (&mut Vec<bartizan_function::Finding>, &mut Vec<bartizan_function::Edit>),
     ) -> Option<RejectTo> {
         let mut reject = None;
-        let News { tcp, events, established, detection } = *news;
+        let News { tcp, events, established, detection, shows } = *news;
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
         // Before the handshake is complete rules look at packets, not at the stream.
-        let streams = tcp.is_none_or(|o| o.state >= TcpState::Established);
+        let streams = shows != Shows::Packet && tcp.is_none_or(|o| o.state >= TcpState::Established);
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
-        let stored = (streams || early) && tcp.is_some_and(|o| o.stored);
-        let mut first = true;
+        let stored = (streams || early || shows == Shows::Packet) && tcp.is_some_and(|o| o.stored);
+        let mut first = shows != Shows::Stream;
         loop {
             let own = occasion.packet.payload();
             let news = pair
@@ -691,7 +731,9 @@ impl Worker {
             let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
             let flow = view(entry, summary, established);
             let mut path = entry.path;
-            for bit in chains.payload_part(path).functions() {
+            let all = chains.payload_part(path);
+            let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
+            for bit in functions.functions() {
                 let Some(function) = chains.function(bit) else { continue };
                 let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
                 else {
@@ -702,7 +744,7 @@ impl Worker {
                     packet: Some(occasion.packet),
                     direction: occasion.direction,
                     flow: Some(flow),
-                    app: app.as_deref_mut(),
+                    app: app.as_deref_mut().filter(|_| shows != Shows::Packet),
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,
                     stream_events: if first { events } else { &[] },
@@ -784,6 +826,11 @@ impl Worker {
     }
 }
 
+/// Whether the engine made a packet, to have what is left of a stream inspected: it has no header to be judged.
+fn is_made(packet: &PacketView<'_>) -> bool {
+    matches!(packet.decoded().source, PacketSource::FlowTimeout | PacketSource::StreamFlush)
+}
+
 /// The verdict of a policy on the packet in hand.
 const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
     match policy {
@@ -843,6 +890,18 @@ struct News<'n> {
     events: &'n [StreamEvent],
     established: bool,
     detection: &'n Detection,
+    shows: Shows,
+}
+
+/// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    /// The packet and what is new in the stream and the application layer.
+    All,
+    /// The packet; the rest comes with a later one.
+    Packet,
+    /// The packet was shown.
+    Stream,
 }
 
 /// What a packet brought to protocol detection.

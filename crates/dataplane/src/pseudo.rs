@@ -6,7 +6,7 @@
 
 use crate::packet::Looks;
 use crate::parts::FlowParts;
-use crate::record::{Occasion, Recorder};
+use crate::record::{Entry, Occasion, Recorder};
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::AppLayer;
@@ -41,7 +41,6 @@ impl Worker {
         }
         entry.ext.ended = true;
         let tcp = entry.key().protocol() == 6;
-        let vlan = entry.ext.vlan;
         let now = entry.last_seen;
         let both_seen = entry.both_seen();
         let inspect = !entry.ext.passed;
@@ -64,15 +63,10 @@ impl Worker {
         // What is left is looked at by the functions of now.
         self.renew_class(id);
         for direction in Direction::BOTH {
-            let Some(key) = self.flows.get(id).map(|e| *e.key()) else { return };
-            let bytes = header(&key, direction);
-            let around = IpContext { recursion: key.scope().level, layers: 0, vlan, ..IpContext::default() };
-            let counters = self.decoder.counters().clone();
-            self.decoder.decode_ip(&bytes, PacketSource::FlowTimeout, around, &mut output);
-            // What the engine made is no traffic.
-            *self.decoder.counters_mut() = counters;
+            let Some(made) = self.flows.get(id).map(|e| Made::of(e, direction)) else { return };
+            decode(self, &made, PacketSource::FlowTimeout, &mut output);
             let Some(packet) = output.outer() else { continue };
-            let view = PacketView::new(&bytes, packet);
+            let view = PacketView::new(&made.bytes, packet);
             let generation = self.chains.generation;
             let mut occasion =
                 Occasion { packet: &view, number: None, now, generation, direction, around: None };
@@ -110,6 +104,33 @@ fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
         parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| !tx.common().inspected[direction]))
     });
     open || unread || transactions
+}
+
+/// A packet of a flow that the engine makes.
+pub(crate) struct Made {
+    pub bytes: Vec<u8>,
+    around: IpContext,
+}
+
+impl Made {
+    /// A packet without payload.
+    pub(crate) fn of(entry: &Entry, direction: Direction) -> Self {
+        let key = entry.key();
+        let around = IpContext {
+            recursion: key.scope().level,
+            layers: 0,
+            vlan: entry.ext.vlan,
+            ..IpContext::default()
+        };
+        Made { bytes: header(key, direction), around }
+    }
+}
+
+/// Decodes what the engine made. It is no traffic, so it is not counted.
+pub(crate) fn decode(worker: &mut Worker, made: &Made, source: PacketSource, output: &mut DecodeOutput) {
+    let counters = worker.decoder.counters().clone();
+    worker.decoder.decode_ip(&made.bytes, source, made.around, output);
+    *worker.decoder.counters_mut() = counters;
 }
 
 /// An IP header and a TCP or UDP header of a flow's tuple, without payload.

@@ -8,27 +8,26 @@ use bartizan_applayer::flow::{Advance, AppLayer, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport as AppTransport};
 use bartizan_base::{Direction, FlowId, PerDirection, Timestamp};
 use bartizan_flow::stream::{AppChunk, StreamPair};
-use bartizan_flow::tcp::Outcome;
 use bartizan_packet::Transport;
 
 /// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice and for a
 /// flow that is turned round.
 const ROUNDS_MAX: u32 = 12;
 
-/// Runs the parsers on new data. When detection finds that the flow is the wrong way round it is turned, and the
+/// Runs the parsers on new data; `readable`: the directions of a TCP session that have some. When detection finds that the flow is the wrong way round it is turned, and the
 /// occasion's direction with it. `true`: a parser says that the rest of the flow may be bypassed.
 pub(crate) fn advance(
     worker: &mut Worker,
     occasion: &mut Occasion<'_>,
     id: FlowId,
     parts: &mut FlowParts,
-    tcp: Option<&Outcome>,
+    readable: Option<PerDirection<bool>>,
     recorder: &mut dyn Recorder,
 ) -> bool {
-    match (&occasion.packet.decoded().transport, tcp) {
-        (Transport::Tcp(_), Some(outcome)) => {
-            (outcome.readable.to_server || outcome.readable.to_client)
-                && stream(worker, occasion, id, parts, outcome.readable, recorder)
+    match (&occasion.packet.decoded().transport, readable) {
+        (Transport::Tcp(_), Some(readable)) => {
+            (readable.to_server || readable.to_client)
+                && stream(worker, occasion, id, parts, readable, recorder)
         }
         (Transport::Udp(_), _) => {
             datagram(worker, occasion, id, parts);

@@ -231,6 +231,7 @@ pub struct Worker {
     /// Class of the packet in hand, for counters.
     pub(crate) fid: Fid,
     pub(crate) tally: Tally,
+    pub(crate) train: crate::train::Train,
     presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
@@ -264,6 +265,7 @@ impl Worker {
             engine,
             fid: Fid(0),
             tally: Tally::new(&chains),
+            train: crate::train::Train::default(),
             presenter: None,
             chains,
             states,
@@ -394,16 +396,42 @@ impl Worker {
     /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
     /// recorded as what would be.
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
-        self.counters.packets += 1;
-        self.counters.bytes += frame.bytes.len() as u64;
-        self.clock = self.clock.max(frame.now);
-        self.rewrite = None;
-        self.expire(frame.now, recorder);
+        // Nothing follows, so it does not wait.
+        self.frame_in_batch(frame, false, recorder).unwrap_or_default()
+    }
+
+    /// [`Worker::frame`], for a frame of a batch. `follows`: the frame behind it goes on with its TCP segment
+    /// ([`crate::train::follows`]), and is handed in next. `None`: it waits for that one; once a frame is decided,
+    /// [`Worker::waiting`] frames before it are to be released.
+    pub fn frame_in_batch(
+        &mut self,
+        frame: &Frame<'_>,
+        follows: bool,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Decision> {
+        self.begin_frame(frame, follows, recorder);
         let mut output = self.outputs.pop().unwrap_or_default();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
         let decision = self.packets(frame, frame.bytes, &mut output, recorder, (0, None));
         self.outputs.push(output);
-        count_decision(self, &decision)
+        if self.train.took() {
+            return None;
+        }
+        self.close_train(recorder);
+        Some(count_decision(self, &decision))
+    }
+
+    /// A frame has come.
+    pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
+        self.counters.packets += 1;
+        self.counters.bytes += frame.bytes.len() as u64;
+        self.clock = self.clock.max(frame.now);
+        self.rewrite = None;
+        self.train.begin(follows && self.settings.prevention);
+        // A flow whose segments wait must not end under them.
+        if !self.train.is_waiting() {
+            self.expire(frame.now, recorder);
+        }
     }
 
     /// All packets of a frame or reassembled datagram, innermost first.

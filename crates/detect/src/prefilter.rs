@@ -230,6 +230,17 @@ pub struct Prefilters {
     pub tx: PerProtocol,
 }
 
+impl Prefilters {
+    /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their stream.
+    #[must_use]
+    pub fn looks_at_segments(&self) -> bool {
+        let always = self.packet_always.get(Class::Tcp);
+        let payload = self.packet_payload.get(Class::Tcp);
+        !self.packet_buffers.is_empty()
+            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payload[d].is_some())
+    }
+}
+
 /// What packets are grouped by before their flow's direction is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {

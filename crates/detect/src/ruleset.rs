@@ -12,6 +12,7 @@ use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
 use bartizan_base::{Generation, Settings};
+use bartizan_function::Together;
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
@@ -57,6 +58,24 @@ pub struct RuleSet {
     pub tags: bool,
     /// For one transaction so often.
     pub guess_limit: u8,
+}
+
+impl RuleSet {
+    /// How segments of a stream that came together may be shown.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let replaces = |s: &Signature| {
+            s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
+        };
+        if self.tags || self.signatures.iter().any(replaces) {
+            // What is tagged or changed is the packet.
+            Together::Apart
+        } else if self.prefilters.looks_at_segments() {
+            Together::StreamJoined
+        } else {
+            Together::Joined
+        }
+    }
 }
 
 /// A pattern engine could not build the sets: nothing of the generation is used.

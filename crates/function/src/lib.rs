@@ -17,6 +17,6 @@ pub use context::{Notes, PacketContext, StreamNews};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use spec::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
-    Slot, WorkerState,
+    Slot, Together, WorkerState,
 };
 pub use view::FlowView;

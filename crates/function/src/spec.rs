@@ -16,6 +16,18 @@ pub enum Model {
     Payload,
 }
 
+/// How a payload function takes full segments of a stream that came together, one directly behind the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Together {
+    /// Each packet is shown, with what the stream has new by it.
+    #[default]
+    Apart,
+    /// Each packet is shown; what the stream has new by all of them comes with the last.
+    StreamJoined,
+    /// Only the last packet is shown, with what the stream has new by all of them.
+    Joined,
+}
+
 /// A header field that a function's header half matches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderField {
@@ -132,6 +144,12 @@ pub trait Function: Send + Sync {
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         let _ = context;
         Decision::CONTINUE
+    }
+
+    /// How its payload half takes segments that came together. It is shown the same bytes either way; what it decides at
+    /// the last of joined segments is decided of all of them.
+    fn together(&self) -> Together {
+        Together::Apart
     }
 
     /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.

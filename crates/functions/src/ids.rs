@@ -11,7 +11,7 @@ use bartizan_events::JsonWriter;
 use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
     Counter, Edit, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
-    WorkerState,
+    Together, WorkerState,
 };
 use core::num::NonZeroU32;
 use std::sync::Arc;
@@ -176,6 +176,10 @@ impl Function for Ids {
         context.edits.extend(edits);
         let (prevention, again) = (context.prevention, context.again);
         self.conclude(state, prevention, again, context.reject, context.findings)
+    }
+
+    fn together(&self) -> Together {
+        self.rules.together()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {

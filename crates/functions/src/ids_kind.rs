@@ -7,7 +7,7 @@ use bartizan_base::{Decision, FunctionId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, PacketContext, RuleSource, RulesError, WorkerState,
+    Function, FunctionKind, FunctionSpec, PacketContext, RuleSource, RulesError, Together, WorkerState,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -108,6 +108,10 @@ impl Function for PolicyIds {
 
     fn worker(&self) -> WorkerState {
         Box::new(self.sets.iter().map(|s| s.ids.worker()).collect::<Vec<WorkerState>>())
+    }
+
+    fn together(&self) -> Together {
+        self.sets.iter().map(|set| set.ids.together()).min().unwrap_or_default()
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {

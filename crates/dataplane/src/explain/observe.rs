@@ -4,7 +4,7 @@
 use crate::chain::{Chains, Class, ClassNames, FlowClassifier};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_flow::FlowKey;
-use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, WorkerState};
+use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, Together, WorkerState};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -163,6 +163,10 @@ impl Function for Observed {
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.call(Half::Payload, context, |function, context| function.payload(context))
+    }
+
+    fn together(&self) -> Together {
+        self.inner.together()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> Map<String, Value> {

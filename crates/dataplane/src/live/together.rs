@@ -10,7 +10,7 @@
 //! Not done: moving flows from a worker with much to do to one with little.
 
 use super::control::Control;
-use super::{LiveCounters, LiveOptions, Rejecter, frame_of, settle};
+use super::{LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
 use crate::normaliser;
@@ -275,9 +275,13 @@ impl<R: Recorder> Post<R> {
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
                         let tag = tag_of(side, info.flags);
-                        if let Handled::Here(decision) = station.frame(&frame, tag, recorder) {
-                            settle(station.worker_mut(), batch, index, &decision, rejecter, counters);
+                        let follows = is_followed(batch, index);
+                        let handled = station.frame_in_batch(&frame, tag, follows, recorder);
+                        let worker = station.worker_mut();
+                        if let Some(Handled::Here(decision)) = handled {
+                            settle(worker, batch, index, &decision, rejecter, counters);
                         }
+                        release(worker, batch, index, link, recorder);
                     }
                     egress.transmit(batch);
                     egress.flush()?;

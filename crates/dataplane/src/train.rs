@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trains: segments of a stream that came together are inspected together.
+//!
+//! Who sends much hands out full segments one directly behind the other, and so they lie in a batch. Each is decoded,
+//! tracked, counted and judged by header functions by itself; then it waits, its bytes in the stream, until the last of the
+//! train shows payload functions the bytes of all ([`bartizan_function::Together`] says which functions allow that). What is
+//! decided of the bytes is decided of all segments of the train, none of which has left: a batch leaves as a whole, so
+//! nothing waits longer than without trains. Only inline: passively, Suricata's stream engine waits by itself.
+//!
+//! Small segments (commands, one behind the other) are no train: rules that count matches count them one by one.
+
+use crate::chain::Chains;
+use crate::packet::Looks;
+use crate::parts::FlowParts;
+use crate::pseudo::{self, Made};
+use crate::record::{Fate, Occasion, Recorder};
+use crate::streams;
+use crate::worker::{Frame, Worker};
+use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, PerDirection, Reason, Verdict};
+use bartizan_flow::FlowState;
+use bartizan_flow::tcp::{Advice, Outcome, TcpState};
+use bartizan_function::Together;
+use bartizan_packet::{DecodeOutput, PacketFlags, PacketSource, PacketView};
+
+/// Bytes of payload that a segment has at least when another one may follow it in a train.
+const LEAST: usize = 512;
+/// Bytes of payload that wait in a train at most.
+const MOST: u32 = 64 << 10;
+
+/// The train of a worker: one at a time, as its segments lie one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Train {
+    /// The frame behind the one in hand goes on where this one ends.
+    follows: bool,
+    /// The frame in hand has come to wait.
+    took: bool,
+    /// Whose segments wait, and in which direction they go.
+    flow: Option<(FlowId, Direction)>,
+    fid: Fid,
+    /// How many wait.
+    waiting: u32,
+    /// Their bytes.
+    bytes: u32,
+    /// What was decided of their bytes; `None` until they were shown.
+    decision: Option<Decision>,
+}
+
+impl Train {
+    /// Begins with a frame.
+    pub(crate) fn begin(&mut self, follows: bool) {
+        (self.follows, self.took) = (follows, false);
+    }
+
+    /// Whether the frame in hand waits: nothing is decided of it yet.
+    pub(crate) const fn took(&self) -> bool {
+        self.took
+    }
+
+    /// Whether segments wait.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether segments of a flow wait whose bytes were not shown.
+    pub(crate) fn waits_in(&self, id: FlowId) -> Option<Direction> {
+        let (flow, direction) = self.flow?;
+        (self.waiting > 0 && self.decision.is_none() && flow == id).then_some(direction)
+    }
+
+    /// The bytes of those that wait were shown.
+    pub(crate) fn decided(&mut self, decision: Decision) {
+        self.decision = Some(decision);
+    }
+}
+
+impl Worker {
+    /// Whether the segment in hand may wait for those behind it.
+    pub(crate) fn may_wait(
+        &self,
+        chains: &Chains,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        looks: Looks,
+    ) -> bool {
+        let Some(outcome) = tcp.filter(|_| self.train.follows && looks.inspect && !looks.spared) else {
+            return false;
+        };
+        let packet = occasion.packet.decoded();
+        let plain = packet.source == PacketSource::Wire
+            && packet.recursion == 0
+            && !packet.flags.contains(PacketFlags::REBUILT)
+            && packet.events.as_slice().is_empty();
+        let in_order = outcome.previous == TcpState::Established
+            && outcome.state == TcpState::Established
+            && outcome.advice == Advice::Forward
+            && outcome.stored
+            && outcome.readable[occasion.direction]
+            && outcome.events.iter().next().is_none()
+            && outcome.exception.is_none()
+            && !(outcome.reverse || outcome.rejected || outcome.bypass);
+        let bytes = if self.train.is_waiting() { self.train.bytes } else { 0 };
+        let room = bytes.saturating_add(payload_len(occasion.packet)) <= MOST;
+        plain && in_order && room && chains.together(self.path_of(id)) != Together::Apart
+    }
+
+    /// The path of a flow.
+    pub(crate) fn path_of(&self, id: FlowId) -> Path {
+        self.flows.get(id).map(|entry| entry.path).unwrap_or_default()
+    }
+
+    /// Lets the segment in hand wait: its bytes go into the stream.
+    pub(crate) fn wait(&mut self, occasion: &Occasion<'_>, id: FlowId, mut parts: FlowParts) {
+        if let Some(pair) = parts.streams.as_deref_mut() {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        if let Some(entry) = self.flows.get_mut(id) {
+            parts.put_back(&mut entry.ext);
+        }
+        let train = &mut self.train;
+        if train.waiting == 0 {
+            (train.bytes, train.decision) = (0, None);
+        }
+        train.flow = Some((id, occasion.direction));
+        (train.took, train.fid) = (true, self.fid);
+        train.waiting += 1;
+        train.bytes += payload_len(occasion.packet);
+    }
+
+    /// A frame that does not wait was handled: what waits was shown with it, or is shown now.
+    pub(crate) fn close_train(&mut self, recorder: &mut dyn Recorder) {
+        if let Some((id, direction)) = self.train.flow.filter(|_| self.train.is_waiting())
+            && self.train.decision.is_none()
+        {
+            // What cannot be inspected does not go on.
+            let none = Decision::refuse(Verdict::Drop, Reason::StreamReassembly, FunctionId::ENGINE);
+            let decision = self.show_waiting(id, direction, recorder).unwrap_or(none);
+            self.train.decided(decision);
+        }
+    }
+
+    /// Shows the payload functions what waits, with a packet that the engine makes: the segment that would have been the last
+    /// took another way.
+    fn show_waiting(
+        &mut self,
+        id: FlowId,
+        direction: Direction,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Decision> {
+        let entry = self.flows.get_mut(id)?;
+        if let Some(refused) = entry.ext.refused {
+            return Some(refused);
+        }
+        if entry.state() == FlowState::LocalBypassed {
+            return Some(Decision::CONTINUE);
+        }
+        let now = entry.last_seen;
+        let inspect = !entry.ext.passed;
+        let made = Made::of(entry, direction);
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let mut output = DecodeOutput::new();
+        pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
+        let packet = output.outer()?;
+        let view = PacketView::new(&made.bytes, packet);
+        let generation = self.chains.generation;
+        let mut occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
+        let all = PerDirection::new(true, true);
+        streams::stream(self, &mut occasion, id, &mut parts, all, recorder);
+        parts.put_back(&mut self.flows.get_mut(id)?.ext);
+        let looks = Looks { inspect, spared: true, established: true, related: None };
+        let fid = self.fid;
+        let decision = self.functions(&occasion, id, None, &[], looks, recorder);
+        self.fid = fid;
+        Some(decision)
+    }
+
+    /// Frames that wait for a decision: those directly before the one that was handled last, once that is decided. Each is to be
+    /// given to [`Worker::release`], in their order, before the next frame is handled.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        if self.train.took { 0 } else { self.train.waiting as usize }
+    }
+
+    /// Counts and records what was decided of a frame that waited, and says it.
+    pub fn release(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
+        self.train.waiting = self.train.waiting.saturating_sub(1);
+        let decision = self.train.decision.unwrap_or_default();
+        let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
+        self.tally.count(self.train.fid, &decision, length, self.settings.prevention);
+        if !decision.verdict.forwards() {
+            self.record_released(frame, &decision, recorder);
+        }
+        crate::handover::walk::count_decision(self, &decision)
+    }
+
+    fn record_released(&mut self, frame: &Frame<'_>, decision: &Decision, recorder: &mut dyn Recorder) {
+        let Some((id, direction)) = self.train.flow else { return };
+        let mut output = DecodeOutput::new();
+        // It was counted when it came.
+        let counters = self.decoder.counters().clone();
+        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        *self.decoder.counters_mut() = counters;
+        let Some(packet) = output.outer() else { return };
+        let occasion = Occasion {
+            packet: &PacketView::new(frame.bytes, packet),
+            number: frame.number,
+            now: frame.now,
+            generation: self.chains.generation,
+            direction,
+            around: None,
+        };
+        let fate = Fate { decision: *decision, reject: None };
+        recorder.refused(&occasion, self.flows.get(id), &fate, &[]);
+    }
+}
+
+fn payload_len(packet: &PacketView<'_>) -> u32 {
+    u32::try_from(packet.payload().len()).unwrap_or(u32::MAX)
+}
+
+/// A full TCP segment of a frame that carries nothing else.
+struct FullSegment<'f> {
+    /// Everything before the IP header.
+    link: &'f [u8],
+    addresses: &'f [u8],
+    ports: &'f [u8],
+    seq: u32,
+    payload: usize,
+}
+
+impl<'f> FullSegment<'f> {
+    /// Of an Ethernet frame with up to two VLAN tags and IP without options or fragments; a segment with no flag but ACK and PSH.
+    fn of(frame: &'f [u8]) -> Option<Self> {
+        let mut at = 12;
+        let mut kind = two(frame, at)?;
+        for _ in 0..2 {
+            if matches!(kind, 0x8100 | 0x88a8) {
+                at += 4;
+                kind = two(frame, at)?;
+            }
+        }
+        let (link, ip) = frame.split_at_checked(at + 2)?;
+        let (addresses, tcp, length) = match (kind, ip.first()?) {
+            (0x0800, 0x45) if *ip.get(9)? == 6 && two(ip, 6)? & 0x3fff == 0 => {
+                (ip.get(12..20)?, ip.get(20..)?, usize::from(two(ip, 2)?).checked_sub(20)?)
+            }
+            (0x86dd, first) if first >> 4 == 6 && *ip.get(6)? == 6 => {
+                (ip.get(8..40)?, ip.get(40..)?, usize::from(two(ip, 4)?))
+            }
+            _ => return None,
+        };
+        let tcp = tcp.get(..length)?;
+        // ACK, with or without PSH.
+        if tcp.get(13)? & !0x08 != 0x10 {
+            return None;
+        }
+        let header = usize::from(tcp.get(12)? >> 4) * 4;
+        let seq = tcp.get(4..8)?.try_into().map(u32::from_be_bytes).ok()?;
+        let payload = length.checked_sub(header).filter(|_| header >= 20)?;
+        Some(FullSegment { link, addresses, ports: tcp.get(..4)?, seq, payload })
+    }
+}
+
+fn two(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
+}
+
+/// Whether a frame's full TCP segment is directly followed by the next frame's, which is of the same connection. To be asked of two
+/// Ethernet frames that lie one behind the other in a batch.
+#[must_use]
+pub fn follows(frame: &[u8], next: &[u8]) -> bool {
+    if frame.len() < LEAST || next.len() < 54 {
+        return false;
+    }
+    let (Some(this), Some(next)) = (FullSegment::of(frame), FullSegment::of(next)) else { return false };
+    this.payload >= LEAST
+        && next.payload > 0
+        && next.seq == this.seq.wrapping_add(this.payload as u32)
+        && this.ports == next.ports
+        && this.addresses == next.addresses
+        && this.link == next.link
+}
