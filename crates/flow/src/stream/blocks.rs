@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes that a stream holds: blocks of contiguous bytes, in order, without overlap.
 //!
-//! In-order data is appended to the block before it. A block that arrives before its successor is
-//! joined with it only when it comes to the front, so that each byte is moved once at most, however
-//! a sender orders its segments.
+//! In-order data is appended to the block before it. What readers have yet to see, with what they are shown again, lies in
+//! one block as far as it has no hole; what is only held for comparison (inline, until it is acknowledged) may lie in several.
+//! So a block that arrived early is joined with the one before it only when a reader comes there: each byte is moved once at
+//! most, however a sender orders its segments. And a sender that is far ahead fills block after block, instead of one that
+//! has to be moved as it grows.
 
 use super::MemoryBudget;
 use smallvec::SmallVec;
@@ -11,6 +13,8 @@ use smallvec::SmallVec;
 /// Blocks that a stream may have. A sender that needs more (every other byte, a thousand times)
 /// is not one whose data is worth keeping.
 const MOST_BLOCKS: usize = 1024;
+/// Size of a buffer behind which another block begins, where readers allow it.
+const FULL: usize = 64 << 10;
 /// What a block costs besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
 
@@ -82,11 +86,18 @@ fn copy_shared(from: u64, source: &[u8], to: u64, target: &mut [u8]) {
 pub(crate) struct Blocks {
     blocks: SmallVec<[Block; 1]>,
     held: usize,
+    /// What readers see lies behind this offset.
+    seen_from: u64,
 }
 
 impl Blocks {
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// Readers see nothing before this offset any more.
+    pub(crate) fn set_seen_from(&mut self, offset: u64) {
+        self.seen_from = offset;
     }
 
     /// Bytes that the blocks cost.
@@ -193,7 +204,7 @@ impl Blocks {
             at = at.saturating_add(len as u64);
             rest = later;
         }
-        self.join_front(budget);
+        self.join(budget);
         Ok(())
     }
 
@@ -250,32 +261,92 @@ impl Blocks {
                 // The freed front is large enough to move into: each byte moves at most once per freed byte.
                 block.buffer.drain(..block.head);
                 block.head = 0;
+            } else if self.is_full(position) {
+                return self.begin_next(position, bytes, limit, budget);
             } else {
-                let old = block.buffer.capacity();
-                // Growing by doubling keeps the cost of moving constant per byte. Where bytes are let go of at the front as
-                // fast as they come (a window that slides), so does room for as much again as is held.
-                let wished = need.saturating_add(if block.head > 0 { len } else { 0 });
-                let size = MemoryBudget::size_for(wished);
-                let affordable =
-                    budget.fits(size) && self.check_limit(size.saturating_sub(old), limit).is_ok();
-                let want = if affordable { wished } else { need };
-                let size = MemoryBudget::size_for(want);
-                self.check_limit(size.saturating_sub(old), limit)?;
-                let mut buffer = match limit {
-                    Some(_) => budget.take(want).ok_or(Refused::Memory)?,
-                    None => budget.take_promised(want),
-                };
-                let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
-                buffer.extend_from_slice(block.bytes());
-                self.held = self.held.saturating_add(buffer.capacity()).saturating_sub(old);
-                block.head = 0;
-                budget.give(core::mem::replace(&mut block.buffer, buffer));
+                self.grow(position, need, limit, budget)?;
             }
         }
         if let Some(block) = self.blocks.get_mut(position) {
             block.buffer.extend_from_slice(bytes);
         }
         Ok(())
+    }
+
+    /// Whether what follows a block had better lie in another one: little of it is still to be seen by readers.
+    fn is_full(&self, position: usize) -> bool {
+        self.blocks.get(position).is_some_and(|block| {
+            let seen = block.end().saturating_sub(self.seen_from.max(block.start));
+            block.buffer.capacity() >= FULL && seen < FULL as u64 / 4 && self.blocks.len() < MOST_BLOCKS
+        })
+    }
+
+    /// Puts bytes into a block of their own behind the one at `position`, together with what readers will see of that.
+    fn begin_next(
+        &mut self,
+        position: usize,
+        bytes: &[u8],
+        limit: Option<u64>,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), Refused> {
+        let Some(block) = self.blocks.get(position) else { return Ok(()) };
+        let start = block.end().min(self.seen_from.max(block.start));
+        let need = block.from(start).len().saturating_add(bytes.len());
+        let mut buffer = self.buffer(need.max(FULL), need, 0, limit, budget)?;
+        let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
+        let seen = block.from(start);
+        buffer.extend_from_slice(seen);
+        buffer.extend_from_slice(bytes);
+        let rest = block.buffer.len().saturating_sub(seen.len());
+        block.buffer.truncate(rest);
+        budget.charge(BLOCK_COST);
+        self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
+        self.blocks.insert(position.saturating_add(1), Block { start, head: 0, buffer });
+        Ok(())
+    }
+
+    /// Moves a block into a buffer with room for `need` bytes.
+    fn grow(
+        &mut self,
+        position: usize,
+        need: usize,
+        limit: Option<u64>,
+        budget: &mut MemoryBudget,
+    ) -> Result<(), Refused> {
+        let Some(block) = self.blocks.get(position) else { return Ok(()) };
+        let old = block.buffer.capacity();
+        // Where bytes are let go of at the front as fast as they come (a window that slides), there is room for as much
+        // again as is held. Else the next size but one: each byte is moved a third of a time.
+        let len = block.bytes().len();
+        let more = if block.head > 0 { need.saturating_add(len) } else { old.saturating_mul(4).min(FULL) };
+        let buffer = self.buffer(need.max(more), need, old, limit, budget)?;
+        let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
+        let old_buffer = core::mem::replace(&mut block.buffer, buffer);
+        block.buffer.extend_from_slice(old_buffer.get(block.head..).unwrap_or_default());
+        block.head = 0;
+        self.held = self.held.saturating_add(block.buffer.capacity()).saturating_sub(old);
+        budget.give(old_buffer);
+        Ok(())
+    }
+
+    /// A buffer with room for `wished` bytes if that can be afforded, else for `need`. `old` bytes of memory are given back for it.
+    fn buffer(
+        &self,
+        wished: usize,
+        need: usize,
+        old: usize,
+        limit: Option<u64>,
+        budget: &mut MemoryBudget,
+    ) -> Result<Vec<u8>, Refused> {
+        let more = |len: usize| MemoryBudget::size_for(len).saturating_sub(old);
+        let affordable =
+            budget.fits(MemoryBudget::size_for(wished)) && self.check_limit(more(wished), limit).is_ok();
+        let want = if affordable { wished } else { need };
+        self.check_limit(more(want), limit)?;
+        match limit {
+            Some(_) => budget.take(want).ok_or(Refused::Memory),
+            None => Ok(budget.take_promised(want)),
+        }
     }
 
     /// Keeps bytes for which there was room when the packet came in.
@@ -298,14 +369,23 @@ impl Blocks {
         self.blocks.push(Block { start, head: 0, buffer });
     }
 
-    /// Joins the first block with those that follow it without a hole.
-    fn join_front(&mut self, budget: &mut MemoryBudget) {
-        while let [first, second, ..] = self.blocks.as_slice()
+    /// Joins the block that readers see with those that follow it without a hole.
+    fn join(&mut self, budget: &mut MemoryBudget) {
+        let at = self.first_ending_after(self.seen_from);
+        while let Some([first, second]) = self.blocks.get(at..at.saturating_add(2))
             && first.end() == second.start
         {
-            let second = self.blocks.remove(1);
+            let second = self.blocks.remove(at.saturating_add(1));
             // The bytes are paid for already; only a larger buffer is needed for a moment.
-            let _ = self.append(0, second.bytes(), None, budget);
+            let len = self.blocks.get(at).map_or(0, |first| first.bytes().len());
+            let need = len.saturating_add(second.bytes().len());
+            let room = self.blocks.get(at).map_or(0, |b| b.buffer.capacity().saturating_sub(b.buffer.len()));
+            if room < second.bytes().len() {
+                let _ = self.grow(at, need, None, budget);
+            }
+            if let Some(first) = self.blocks.get_mut(at) {
+                first.buffer.extend_from_slice(second.bytes());
+            }
             self.discard(second, budget);
         }
     }
@@ -328,7 +408,7 @@ impl Blocks {
             block.head = block.head.saturating_add(index(left, block.start));
             block.start = left;
         }
-        self.join_front(budget);
+        self.join(budget);
     }
 
     /// Moves what lies after `from` one byte back: a byte before it turned out not to belong.

@@ -10,7 +10,7 @@ const SMALLEST: usize = 2048;
 /// Number of sizes of which buffers are kept: 2 KiB to 64 KiB.
 const CLASSES: usize = 6;
 /// Bytes of buffers kept for each size.
-const KEPT_PER_CLASS: usize = 256 << 10;
+const KEPT_PER_CLASS: usize = 1 << 20;
 
 /// Counts the bytes that the streams of a worker hold, and refuses more than its limit.
 #[derive(Debug, Default)]

@@ -220,12 +220,17 @@ impl Stream {
         if self.is(StreamFlags::INLINE | StreamFlags::ALL_READABLE) { u64::MAX } else { self.acked }
     }
 
-    /// Everything before this offset is needed by nobody.
-    fn needed_from(&self) -> u64 {
+    /// Readers see nothing before this offset any more.
+    fn seen_from(&self) -> u64 {
         let app = (!self.is(StreamFlags::APP_OFF)).then_some(self.app);
         let overlap = u64::from(self.raw_overlap);
         let raw = (!self.is(StreamFlags::RAW_OFF)).then(|| self.raw.saturating_sub(overlap));
-        let mut left = app.into_iter().chain(raw).min().unwrap_or(self.right);
+        app.into_iter().chain(raw).min().unwrap_or(self.right)
+    }
+
+    /// Everything before this offset is needed by nobody.
+    fn needed_from(&self) -> u64 {
+        let mut left = self.seen_from();
         if self.is(StreamFlags::INLINE) {
             left = left.min(self.acked);
         } else if self.is(StreamFlags::CHECK_OVERLAP) {
@@ -343,6 +348,7 @@ impl Stream {
     /// Lets go of what nobody needs.
     fn trim(&mut self, budget: &mut MemoryBudget) {
         self.left = self.needed_from();
+        self.blocks.set_seen_from(self.seen_from());
         self.blocks.trim(self.left, budget);
         self.spans.trim(self.left, budget);
         self.urgent.trim(self.left);
