@@ -12,6 +12,7 @@ pub mod event_ring;
 pub mod explain;
 pub mod flow_ext;
 mod fragment;
+mod functions;
 mod generations;
 pub mod handover;
 pub mod hosts;

@@ -4,7 +4,7 @@
 //! As in Suricata, the rest of a TCP stream is inspected by packets that the engine makes: a header of the flow's
 //! tuple without payload, in each direction.
 
-use crate::packet::Looks;
+use crate::functions::Looks;
 use crate::parts::FlowParts;
 use crate::record::{Entry, Occasion, Recorder};
 use crate::streams;

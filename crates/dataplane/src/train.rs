@@ -9,8 +9,7 @@
 //!
 //! Small segments (commands, one behind the other) are no train: rules that count matches count them one by one.
 
-use crate::chain::Chains;
-use crate::packet::Looks;
+use crate::functions::Looks;
 use crate::parts::FlowParts;
 use crate::pseudo::{self, Made};
 use crate::record::{Fate, Occasion, Recorder};
@@ -24,8 +23,8 @@ use bartizan_packet::{DecodeOutput, PacketFlags, PacketSource, PacketView};
 
 /// Bytes of payload that a segment has at least when another one may follow it in a train.
 const LEAST: usize = 512;
-/// Bytes of payload that wait in a train at most.
-const MOST: u32 = 64 << 10;
+/// Bytes of payload that wait in a train at most: what is near at hand when they are shown.
+const MOST: u32 = 32 << 10;
 
 /// The train of a worker: one at a time, as its segments lie one behind the other.
 #[derive(Debug, Default)]
@@ -77,7 +76,6 @@ impl Worker {
     /// Whether the segment in hand may wait for those behind it.
     pub(crate) fn may_wait(
         &self,
-        chains: &Chains,
         occasion: &Occasion<'_>,
         id: FlowId,
         tcp: Option<&Outcome>,
@@ -101,7 +99,7 @@ impl Worker {
             && !(outcome.reverse || outcome.rejected || outcome.bypass);
         let bytes = if self.train.is_waiting() { self.train.bytes } else { 0 };
         let room = bytes.saturating_add(payload_len(occasion.packet)) <= MOST;
-        plain && in_order && room && chains.together(self.path_of(id)) != Together::Apart
+        plain && in_order && room && self.chains.together(self.path_of(id)) != Together::Apart
     }
 
     /// The path of a flow.

@@ -15,6 +15,8 @@ use smallvec::SmallVec;
 const MOST_BLOCKS: usize = 1024;
 /// Size of a buffer behind which another block begins, where readers allow it.
 const FULL: usize = 64 << 10;
+/// Bytes of a segment of a sender of much.
+const MUCH: usize = 512;
 /// What a block costs besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
 
@@ -257,18 +259,26 @@ impl Blocks {
         let room = block.buffer.capacity().saturating_sub(block.buffer.len());
         if room < bytes.len() {
             let need = len.saturating_add(bytes.len());
-            if need <= block.buffer.capacity() && block.head >= len {
+            if self.is_full(position) {
+                return self.begin_next(position, bytes, limit, budget);
+            }
+            if let Some(block) = self.blocks.get_mut(position)
+                && need <= block.buffer.capacity()
+                && block.head >= len
+            {
                 // The freed front is large enough to move into: each byte moves at most once per freed byte.
                 block.buffer.drain(..block.head);
                 block.head = 0;
-            } else if self.is_full(position) {
-                return self.begin_next(position, bytes, limit, budget);
             } else {
                 self.grow(position, need, limit, budget)?;
             }
         }
         if let Some(block) = self.blocks.get_mut(position) {
             block.buffer.extend_from_slice(bytes);
+            // The next segment's bytes will be written here, by a sender of much.
+            if bytes.len() >= MUCH {
+                crate::prefetch::for_writing(block.buffer.spare_capacity_mut(), bytes.len());
+            }
         }
         Ok(())
     }

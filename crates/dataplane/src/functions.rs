@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The functions of a flow's path look at a packet: header halves, then streams and application layer are advanced and payload
+//! halves run; what they found is recorded.
+
+use crate::parts::{FlowParts, view};
+use crate::record::{Fate, Occasion, Recorder};
+use crate::streams;
+use crate::worker::Worker;
+use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
+use bartizan_packet::{PacketFlags, PacketSource, PacketView, Transport};
+
+impl Worker {
+    /// Runs the functions of a flow's path on a packet.
+    pub(crate) fn functions(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        looks: Looks,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let established = looks.established;
+        let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        self.fid = entry.fid;
+        let mut parts = FlowParts::take(&mut entry.ext);
+        let mut findings = core::mem::take(&mut self.findings);
+        findings.clear();
+        let mut edits = core::mem::take(&mut self.edits);
+        edits.clear();
+        let mut notes = Notes { tcp, fid: entry.fid, related: looks.related, ..Notes::default() };
+        if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
+            && self.settings.prevention
+            && !looks.spared
+        {
+            notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
+        }
+        let wants_payload = self.chains.wants_payload(entry.path);
+        self.counters.spared += u64::from(!wants_payload);
+
+        // What the engine made to inspect the rest of a flow has no header to be judged.
+        if !is_made(occasion.packet) {
+            self.run_headers(occasion, id, &mut parts, &mut notes, events, established, &mut findings);
+        }
+        let mut occasion = *occasion;
+        let mut reject = None;
+        let mut bypass = false;
+        let mut shows = Shows::All;
+        if wants_payload
+            && notes.decision == Decision::CONTINUE
+            && findings.is_empty()
+            && self.may_wait(&occasion, id, tcp, looks)
+        {
+            if self.chains.together(self.path_of(id)) == Together::StreamJoined {
+                let detection = &Detection::default();
+                let news = News { tcp, events, established, detection, shows: Shows::Packet };
+                let told = (&mut findings, &mut edits);
+                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+                shows = Shows::Stream;
+            }
+            if notes.decision == Decision::CONTINUE && self.chains.wants_payload(self.path_of(id)) {
+                self.wait(&occasion, id, parts);
+                if !findings.is_empty() {
+                    let fate = Fate { decision: notes.decision, reject };
+                    self.record(&occasion, id, &fate, true, &findings, recorder);
+                }
+                (self.findings, self.edits) = (findings, edits);
+                return Decision::CONTINUE;
+            }
+        }
+        // The bytes of segments that wait are judged by themselves: they have passed the header functions.
+        let waiting = self.train.waits_in(id);
+        let header = notes.decision;
+        if waiting.is_some() {
+            notes.decision = Decision::CONTINUE;
+        }
+        // In detection the packet goes on whatever header functions say, so it is inspected all the same.
+        if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
+            let readable = tcp.map(|o| {
+                let mut readable = o.readable;
+                waiting.into_iter().for_each(|direction| readable[direction] = true);
+                readable
+            });
+            let before = Detection::before(parts.app.as_deref(), occasion.direction);
+            let failed_before = has_failed(&parts);
+            bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
+                || tcp.is_some_and(|o| o.bypass);
+            let detection = before.after(parts.app.as_deref(), occasion.direction);
+            let mut inspect = looks.inspect;
+            let policy = self.settings.app_error;
+            if !failed_before && has_failed(&parts) && policy != ExceptionPolicy::Ignore && !looks.spared {
+                // The policy speaks about inspection: where the parser failed there is none.
+                inspect = false;
+                bypass |= policy == ExceptionPolicy::Bypass;
+                if let Some(entry) = self.flows.get_mut(id) {
+                    entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
+                }
+                if let Some(refused) = self.apply_policy(id, ExceptionTarget::AppLayerError, policy) {
+                    notes.decision = notes.decision.strictest(refused);
+                }
+            }
+            if inspect {
+                let news = News { tcp, events, established, detection: &detection, shows };
+                let told = (&mut findings, &mut edits);
+                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+            }
+        } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
+            // Rules look at packets until the handshake is complete, also at one that does not go on.
+            let news = News { tcp, events, established, detection: &Detection::default(), shows };
+            let told = (&mut findings, &mut edits);
+            reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+        }
+        if waiting.is_some() {
+            self.train.decided(notes.decision);
+            notes.decision = notes.decision.strictest(header);
+        }
+        let occasion = &occasion;
+        let rewrite = tcp.is_some_and(|o| o.advice == Advice::Rewrite) && notes.decision.verdict.forwards();
+        let urgent = wants_payload
+            && notes.decision.verdict.forwards()
+            && self.has_urgent_to_clear(occasion.packet.decoded());
+        // The bytes of a datagram that was put together lie in several frames, of which all but the last have gone.
+        if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
+            notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
+        }
+        let decision = notes.decision;
+        let fate = Fate { decision, reject };
+        if rewrite
+            && decision.verdict.forwards()
+            && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && let Some(pair) = parts.streams.as_deref()
+        {
+            let stream = pair.stream(occasion.direction);
+            self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+        }
+        if urgent && decision.verdict.forwards() {
+            self.note_urgent(occasion.packet);
+        }
+        self.note_edits(occasion.packet, decision, &edits);
+        self.edits = edits;
+        if let Some(entry) = self.flows.get_mut(id) {
+            parts.put_back(&mut entry.ext);
+        }
+        self.record(occasion, id, &fate, looks.inspect, &findings, recorder);
+        if let Some(entry) = self.flows.get_mut(id)
+            && let Some(pair) = entry.ext.streams.as_deref_mut()
+        {
+            pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+        }
+        self.findings = findings;
+        // A parser or the depth of the stream says that nobody needs the rest.
+        if bypass && decision.verdict.forwards() {
+            self.bypass(id);
+        }
+        decision
+    }
+
+    /// Header halves, in the order of the path.
+    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
+    fn run_headers(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        parts: &mut FlowParts,
+        notes: &mut Notes,
+        events: &[StreamEvent],
+        established: bool,
+        findings: &mut Vec<bartizan_function::Finding>,
+    ) {
+        let chains = &self.chains;
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
+        let flow = view(entry, summary, established);
+        let mut path = entry.path;
+        let mut reject = None;
+        for bit in chains.header_part(path).functions() {
+            let Some(function) = chains.function(bit) else { continue };
+            let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
+                continue;
+            };
+            let mut context = PacketContext {
+                now: occasion.now,
+                packet: Some(occasion.packet),
+                direction: occasion.direction,
+                flow: Some(flow),
+                app: None,
+                stream: None,
+                payload_in_stream: false,
+                stream_events: events,
+                app_events: &[],
+                again: false,
+                detection_done: false,
+                notes,
+                worker: state,
+                slot,
+                reject: &mut reject,
+                findings,
+                edits: &mut Vec::new(),
+                prevention: self.settings.prevention,
+            };
+            let decision = function.packet(&mut context);
+            if decision.done {
+                path = path.without(bit);
+            }
+            notes.decision = notes.decision.strictest(decision);
+            if !notes.decision.verdict.forwards() {
+                break;
+            }
+        }
+        entry.path = path;
+    }
+
+    /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
+    #[allow(clippy::too_many_arguments)] // As above.
+    fn run_payload(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        parts: &mut FlowParts,
+        notes: &mut Notes,
+        news: &News<'_>,
+        (findings, edits): (&mut Vec<bartizan_function::Finding>, &mut Vec<bartizan_function::Edit>),
+    ) -> Option<RejectTo> {
+        let mut reject = None;
+        let chains = &self.chains;
+        let News { tcp, events, established, detection, shows } = *news;
+        let mut pair = parts.streams.take();
+        let mut app = parts.app.take();
+        // Before the handshake is complete rules look at packets, not at the stream.
+        let streams = shows != Shows::Packet && tcp.is_none_or(|o| o.state >= TcpState::Established);
+        let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
+        let stored = (streams || early || shows == Shows::Packet) && tcp.is_some_and(|o| o.stored);
+        let mut first = shows != Shows::Stream;
+        loop {
+            let own = occasion.packet.payload();
+            let news = pair
+                .as_deref_mut()
+                .filter(|_| streams)
+                .and_then(|p| p.stream_mut(occasion.direction).raw(own))
+                .map(|chunk| {
+                    (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
+                });
+            if !first && news.is_none() {
+                break;
+            }
+            let Some(entry) = self.flows.get_mut(id) else { break };
+            let summary = app.as_deref().map(AppLayer::summary).unwrap_or_default();
+            let flow = view(entry, summary, established);
+            let mut path = entry.path;
+            let all = chains.payload_part(path);
+            let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
+            for bit in functions.functions() {
+                let Some(function) = chains.function(bit) else { continue };
+                let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
+                else {
+                    continue;
+                };
+                let mut context = PacketContext {
+                    now: occasion.now,
+                    packet: Some(occasion.packet),
+                    direction: occasion.direction,
+                    flow: Some(flow),
+                    app: app.as_deref_mut().filter(|_| shows != Shows::Packet),
+                    stream: news.as_ref().map(|n| n.0),
+                    payload_in_stream: stored,
+                    stream_events: if first { events } else { &[] },
+                    app_events: if first { &detection.events } else { &[] },
+                    again: !first,
+                    detection_done: first && detection.done,
+                    notes,
+                    worker: state,
+                    slot,
+                    reject: &mut reject,
+                    findings,
+                    edits,
+                    prevention: self.settings.prevention,
+                };
+                let decision = function.payload(&mut context);
+                if decision.done && decision.verdict.forwards() {
+                    path = path.without(bit);
+                }
+                notes.decision = notes.decision.strictest(decision);
+            }
+            entry.path = path;
+            first = false;
+            let Some(end) = news.map(|n| n.1) else { break };
+            let Some(pair) = pair.as_deref_mut() else { break };
+            let stream = pair.stream_mut(occasion.direction);
+            let before = stream.raw_progress();
+            stream.raw_consume(end);
+            // Each round moves on, or it is the last; so is one that came to the end of what there is.
+            if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
+                break;
+            }
+        }
+        parts.streams = pair;
+        parts.app = app;
+        if self.flows.get(id).is_some_and(|e| e.path == Path::EMPTY) && notes.decision.verdict.forwards() {
+            self.bypass(id);
+        }
+        reject
+    }
+
+    /// Writes down what the packet brought.
+    fn record(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        fate: &Fate,
+        inspected: bool,
+        findings: &[bartizan_function::Finding],
+        recorder: &mut dyn Recorder,
+    ) {
+        let decision = &fate.decision;
+        let has_payload_function =
+            inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        if findings.iter().any(|f| f.action != FindingAction::Tagged) {
+            entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
+        }
+        for finding in findings {
+            if finding.action == FindingAction::Tagged {
+                recorder.tagged(occasion, Some(entry));
+                continue;
+            }
+            self.counters.alerts += 1;
+            self.tally.alert(self.fid, finding.action);
+            let app = entry.ext.app.as_deref();
+            let tx = finding.tx.and_then(|tx| crate::transactions::record_of(app?, tx));
+            recorder.alert(occasion, Some(entry), finding, fate, tx);
+        }
+        if !decision.verdict.forwards() {
+            entry.ext.last_refusal = Some(*decision);
+            recorder.refused(occasion, Some(entry), fate, findings);
+            if decision.done && self.settings.prevention {
+                let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };
+                entry.ext.refused = Some(later);
+                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            }
+        }
+        crate::transactions::log(entry, occasion, has_payload_function, recorder);
+    }
+}
+
+/// Whether the engine made a packet, to have what is left of a stream inspected: it has no header to be judged.
+fn is_made(packet: &PacketView<'_>) -> bool {
+    matches!(packet.decoded().source, PacketSource::FlowTimeout | PacketSource::StreamFlush)
+}
+
+/// Whether the parser of a flow has failed.
+fn has_failed(parts: &FlowParts) -> bool {
+    parts.app.as_deref().is_some_and(|app| app.failed_parsing)
+}
+
+/// Whether it is the stream engine that refuses a packet, and the stream has not begun.
+fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
+    decision.function == FunctionId::ENGINE
+        && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
+}
+
+/// How a packet is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    /// An ICMP error: whether it is about a known flow.
+    pub related: Option<bool>,
+    /// Payload functions run.
+    pub inspect: bool,
+    /// What the stream engine advises does not count: an exception policy lets the packet go.
+    pub spared: bool,
+    /// The flow is established for rules.
+    pub established: bool,
+}
+
+/// What tracking found out about a packet.
+#[derive(Clone, Copy)]
+struct News<'n> {
+    tcp: Option<&'n Outcome>,
+    events: &'n [StreamEvent],
+    established: bool,
+    detection: &'n Detection,
+    shows: Shows,
+}
+
+/// What payload functions are shown of a packet; more than one part only of segments of a train ([`crate::train`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    /// The packet and what is new in the stream and the application layer.
+    All,
+    /// The packet; the rest comes with a later one.
+    Packet,
+    /// The packet was shown.
+    Stream,
+}
+
+/// What a packet brought to protocol detection.
+#[derive(Default)]
+struct Detection {
+    /// Events that were there before the packet; afterwards those that it raised.
+    events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
+    seen: usize,
+    pending: bool,
+    /// Detection of the packet's direction came to an end.
+    done: bool,
+}
+
+impl Detection {
+    fn before(app: Option<&AppLayer>, direction: Direction) -> Self {
+        Detection {
+            seen: app.map_or(0, |a| a.events.as_slice().len()),
+            pending: app.is_none_or(|a| a.by_direction()[direction] == Known::Pending),
+            ..Detection::default()
+        }
+    }
+
+    fn after(mut self, app: Option<&AppLayer>, direction: Direction) -> Self {
+        let Some(app) = app else { return self };
+        self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
+        self.done = self.pending && app.by_direction()[direction] != Known::Pending;
+        self
+    }
+}
