@@ -100,6 +100,60 @@ proptest! {
         rig.release();
     }
 
+    /// A sender that is far ahead, inline: what is held fills several buffers, readers get every byte once with what lies before it, and
+    /// whatever comes again is compared with what was inspected.
+    #[test]
+    fn what_is_held_is_held_whole(
+        sizes in proptest::collection::vec(1..1460usize, 20..60),
+        acknowledges in prop_oneof![1..40usize, 150..500usize],
+        again in proptest::collection::vec((any::<u32>(), 2..3000usize), 12),
+        overlap in prop_oneof![Just(0u32), Just(2560u32)],
+    ) {
+        const LEN: usize = 230_000;
+        let data: Vec<u8> = (0..LEN as u32).map(|n| (n * 7 + n / 251 + n / 65_521) as u8).collect();
+        let mut config = config(StreamMode::Inline);
+        config.reassembly.raw_overlap = overlap;
+        let mut rig = Rig::open(config, 9);
+        // The server's window is large enough for all of it.
+        rig.session.peers[ToClient].window = LEN as u32;
+        let (mut at, mut acked, mut n) = (0, 0, 0);
+        while at < LEN {
+            let len = sizes[n % sizes.len()].min(LEN - at);
+            rig.client(9, at as u32, &data[at..at + len]);
+            at += len;
+            prop_assert_eq!(rig.app.len(), at);
+            if n % acknowledges == 0 {
+                // Half of what is on its way.
+                acked += (at - acked) / 2;
+                rig.acknowledge(9, acked as u32);
+                rig.session.peers[ToClient].window = LEN as u32;
+            }
+            let (place, size) = again[n % again.len()];
+            if n % 7 == 0 && at > acked + 2 {
+                let from = acked + place as usize % (at - acked - 1);
+                let to = (from + size).min(at);
+                let mut other: Vec<u8> = data[from..to].iter().map(|b| b ^ 0x55).collect();
+                let first = Seq(10).plus(from as u32);
+                let out = rig.feed(ToServer, &segment(TcpFlags::ACK, first, Seq(1), &other));
+                rig.drain(&other);
+                prop_assert_eq!(out.advice, Advice::Rewrite, "{}..{} of {}..{}", from, to, acked, at);
+                prop_assert!(rig.pair.stream(ToServer).restore(first, &mut other));
+                prop_assert_eq!(&other, &data[from..to]);
+                rig.pair.settle(ToServer, &other, &mut rig.budget);
+                let same = data[from..to].to_vec();
+                let out = rig.client(9, from as u32, &same);
+                prop_assert_eq!(out.advice, Advice::Forward);
+            }
+            n += 1;
+        }
+        prop_assert_eq!(&rig.app, &data);
+        prop_assert_eq!(rig.raw_bytes(), data);
+        for (offset, again) in &rig.shown_again {
+            prop_assert_eq!(*again as u64, u64::from(overlap).min(*offset), "before {}", offset);
+        }
+        rig.release();
+    }
+
     /// Conflicting overlaps (of more than a byte, which could be a keep-alive) are resolved as a byte map per host policy says.
     #[test]
     fn conflicts_follow_the_host_policy(

@@ -18,6 +18,8 @@ pub(super) struct Rig {
     pub(super) policy: HostPolicy,
     pub(super) app: Vec<u8>,
     pub(super) raw: Vec<(u64, Vec<u8>)>,
+    /// Raw chunks: offset of the fresh bytes, bytes shown before them.
+    pub(super) shown_again: Vec<(u64, usize)>,
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) events: Vec<StreamEvent>,
 }
@@ -38,6 +40,7 @@ impl Rig {
             policy: HostPolicy::Bsd,
             app: Vec::new(),
             raw: Vec::new(),
+            shown_again: Vec::new(),
             gaps: Vec::new(),
             events: Vec::new(),
         };
@@ -101,6 +104,7 @@ impl Rig {
         }
         while let Some(chunk) = stream.raw(packet) {
             self.raw.push((chunk.offset + chunk.seen as u64, chunk.bytes[chunk.seen..].to_vec()));
+            self.shown_again.push((chunk.offset + chunk.seen as u64, chunk.seen));
             let end = chunk.end();
             stream.raw_consume(end);
         }
