@@ -18,18 +18,3 @@ pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = value;
 }
-
-/// Has the first bytes of memory that is about to be written brought near, to be written.
-pub(crate) fn for_writing(place: &[core::mem::MaybeUninit<u8>], len: usize) {
-    const LINE: usize = 64;
-    for line in place.get(..len.min(place.len())).unwrap_or_default().chunks(LINE) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch reads and writes nothing and faults on no address.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.as_ptr().cast::<i8>()) }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
-    }
-}

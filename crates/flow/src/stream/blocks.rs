@@ -15,8 +15,6 @@ use smallvec::SmallVec;
 const MOST_BLOCKS: usize = 1024;
 /// Size of a buffer behind which another block begins, where readers allow it.
 const FULL: usize = 64 << 10;
-/// Bytes of a segment of a sender of much.
-const MUCH: usize = 512;
 /// What a block costs besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
 
@@ -275,10 +273,6 @@ impl Blocks {
         }
         if let Some(block) = self.blocks.get_mut(position) {
             block.buffer.extend_from_slice(bytes);
-            // The next segment's bytes will be written here, by a sender of much.
-            if bytes.len() >= MUCH {
-                crate::prefetch::for_writing(block.buffer.spare_capacity_mut(), bytes.len());
-            }
         }
         Ok(())
     }
