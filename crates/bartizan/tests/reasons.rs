@@ -318,9 +318,15 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             .unwrap();
             let control = Control::new().unwrap();
             let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
+            let folder = folder(&format!("egress-{}-{v6}", reason.name()));
+            let mut settings = bartizan_config::suricata::shipped();
+            settings.set("outputs.1.eve-log.types.34", "drop");
+            let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None };
+            let shared = Arc::default();
+            let mut told = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
             std::thread::scope(|scope| {
                 let running = scope.spawn(|| {
-                    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap()
+                    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut told).unwrap()
                 });
                 while server.take().is_none() {
                     std::thread::sleep(Duration::from_millis(1));
@@ -333,6 +339,27 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
                 stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
             assert!(refused > 0, "{}: {stats:?}", reason.name());
             assert_eq!(worker.counters().forwarded, stats.sent + stats.send_failures.total());
+            // What is recorded sums up to what the port counted, cause by cause.
+            assert!(told.finish().is_empty());
+            let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
+            for line in std::fs::read_to_string(folder.join("eve.json")).unwrap().lines() {
+                let event: serde_json::Value = serde_json::from_str(line).unwrap();
+                if event["event_type"] == "drop" {
+                    let own = &event["bartizan"];
+                    assert_eq!(
+                        (&own["port"], &own["reason"]),
+                        (&"b".into(), &reason.name().into()),
+                        "{line}"
+                    );
+                    assert!(own.get("function").is_none() && event["src_port"] == 1, "{line}");
+                    *recorded.entry(own["cause"].as_str().unwrap().to_owned()).or_default() +=
+                        own["frames"].as_u64().unwrap();
+                }
+            }
+            for (why, frames) in stats.send_failures.iter() {
+                assert_eq!(recorded.get(why.name()).copied().unwrap_or(0), frames, "{}", why.name());
+            }
+            std::fs::remove_dir_all(&folder).unwrap();
         }
     }
 }

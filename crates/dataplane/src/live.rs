@@ -6,6 +6,7 @@
 
 mod control;
 pub mod together;
+mod unsent;
 
 use crate::normaliser::{self, NormaliserCounters};
 use crate::record::Recorder;
@@ -19,6 +20,7 @@ use bartizan_ports::{
 use std::time::Duration;
 
 pub use control::Control;
+use unsent::UnsentFrames;
 
 /// The only worker's number.
 const ALONE: WorkerId = WorkerId(0);
@@ -108,6 +110,7 @@ pub fn run_inline(
     let mut batch = Batch::with_capacity(options.batch);
     let mut decoder = Rejecter::default();
     let mut awake = options.awake();
+    let mut unsent = UnsentFrames::default();
     while !control.stopping() {
         control.take(ALONE, worker);
         if worker.is_asked() {
@@ -131,8 +134,13 @@ pub fn run_inline(
             }
             egress.transmit(&mut batch);
             egress.flush()?;
+            unsent.note_batch(side, &batch);
             batch.clear();
             decoder.send(ingress);
+        }
+        if unsent.waits() {
+            let now = pair.port(Side::A).now();
+            unsent.tell(Some(now), pair, worker.generation(), recorder);
         }
         if seen == 0 {
             let now = pair.port(Side::A).now();
@@ -144,6 +152,7 @@ pub fn run_inline(
             awake.packets();
         }
     }
+    unsent.tell(None, pair, worker.generation(), recorder);
     Ok(counters)
 }
 

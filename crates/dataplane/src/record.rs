@@ -4,7 +4,7 @@
 use crate::flow_ext::FlowExt;
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_base::{Decision, Direction, Generation, Timestamp};
+use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_flow::{EndReason, FlowEntry};
 use bartizan_function::{Finding, RejectTo};
@@ -87,6 +87,19 @@ pub struct Fate {
     pub reject: Option<RejectTo>,
 }
 
+/// Frames that had passed and that the port they were to leave by did not take.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsent<'a> {
+    /// Name of the port.
+    pub port: &'a str,
+    /// What the port said, as in its counters.
+    pub cause: &'static str,
+    /// The reason that this makes.
+    pub reason: Reason,
+    /// How many frames: the occasion's one and those after it.
+    pub frames: u64,
+}
+
 /// What became of a file that is to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
@@ -129,6 +142,11 @@ pub trait Recorder {
 
     /// A packet was refused (or would have been).
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]);
+
+    /// Frames could not leave, the occasion's and others. They are counted by their port.
+    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+        let _ = (occasion, unsent);
+    }
 
     /// A transaction is complete.
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>);

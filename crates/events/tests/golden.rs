@@ -78,12 +78,15 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
         generation: Some(Generation(5_000_000_000)),
         level: Some(Level::Host),
         link: Some("uplink"),
+        port: Some("eth1"),
+        cause: Some("ring_full"),
+        frames: Some(42),
     };
     FlowRecord::default().write(&mut w, &options, &Common { own, ..Common::default() });
     let text = std::str::from_utf8(w.bytes()).unwrap();
     assert!(
         text.ends_with(
-            r#","bartizan":{"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"staged":true,"generation":5000000000,"level":"host","link":"uplink"}}"#
+            r#","bartizan":{"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42}}"#
         ),
         "{text}"
     );

@@ -8,7 +8,7 @@ mod packet;
 
 use crate::chain::{Chains, ClassName, ClassNames};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
-use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord};
+use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::transaction::LogOptions;
@@ -419,6 +419,10 @@ impl Recorder for EveRecorder {
     fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
         self.count_refusal(flow, fate);
         self.write_drop(occasion, flow, fate, findings);
+    }
+
+    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+        self.write_unsent(occasion, unsent);
     }
 
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {

@@ -3,10 +3,10 @@
 
 use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tuple};
 use super::{EveRecorder, RunInfo, flow};
-use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord};
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{Decision, Direction, Reason, Verdict};
+use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
 use bartizan_events::JsonWriter;
 use bartizan_events::config::{EventTypes, XffOptions};
 use bartizan_events::record::{
@@ -53,6 +53,44 @@ impl<'r> RuleTexts<'r> {
             rule: Some(rule.text.as_bytes()),
             xff: None,
         }
+    }
+}
+
+/// What a drop record says of a packet; the rule is the caller's.
+fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -> DropRecord<'a> {
+    let packet = occasion.packet.decoded();
+    DropRecord {
+        direction: flow.map(|_| occasion.direction),
+        network: match &packet.network {
+            Network::Ipv4(ip) => {
+                Some(NetworkHeader::V4 { len: ip.total_len, tos: ip.tos, ttl: ip.ttl, id: ip.id })
+            }
+            Network::Ipv6(ip) => Some(NetworkHeader::V6 {
+                len: ip.payload_len,
+                class: ip.traffic_class,
+                hop_limit: ip.hop_limit,
+                flow_label: ip.flow_label,
+            }),
+            _ => None,
+        },
+        transport: match &packet.transport {
+            Transport::Tcp(tcp) => TransportHeader::Tcp {
+                seq: tcp.seq,
+                ack: tcp.ack,
+                window: tcp.window,
+                flags: tcp.flags.bits(),
+                reserved: tcp.reserved,
+                urgent: tcp.urgent,
+            },
+            Transport::Udp(udp) => TransportHeader::Udp { len: udp.len },
+            Transport::Icmp(icmp) => {
+                TransportHeader::Icmp { id: icmp.id.unwrap_or(0), seq: icmp.seq.unwrap_or(0) }
+            }
+            _ => TransportHeader::None,
+        },
+        reason: fate.decision.reason.map(drop_reason),
+        verdict: Some(verdict_of(occasion.packet, fate, true)),
+        alert: None,
     }
 }
 
@@ -333,39 +371,9 @@ impl EveRecorder {
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
         let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
-        let packet = occasion.packet.decoded();
         let record = DropRecord {
-            direction: flow.map(|_| occasion.direction),
-            network: match &packet.network {
-                Network::Ipv4(ip) => {
-                    Some(NetworkHeader::V4 { len: ip.total_len, tos: ip.tos, ttl: ip.ttl, id: ip.id })
-                }
-                Network::Ipv6(ip) => Some(NetworkHeader::V6 {
-                    len: ip.payload_len,
-                    class: ip.traffic_class,
-                    hop_limit: ip.hop_limit,
-                    flow_label: ip.flow_label,
-                }),
-                _ => None,
-            },
-            transport: match &packet.transport {
-                Transport::Tcp(tcp) => TransportHeader::Tcp {
-                    seq: tcp.seq,
-                    ack: tcp.ack,
-                    window: tcp.window,
-                    flags: tcp.flags.bits(),
-                    reserved: tcp.reserved,
-                    urgent: tcp.urgent,
-                },
-                Transport::Udp(udp) => TransportHeader::Udp { len: udp.len },
-                Transport::Icmp(icmp) => {
-                    TransportHeader::Icmp { id: icmp.id.unwrap_or(0), seq: icmp.seq.unwrap_or(0) }
-                }
-                _ => TransportHeader::None,
-            },
-            reason: decision.reason.map(drop_reason),
-            verdict: Some(verdict_of(occasion.packet, fate, true)),
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f)),
+            ..drop_record(occasion, flow, fate)
         };
         // Suricata logs the first packet of a dropped flow in each direction, unless told to log all.
         let first = decision.reason != Some(Reason::IdsFlow)
@@ -373,6 +381,31 @@ impl EveRecorder {
             || flow.is_none_or(|f| f.packets[occasion.direction] <= 1);
         self.each(
             |types| types.drop.as_ref().is_some_and(|d| d.all_packets || first),
+            |writer, options, _| {
+                if let Some(drop) = &options.types.drop {
+                    record.write(writer, &options.header, drop, &common);
+                }
+            },
+        );
+    }
+
+    /// A drop record that stands for frames that a port did not take.
+    pub(super) fn write_unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+        if !self.wants(|types| types.drop.is_some()) {
+            return;
+        }
+        let decision = Decision::refuse(Verdict::Drop, unsent.reason, FunctionId(0));
+        let fate = Fate { decision, reject: None };
+        let this = Heads::of(self, None);
+        let mut common = this.head(occasion, None, Orientation::Packet, Some(&decision));
+        // No function decided this.
+        common.own.function = None;
+        (common.own.verdict, common.own.reason) = (Some(decision.verdict), decision.reason);
+        (common.own.port, common.own.cause) = (Some(unsent.port), Some(unsent.cause));
+        common.own.frames = Some(unsent.frames);
+        let record = drop_record(occasion, None, &fate);
+        self.each(
+            |types| types.drop.is_some(),
             |writer, options, _| {
                 if let Some(drop) = &options.types.drop {
                     record.write(writer, &options.header, drop, &common);

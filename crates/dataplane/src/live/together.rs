@@ -10,6 +10,7 @@
 //! Not done: moving flows from a worker with much to do to one with little.
 
 use super::control::Control;
+use super::unsent::UnsentFrames;
 use super::{LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
@@ -232,6 +233,10 @@ impl<R: Recorder> Post<R> {
                 }
                 Err(error) => Err(error),
             };
+            if hands.unsent.waits() {
+                let now = self.ports.now();
+                self.tell_unsent(&mut hands, Some(now));
+            }
         }
         control.stop();
         self.station.close();
@@ -242,9 +247,18 @@ impl<R: Recorder> Post<R> {
                 Err(error) => result = result.and(Err(error)),
             }
         }
+        self.tell_unsent(&mut hands, None);
         self.recorder.ending();
         self.station.worker_mut().shutdown(&mut self.recorder);
         result
+    }
+
+    /// Records what ports did not take, as far as it is due.
+    fn tell_unsent(&mut self, hands: &mut Hands, now: Option<Timestamp>) {
+        let Post { station, ports, recorder, .. } = self;
+        if let Ports::Inline(pair) = ports {
+            hands.unsent.tell(now, pair, station.worker().generation(), recorder);
+        }
     }
 
     /// Shows what was counted to who asked for it.
@@ -285,6 +299,7 @@ impl<R: Recorder> Post<R> {
                     }
                     egress.transmit(batch);
                     egress.flush()?;
+                    hands.unsent.note_batch(side, batch);
                     batch.clear();
                     rejecter.send(ingress);
                 }
@@ -309,7 +324,7 @@ impl<R: Recorder> Post<R> {
             return Ok(0);
         }
         let Post { station, ports, recorder, counters, .. } = self;
-        let Hands { batch, rejecters: [one, other], changed } = hands;
+        let Hands { batch, rejecters: [one, other], changed, unsent } = hands;
         let mut used = [false; 2];
         let taken = station.handed_over(batch.capacity(), recorder, |worker, frame, decision, tag| {
             let Ports::Inline(pair) = ports else { return };
@@ -339,8 +354,10 @@ impl<R: Recorder> Post<R> {
             }
             let [a, b] = &mut used;
             *(if side == Side::A { a } else { b }) = true;
-            // A refusal is in the port's own counters.
-            let _ = pair.direction(side).1.transmit_frame(bytes);
+            // The port counts it as well.
+            if let Err(refusal) = pair.direction(side).1.transmit_frame(bytes) {
+                unsent.note(side, refusal, bytes, frame.now);
+            }
         });
         if let Ports::Inline(pair) = ports {
             for ((side, used), rejecter) in Side::BOTH.into_iter().zip(used).zip([one, other]) {
@@ -389,6 +406,7 @@ struct Hands {
     rejecters: [Rejecter; 2],
     /// A frame that is changed before it leaves.
     changed: Vec<u8>,
+    unsent: UnsentFrames,
 }
 
 impl Hands {
@@ -397,6 +415,7 @@ impl Hands {
             batch: Batch::with_capacity(options.batch),
             rejecters: [Rejecter::default(), Rejecter::default()],
             changed: Vec::new(),
+            unsent: UnsentFrames::default(),
         }
     }
 }

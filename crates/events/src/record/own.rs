@@ -32,6 +32,12 @@ pub struct Own<'a> {
     pub level: Option<Level>,
     /// Name of the link.
     pub link: Option<&'a str>,
+    /// Name of the port that did not take the frame.
+    pub port: Option<&'a str>,
+    /// What that port said.
+    pub cause: Option<&'a str>,
+    /// How many frames the event stands for.
+    pub frames: Option<u64>,
 }
 
 impl Own<'_> {
@@ -78,6 +84,14 @@ impl Own<'_> {
         }
         if let Some(link) = self.link {
             w.str("link", link);
+        }
+        for (key, text) in [("port", self.port), ("cause", self.cause)] {
+            if let Some(text) = text {
+                w.str(key, text);
+            }
+        }
+        if let Some(frames) = self.frames {
+            w.num("frames", frames);
         }
         if w.mark() == empty {
             w.rewind(before);

@@ -284,6 +284,9 @@ pub const FIELDS: &[Field] = &[
     field("bartizan.generation", Integer, "Generation of policies and rules that the packet saw."),
     field("bartizan.level", Text, "Where the flow's packets are handled: host, xdp or rtl."),
     field("bartizan.link", Text, "Link that the packet entered by."),
+    field("bartizan.port", Text, "Port that did not take the frame."),
+    field("bartizan.cause", Text, "Why it did not, as in its counters: too_large, ring_full, device_down and others."),
+    field("bartizan.frames", Integer, "How many frames the event stands for: its own one and those after it."),
     field("bartizan.lost_events", Integer, "Events that are missing before this line."),
     field("bartizan.output", Text, "Output that they are missing from."),
 ];

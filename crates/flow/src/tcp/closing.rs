@@ -2,7 +2,7 @@
 //! The end of a session: FIN, and what follows it (RFC 9293 section 3.6). `fin_wait1` means that the
 //! server closed first, `close_wait` that the client did.
 
-use super::session::SessionFlags;
+use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Handled, Step};
 use super::{StreamEvent, TcpFlags, TcpState};
 
@@ -28,9 +28,30 @@ impl Step<'_, '_> {
             && self.segment.seq.at_most(snd.last_ack.plus(snd.window))
     }
 
-    /// A FIN that was seen before.
+    /// A FIN that was seen before; its acknowledgement may be a later one.
     fn is_fin_again(&self) -> bool {
-        self.segment.seq == self.snd().next_seq.minus(1) && self.segment.ack == self.rcv().last_ack
+        self.segment.seq == self.snd().next_seq.minus(1)
+    }
+
+    /// Refuses what a state does not expect, unless an honest host sends it: after losses before the observer, with FINs
+    /// that cross or are sent again, numbers differ from the one that the state waits for and are still ones that the
+    /// receiver takes or answers with an ACK (RFC 9293 section 3.10.7.4). Such a packet passes and changes no state.
+    fn refuse(&mut self, event: StreamEvent) -> Handled {
+        if !self.is_near_the_window() || !self.has(TcpFlags::ACK) || !self.ack_is_acceptable() {
+            return self.reject(event);
+        }
+        self.handle_timestamp();
+        self.update_last_ack();
+        self.accept();
+        Ok(())
+    }
+
+    /// Whether a segment lies in the sender's window or, sent again, shortly before it.
+    fn is_near_the_window(&self) -> bool {
+        let snd = self.snd();
+        let before = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
+        self.segment.seq.at_least(before)
+            && (self.in_window() || self.segment.end().at_most(snd.last_ack.plus(snd.window)))
     }
 
     pub(crate) fn fin_wait1(&mut self) -> Handled {
@@ -58,7 +79,7 @@ impl Step<'_, '_> {
             self.mark_retransmission();
             again = true;
         } else if !again && !self.fin_fits(1) {
-            return self.reject(StreamEvent::Fin1FinWrongSeq);
+            return self.refuse(StreamEvent::Fin1FinWrongSeq);
         }
         self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
         if !again {
@@ -70,8 +91,8 @@ impl Step<'_, '_> {
             self.catch_up_receiver(1);
             let expected = self.snd().next_seq.minus(u32::from(!self.to_server()));
             self.advance_sender(expected);
-            self.update_last_ack();
         }
+        self.update_last_ack();
         self.accept();
         Ok(())
     }
@@ -79,7 +100,7 @@ impl Step<'_, '_> {
     fn fin_wait1_fin(&mut self) -> Handled {
         let again = self.is_retransmission();
         if !again && !self.fin_fits(1) {
-            return self.reject(StreamEvent::Fin1FinWrongSeq);
+            return self.refuse(StreamEvent::Fin1FinWrongSeq);
         }
         self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
         if !again {
@@ -145,7 +166,7 @@ impl Step<'_, '_> {
             self.is_retransmission()
         };
         if !again && !self.fin_fits(0) {
-            return self.reject(StreamEvent::Fin2FinWrongSeq);
+            return self.refuse(StreamEvent::Fin2FinWrongSeq);
         }
         self.validate_ack_or(StreamEvent::Fin2InvalidAck)?;
         if !again {
@@ -194,7 +215,7 @@ impl Step<'_, '_> {
         self.closing_timestamp()?;
         let again = self.is_retransmission();
         if self.segment.seq != self.snd().next_seq {
-            return self.reject(StreamEvent::ClosingAckWrongSeq);
+            return self.refuse(StreamEvent::ClosingAckWrongSeq);
         }
         self.validate_ack_or(StreamEvent::ClosingInvalidAck)?;
         self.finish_ack(again, Some(TcpState::TimeWait));
@@ -223,7 +244,7 @@ impl Step<'_, '_> {
             self.closing_timestamp()?;
             let again = self.is_retransmission();
             if !again && !self.fin_fits(0) {
-                return self.reject(StreamEvent::ClosewaitFinOutOfWindow);
+                return self.refuse(StreamEvent::ClosewaitFinOutOfWindow);
             }
             self.validate_ack_or(StreamEvent::ClosewaitInvalidAck)?;
             // Only the server's FIN is the second one.
@@ -245,7 +266,7 @@ impl Step<'_, '_> {
         let (seq, end) = (self.segment.seq, self.segment.end());
         let snd = self.snd();
         if !self.segment.is_empty() && end.at_most(snd.last_ack) {
-            return self.reject(StreamEvent::ClosewaitPktBeforeLastAck);
+            return self.refuse(StreamEvent::ClosewaitPktBeforeLastAck);
         }
         if seq.after(snd.last_ack.plus(snd.window)) {
             return self.reject(StreamEvent::ClosewaitAckOutOfWindow);
@@ -288,7 +309,7 @@ impl Step<'_, '_> {
         let next = self.snd().next_seq;
         let over = !again && !seq.before(next);
         if over && seq != next && seq != next.plus(1) {
-            return self.reject(StreamEvent::LastackAckWrongSeq);
+            return self.refuse(StreamEvent::LastackAckWrongSeq);
         }
         self.finish_ack(again, over.then_some(TcpState::Closed));
         Ok(())
@@ -316,7 +337,7 @@ impl Step<'_, '_> {
             if !self.to_server() && !self.segment.is_empty() && seq == self.snd().last_ack {
                 return Ok(());
             }
-            return self.reject(StreamEvent::TimewaitAckWrongSeq);
+            return self.refuse(StreamEvent::TimewaitAckWrongSeq);
         }
         self.validate_ack_or(StreamEvent::TimewaitInvalidAck)?;
         self.finish_ack(again, Some(TcpState::Closed));

@@ -117,8 +117,8 @@ bitflags! {
     }
 }
 
-/// Bytes beyond the known window that inline data may lie ahead.
-const WINDOW_SLACK: u32 = 64 << 10;
+/// Bytes beyond the known window that inline data may lie ahead, and behind it what is sent again.
+pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
 
 /// How far off the client's number may be for a SYN cookie: Linux adds one of four sizes to it; doubled.
 const COOKIE_SLACK: u32 = 8;
@@ -319,10 +319,12 @@ impl TcpSession {
     /// Notes that the server has the connection and knows where the client's stream begins.
     fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
         let client = self.client();
+        // A FIN has a number of its own.
+        let fin = u32::from(TcpFlags::from_bits_retain(client.tcp_flags).contains(TcpFlags::FIN));
         let answer = direction == Direction::ToClient
             && segment.has(TcpFlags::ACK)
             && !segment.has(TcpFlags::RST)
-            && segment.ack.at_most(client.next_seq);
+            && segment.ack.at_most(client.next_seq.plus(fin));
         let begun = if segment.has(TcpFlags::SYN) {
             // Fast Open: it has taken data already.
             self.state == TcpState::SynSent && segment.ack.after(client.base)

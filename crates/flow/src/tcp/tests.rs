@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables of the state machine: what packets do to a session, and which events they set.
 
+mod closing;
+
 use super::*;
 use crate::stream::{AppChunk, MemoryBudget, StreamPair};
 use bartizan_base::Direction::{ToClient, ToServer};

@@ -24,32 +24,28 @@ struct TimestampUpdate {
 impl Step<'_, '_> {
     /// Checks the packet's acknowledgement against what the receiver of the packet has sent.
     pub(crate) fn validate_ack(&mut self) -> Result<(), Rejected> {
+        if self.ack_is_acceptable() { Ok(()) } else { self.reject(StreamEvent::PktInvalidAck) }
+    }
+
+    /// Whether the packet acknowledges what its receiver may have sent, or nothing.
+    pub(crate) fn ack_is_acceptable(&self) -> bool {
         if !self.has(TcpFlags::ACK) {
-            return Ok(());
+            return true;
         }
         let ack = self.segment.ack;
-        let state = self.session.state;
         let rcv = self.rcv();
-        let (last_ack, next_win, window) = (rcv.last_ack, rcv.next_win, rcv.window);
-        if ack == last_ack || (ack.after(last_ack) && ack.at_most(next_win)) {
-            return Ok(());
-        }
-        if ack.before(last_ack) {
-            if window != 0 && ack.before(last_ack.minus(window)) {
-                return self.reject(StreamEvent::PktInvalidAck);
-            }
-            return Ok(());
+        if ack.before(rcv.last_ack) {
+            return rcv.window == 0 || ack.at_least(rcv.last_ack.minus(rcv.window));
         }
         // Nothing more can be said when one side is not seen.
-        if self.is(SessionFlags::ASYNC) {
-            return Ok(());
+        if ack.at_most(rcv.next_win) || ack == rcv.last_ack || self.is(SessionFlags::ASYNC) {
+            return true;
         }
         // A RST of the server that answers the SYN acknowledges it before there is a window.
-        let answers_syn = state == TcpState::SynSent
+        self.session.state == TcpState::SynSent
             && !self.to_server()
             && self.has(TcpFlags::RST)
-            && ack == self.rcv().isn.plus(1);
-        if answers_syn { Ok(()) } else { self.reject(StreamEvent::PktInvalidAck) }
+            && ack == rcv.isn.plus(1)
     }
 
     /// The same, with the event of the state.
@@ -85,10 +81,19 @@ impl Step<'_, '_> {
                 HostPolicy::OldLinux | HostPolicy::Linux | HostPolicy::Solaris => {
                     segment.end().at_least(snd.last_ack) && segment.seq.before(snd.next_seq.plus(snd.window))
                 }
-                _ => segment.seq == snd.next_seq,
+                _ => segment.seq == snd.next_seq || self.follows_own_fin(),
             }
         };
         if valid { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Whether the packet stands right behind the client's FIN, which has a number of its own that is counted only once it is
+    /// acknowledged.
+    fn follows_own_fin(&self) -> bool {
+        self.to_server()
+            && self.session.state >= TcpState::FinWait1
+            && TcpFlags::from_bits_retain(self.snd().tcp_flags).contains(TcpFlags::FIN)
+            && self.segment.seq == self.snd().next_seq.plus(1)
     }
 
     /// Checks the packet's timestamp and changes nothing.

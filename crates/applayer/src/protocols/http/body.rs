@@ -186,17 +186,17 @@ impl Body {
     pub(super) fn receive_gap(
         &mut self,
         missing: u64,
-        limits: &BodySettings,
+        limits: (&BodySettings, &HttpSettings),
         context: &mut FileContext,
         raised: &mut Events,
     ) {
         if self.encoded {
             // Nothing can be decoded behind a gap.
-            self.decoder = None;
+            self.end_decoding(limits, context, raised);
             return;
         }
         self.message_length = self.message_length.saturating_add(missing);
-        self.accept(Piece::Gap(missing), limits, context, raised);
+        self.accept(Piece::Gap(missing), limits.0, context, raised);
     }
 
     /// No more encoded data comes: what decoders hold back is taken in.

@@ -1,103 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Undoing content encodings: gzip, deflate (raw and zlib), brotli, LZMA, one after the other.
+//! Undoing content encodings, one after the other.
 //!
 //! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave anything is followed by
-//! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are (libhtp does the same). Checksums
-//! are not compared for the same reason.
+//! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are, from the first on (libhtp does
+//! the same). A decoder that was announced is believed from its first byte of output on, another one from [`TRUST`] bytes on or
+//! when its data has come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
+//! All this depends on the bytes alone: how segments cut them makes no difference.
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
-use flate2::{Decompress, FlushDecompress, Status};
-use std::io::Write as _;
+use super::codec::{Codec, Failure, MAX_HEADER};
+pub(super) use super::codec::{Encoding, Sink, Stop};
 
-use super::bytes::after;
-
-/// An encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
-    Gzip,
-    Deflate,
-    Zlib,
-    Brotli,
-    Lzma,
-}
-
-/// Decoded bytes are handed on in pieces of this size.
-const PIECE: usize = 8192;
 /// Undecoded bytes kept at most for another decoder to try.
-const HOLD: usize = 1 << 16;
+const HOLD: usize = MAX_HEADER;
+/// Output, in bytes, that makes a decoder believed that was not announced: text that is taken for deflate fails earlier.
+const TRUST: usize = 512;
 /// Decoders tried after the first.
 const RESTARTS: u8 = 3;
 
-/// The receiver refused more: a limit was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop;
-
-/// Memory that LZMA may ask for, in bytes.
-const LZMA_MEMORY: usize = 1 << 20;
-
-type Lzma = lzma_rs::decompress::Stream<Vec<u8>>;
-type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
-
-enum Codec {
-    /// Header bytes so far; the body follows them.
-    GzipHeader(Vec<u8>),
-    /// Raw deflate or zlib.
-    Inflate(Box<Decompress>),
-    Brotli(Box<Brotli>),
-    Lzma(Box<Lzma>),
-    /// All that follows the end of the encoded data is ignored.
-    Ended,
-}
-
-impl Codec {
-    fn new(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Gzip => Codec::GzipHeader(Vec::new()),
-            Encoding::Deflate => Codec::Inflate(Box::new(Decompress::new(false))),
-            Encoding::Zlib => Codec::Inflate(Box::new(Decompress::new(true))),
-            Encoding::Brotli => {
-                let alloc = StandardAlloc::default;
-                Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())))
-            }
-            Encoding::Lzma => {
-                let options = lzma_rs::decompress::Options {
-                    memlimit: Some(LZMA_MEMORY),
-                    allow_incomplete: true,
-                    ..lzma_rs::decompress::Options::default()
-                };
-                Codec::Lzma(Box::new(Lzma::new_with_options(&options, Vec::new())))
-            }
-        }
-    }
-}
-
-/// Why a decoder stopped.
-enum Failure {
-    /// The data is not of this encoding.
-    Corrupt,
-    Stop,
-}
-
-impl From<Stop> for Failure {
-    fn from(_: Stop) -> Self {
-        Failure::Stop
-    }
+/// How far a layer is.
+enum Phase {
+    /// The decoder may be the wrong one: input from the first byte on, and output that waits.
+    Trying { held: Vec<u8>, given: Vec<u8> },
+    /// The decoder is the right one.
+    Trusted,
+    /// No decoder was: bytes pass as they are.
+    Through,
+    /// Nothing more can be decoded, or is wanted.
+    Dead,
 }
 
 /// A decoder that may turn into another.
 struct Layer {
     encoding: Encoding,
     codec: Codec,
-    /// Input since the last output, for the next decoder to try.
-    held: Vec<u8>,
-    /// Output of this decoder that was not handed on.
-    pending: Vec<u8>,
     restarts: u8,
-    /// Some output was handed on; within the present call.
-    produced: bool,
-    produced_now: bool,
-    through: bool,
-    dead: bool,
+    phase: Phase,
 }
 
 /// What a layer wants done beyond its output.
@@ -107,65 +44,80 @@ enum After {
     PassThrough(Vec<u8>),
 }
 
-type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
-
 impl Layer {
     fn new(encoding: Encoding) -> Self {
         Layer {
             encoding,
-            through: false,
             codec: Codec::new(encoding),
-            held: Vec::new(),
-            pending: Vec::new(),
             restarts: 0,
-            produced: false,
-            produced_now: false,
-            dead: false,
+            phase: Phase::Trying { held: Vec::new(), given: Vec::new() },
         }
     }
 
     fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<After, Stop> {
-        if self.dead {
-            return Err(Stop);
+        match core::mem::replace(&mut self.phase, Phase::Dead) {
+            Phase::Dead => Err(Stop),
+            Phase::Through => {
+                self.phase = Phase::Through;
+                sink(data).map(|()| After::Nothing)
+            }
+            Phase::Trusted => {
+                self.codec.decode(data, sink).map_err(|_| Stop)?;
+                self.phase = Phase::Trusted;
+                Ok(After::Nothing)
+            }
+            Phase::Trying { held, given } => self.attempt(held, given, data, sink),
         }
-        self.produced_now = false;
-        if self.produced {
-            self.held.clear();
-        }
-        if self.held.len() < HOLD {
-            self.held.extend_from_slice(data);
-        }
-        let mut result = self.feed(data, sink);
+    }
+
+    /// Goes on with a decoder that may be the wrong one.
+    fn attempt(
+        &mut self,
+        mut held: Vec<u8>,
+        mut given: Vec<u8>,
+        data: &[u8],
+        sink: &mut Sink<'_>,
+    ) -> Result<After, Stop> {
+        let room = HOLD.saturating_sub(held.len()).min(data.len());
+        let (head, tail) = data.split_at_checked(room).unwrap_or((data, &[]));
+        let known = held.len();
+        held.extend_from_slice(head);
+        let mut from = known;
+        let mut trusted = false;
         loop {
+            let enough = if self.restarts == 0 { 1 } else { TRUST };
+            let result = self.codec.decode(super::bytes::after(&held, from), &mut |output| {
+                if trusted {
+                    return sink(output);
+                }
+                given.extend_from_slice(output);
+                trusted = given.len() >= enough;
+                if trusted { sink(&core::mem::take(&mut given)) } else { Ok(()) }
+            });
             match result {
-                Ok(()) => {
-                    self.flush(sink)?;
-                    return Ok(After::Nothing);
-                }
-                Err(Failure::Stop) => {
-                    self.dead = true;
-                    return Err(Stop);
-                }
-                Err(Failure::Corrupt) => {}
+                Ok(()) => break,
+                Err(Failure::Corrupt) if !trusted => {}
+                Err(_) => return Err(Stop),
             }
-            if self.restarts == 0 {
-                // What the decoder of the announced encoding gave before it failed is real.
-                self.flush(sink)?;
-            }
-            self.pending.clear();
-            if self.produced_now {
-                self.dead = true;
-                return Err(Stop);
-            }
-            let held = core::mem::take(&mut self.held);
+            given.clear();
+            from = 0;
             let Some(codec) = self.next_codec() else {
-                self.through = true;
+                self.phase = Phase::Through;
+                held.extend_from_slice(tail);
                 return Ok(After::PassThrough(held));
             };
             self.codec = codec;
-            result = self.feed(&held, sink);
-            self.held = held;
         }
+        if !trusted && !self.codec.has_ended() && held.len() < HOLD {
+            self.phase = Phase::Trying { held, given };
+            return Ok(After::Nothing);
+        }
+        if !given.is_empty() {
+            sink(&given)?;
+        }
+        self.codec.decode(tail, sink).map_err(|_| Stop)?;
+        self.phase = Phase::Trusted;
+        Ok(After::Nothing)
     }
 
     fn next_codec(&mut self) -> Option<Codec> {
@@ -181,155 +133,31 @@ impl Layer {
         Some(Codec::new(self.encoding))
     }
 
-    /// No more input: what the decoder holds back comes out.
-    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
-        if let Codec::Lzma(stream) = core::mem::replace(&mut self.codec, Codec::Ended)
-            && let Ok(mut output) = stream.finish()
-        {
-            self.pending.append(&mut output);
+    /// No more input: what is held back comes out.
+    fn finish(&mut self, sink: &mut Sink<'_>) -> Result<After, Stop> {
+        let (held, given) = match core::mem::replace(&mut self.phase, Phase::Dead) {
+            Phase::Trying { held, given } => (held, given),
+            Phase::Trusted => (Vec::new(), Vec::new()),
+            Phase::Through | Phase::Dead => return Ok(After::Nothing),
+        };
+        let mut any = !given.is_empty();
+        if any {
+            sink(&given)?;
         }
-        self.flush(sink)
-    }
-
-    fn flush(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
-        if self.pending.is_empty() {
-            return Ok(());
+        let result = self.codec.finish(&mut |output| {
+            any = true;
+            sink(output)
+        });
+        if result == Err(Failure::Corrupt) && !any && !held.is_empty() {
+            let Some(codec) = self.next_codec() else { return Ok(After::PassThrough(held)) };
+            self.codec = codec;
+            return match self.attempt(Vec::new(), Vec::new(), &held, sink)? {
+                After::Nothing => self.finish(sink),
+                passes => Ok(passes),
+            };
         }
-        self.produced = true;
-        self.produced_now = true;
-        let pending = core::mem::take(&mut self.pending);
-        let result = sink(&pending);
-        self.pending = pending;
-        self.pending.clear();
-        self.dead |= result.is_err();
-        result
+        result.map(|()| After::Nothing).map_err(|_| Stop)
     }
-
-    fn feed(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        let header;
-        let mut data = data;
-        if let Codec::GzipHeader(seen) = &mut self.codec {
-            seen.extend_from_slice(data);
-            match gzip_header(seen) {
-                GzipHeader::Need if seen.len() < HOLD => return Ok(()),
-                GzipHeader::Length(length) => {
-                    header = core::mem::take(seen);
-                    data = after(&header, length);
-                    self.codec = Codec::Inflate(Box::new(Decompress::new(false)));
-                }
-                _ => return Err(Failure::Corrupt),
-            }
-        }
-        match &self.codec {
-            Codec::Inflate(_) => self.inflate(data, sink),
-            Codec::Brotli(_) => self.unbrotli(data, sink),
-            Codec::Lzma(_) => self.unlzma(data, sink),
-            Codec::GzipHeader(_) | Codec::Ended => Ok(()),
-        }
-    }
-
-    fn inflate(&mut self, mut data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        loop {
-            let Codec::Inflate(decoder) = &mut self.codec else { return Ok(()) };
-            let (input, output) = (decoder.total_in(), decoder.total_out());
-            let mut piece = [0u8; PIECE];
-            let status = decoder.decompress(data, &mut piece, FlushDecompress::None);
-            let used = usize::try_from(decoder.total_in().saturating_sub(input)).unwrap_or(data.len());
-            let made = usize::try_from(decoder.total_out().saturating_sub(output)).unwrap_or(0);
-            self.pending.extend_from_slice(piece.get(..made).unwrap_or_default());
-            data = after(data, used);
-            match status {
-                Err(_) => return Err(Failure::Corrupt),
-                Ok(Status::StreamEnd) => {
-                    self.codec = Codec::Ended;
-                    return Ok(());
-                }
-                // Nothing moved: more input is needed.
-                Ok(_) if made < PIECE && (data.is_empty() || used == 0) => return Ok(()),
-                Ok(_) => {}
-            }
-            if self.pending.len() >= PIECE {
-                self.flush(sink)?;
-            }
-        }
-    }
-
-    fn unlzma(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        for piece in data.chunks(PIECE) {
-            let Codec::Lzma(stream) = &mut self.codec else { return Ok(()) };
-            let result = stream.write_all(piece);
-            if let Some(output) = stream.get_output_mut() {
-                self.pending.append(output);
-            }
-            if result.is_err() {
-                return Err(Failure::Corrupt);
-            }
-            if self.pending.len() >= PIECE {
-                self.flush(sink)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn unbrotli(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        let mut left = data.len();
-        let mut offset = 0;
-        loop {
-            let Codec::Brotli(state) = &mut self.codec else { return Ok(()) };
-            let mut piece = [0u8; PIECE];
-            let (mut room, mut made, mut total) = (PIECE, 0, 0);
-            let result = BrotliDecompressStream(
-                &mut left,
-                &mut offset,
-                data,
-                &mut room,
-                &mut made,
-                &mut piece,
-                &mut total,
-                state,
-            );
-            self.pending.extend_from_slice(piece.get(..made).unwrap_or_default());
-            match result {
-                BrotliResult::ResultFailure => return Err(Failure::Corrupt),
-                BrotliResult::NeedsMoreInput => return Ok(()),
-                BrotliResult::ResultSuccess => {
-                    self.codec = Codec::Ended;
-                    return Ok(());
-                }
-                BrotliResult::NeedsMoreOutput => self.flush(sink)?,
-            }
-        }
-    }
-}
-
-enum GzipHeader {
-    Need,
-    Length(usize),
-    Bad,
-}
-
-/// Length of a gzip header (RFC 1952 section 2.3); reserved flags and header checksums are ignored.
-fn gzip_header(data: &[u8]) -> GzipHeader {
-    const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-    if data.iter().zip(MAGIC).any(|(have, want)| *have != want) {
-        return GzipHeader::Bad;
-    }
-    let Some(flags) = data.get(3).copied().filter(|_| data.len() >= 10) else { return GzipHeader::Need };
-    let mut length = 10;
-    if flags & 4 != 0 {
-        let [low, high, ..] = after(data, length) else { return GzipHeader::Need };
-        length += 2 + usize::from(u16::from_le_bytes([*low, *high]));
-    }
-    for flag in [8, 16] {
-        if flags & flag != 0 {
-            let Some(end) = memchr::memchr(0, after(data, length)) else { return GzipHeader::Need };
-            length += end + 1;
-        }
-    }
-    if flags & 2 != 0 {
-        length += 2;
-    }
-    if length > data.len() { GzipHeader::Need } else { GzipHeader::Length(length) }
 }
 
 /// The encodings of a body, undone in turn.
@@ -354,7 +182,10 @@ impl Decoder {
     pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
         let mut layers = self.layers.as_mut_slice();
         while let Some((layer, behind)) = layers.split_first_mut() {
-            layer.finish(&mut |decoded| run(behind, decoded, sink))?;
+            // A layer that can give no more does not keep the ones behind it from giving what they have.
+            if let Ok(After::PassThrough(held)) = layer.finish(&mut |decoded| run(behind, decoded, sink)) {
+                pass(behind, &held, sink)?;
+            }
             layers = behind;
         }
         Ok(())
@@ -363,23 +194,24 @@ impl Decoder {
 
 fn run(layers: &mut [Layer], data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
     let Some((layer, behind)) = layers.split_first_mut() else { return sink(data) };
-    if layer.through {
-        return run(behind, data, sink);
-    }
     match layer.decode(data, &mut |decoded| run(behind, decoded, sink))? {
         After::Nothing => Ok(()),
-        After::PassThrough(held) => {
-            for layer in behind.iter_mut() {
-                layer.through = true;
-            }
-            sink(&held)
-        }
+        After::PassThrough(held) => pass(behind, &held, sink),
     }
+}
+
+/// Passes undecoded bytes, and lets all that follow pass as well.
+fn pass(behind: &mut [Layer], held: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
+    for layer in behind {
+        layer.phase = Phase::Through;
+    }
+    sink(held)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn deflate(data: &[u8], zlib: bool) -> Vec<u8> {
         if zlib {
@@ -458,16 +290,98 @@ mod tests {
         assert_eq!(decode(&[Encoding::Gzip], &more, 5), b"hello hello hello hello");
     }
 
+    /// Sixty lines of text as the brotli library writes them.
+    const BROTLI: &[u8] =
+        b"\x1b\x0e\x06\x80\x1c\x09\x36\x4e\x72\xbb\xc6\x8e\x62\xf5\x46\xe7\x74\x4b\xd5\x10\xe5\x00\x9e\x99\
+        \x65\x66\x68\x14\xd9\x09\x20\x9b\xd2\x20\x55\xa4\xfe\xc4\xc5\xcb\xd3\x41\xed\xd0\x3d\xbf\x34\x6c\
+        \x89\x28\xe9\xdc\xb9\x0e\xe7\x1e\xfd\x19\x6f\xd9\xf7\x4f\x22\x21\x29\x75\x85\x98\xc6\xc4\x90\x4a\
+        \x11\x2d\x66\x6c\x2d\x89\xf4\xe8\xcd\x3f\xcd\x18\xab\x8c\xa8\x36\x32\xdd\x19\x4c\x26\x35\x24\x51\
+        \x41\xa2\x55\xe9\x8e\x16\x8a\x69\x1e\xed\x36\xdb\xcc\xac\x24\x10\x4d\x00\x6d\x28\x21\x2d\x71\x08\
+        \x3b\x0a\x54\xd2\x7a\xf7\x9a\x69\x7e\x9a\xcd\xa9\xb4\xa6\x72\x14\x6e\x63\x06\x51\x77\xb2\x1f";
+
+    /// A deflate block of fixed codes: `count` times `x`, then a length and a distance of which there is nothing.
+    fn broken_behind(count: usize) -> Vec<u8> {
+        let bits = core::iter::once((0b011, 3)) // the last block; fixed codes
+            .chain(core::iter::repeat_n((0b0001_0101, 8), count))
+            .chain([(0b100_0000, 7), (0b11111, 5), (0, 8)]);
+        let (mut bytes, mut place) = (vec![0u8], 0);
+        // The block's head is written least bit first, codes as they stand (reversed here).
+        for (value, length) in bits {
+            for n in 0..length {
+                if place == 8 {
+                    bytes.push(0);
+                    place = 0;
+                }
+                *bytes.last_mut().expect("one") |= ((value >> n & 1) as u8) << place;
+                place += 1;
+            }
+        }
+        bytes.extend_from_slice(b"the rest");
+        bytes
+    }
+
     #[test]
-    fn gzip_headers() {
-        let length = |h: &[u8]| match gzip_header(h) {
-            GzipHeader::Length(n) => n as i64,
-            GzipHeader::Need => -1,
-            GzipHeader::Bad => -2,
+    fn a_failure_shows_the_same_however_the_body_is_cut() {
+        let text = b"a text that is not encoded, and long enough to be something else".repeat(3);
+        let few = broken_behind(30);
+        let many = broken_behind(TRUST);
+        let zlib = [b"\x78\x9c", few.as_slice()].concat();
+        let cases: [(Encoding, &[u8], Vec<u8>); 9] = [
+            // What was announced is believed, and what it gave stays.
+            (Encoding::Deflate, &few, b"x".repeat(30)),
+            // Of another decoder so little is not believed.
+            (Encoding::Gzip, &few, few.clone()),
+            (Encoding::Gzip, &many, b"x".repeat(TRUST)),
+            (Encoding::Zlib, &zlib, b"x".repeat(30)),
+            (Encoding::Gzip, &zlib, zlib.clone()),
+            (Encoding::Deflate, &text, text.clone()),
+            (Encoding::Gzip, &text, text.clone()),
+            (Encoding::Brotli, &text, text.clone()),
+            (Encoding::Brotli, b"X5O!P%@AP", b"X5O!P%@AP".to_vec()),
+        ];
+        for (n, (encoding, data, expected)) in cases.iter().enumerate() {
+            for step in [1, 2, 3, 5, 40, 10_000] {
+                let got = decode(&[*encoding], data, step);
+                assert!(got == *expected, "{n} by {step}: {} bytes", got.len());
+            }
+        }
+    }
+
+    #[test]
+    fn brotli_decodes() {
+        let text: String = (0..60).map(|n| format!("the line {} of this page; ", n * n % 97)).collect();
+        for step in [1, 50, 10_000] {
+            assert_eq!(decode(&[Encoding::Brotli], BROTLI, step), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn damaged_data_shows_the_same_however_it_is_cut() {
+        let text: Vec<u8> = (0..3000u32).flat_map(|n| (n * n % 977).to_string().into_bytes()).collect();
+        let mut lzma = Vec::new();
+        lzma_rs::lzma_compress(&mut &text[..], &mut lzma).expect("vec");
+        let sources = [gzip(&text), deflate(&text, true), deflate(&text, false), lzma, BROTLI.to_vec(), text];
+        let mut state = 1u64;
+        let mut random = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
         };
-        assert_eq!(length(b"\x1f\x8b\x08\x1e\0\0\0\0\0\0\x05\0extraname\0comment\0\x34\x12"), 32);
-        assert_eq!(length(b"\x1f\x8b\x08\x1e\0\0\0\0\0\0\x05\0extraname\0comment\0\x34"), -1);
-        assert_eq!(length(b"\x1f\x8b\x08\0\0\0\0\0\0"), -1);
-        assert_eq!(length(b"\x1f\x8c"), -2);
+        use Encoding::{Brotli, Deflate, Gzip, Lzma, Zlib};
+        for round in 0..5000 {
+            let mut data = sources[random(sources.len())].clone();
+            // Often near the beginning, where it is decided who decodes.
+            for _ in 0..random(4) {
+                let within = if random(2) == 0 { data.len() } else { data.len().min(40) };
+                data[random(within)] = random(256) as u8;
+            }
+            let one = if data.starts_with(&BROTLI[..4]) && random(3) > 0 { Brotli } else { Gzip };
+            let one = if one == Brotli { one } else { [Gzip, Deflate, Zlib, Brotli, Lzma][random(5)] };
+            let two = [Gzip, Deflate, Lzma][random(3)];
+            let encodings = if random(4) == 0 { vec![one, two] } else { vec![one] };
+            let whole = decode(&encodings, &data, data.len());
+            for step in [1, 7, 100 + random(1400)] {
+                assert!(decode(&encodings, &data, step) == whole, "{round}: {encodings:?} by {step}");
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! - [`request`], [`response`] and their bodies and lines: the two state machines; [`parser`]: both over one table of
 //!   transactions ([`tx`]);
 //! - [`headers`], [`fields`]: header blocks and the values in them; [`uri`], [`urldecode`], [`bestfit`]: URIs;
-//! - [`body`], [`decompress`], [`encodings`], [`multipart`], [`ranges`]: bodies and the files in them;
+//! - [`body`], [`codec`], [`decompress`], [`encodings`], [`multipart`], [`ranges`]: bodies and the files in them;
 //! - [`buffers`], [`log`]: what rules and records see.
 //!
 //! Not done: files put together from ranges over several flows, settings by server address, flash decompression,
@@ -19,6 +19,7 @@ mod bestfit;
 mod body;
 mod buffers;
 mod bytes;
+mod codec;
 mod decompress;
 mod encodings;
 mod events;

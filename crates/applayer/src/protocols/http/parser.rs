@@ -172,7 +172,8 @@ impl Parser for HttpParser {
         for tx in self.txs.iter_mut() {
             let message = tx.message_mut(direction);
             if message.progress != COMPLETE && (message.progress > HEADERS || message.body.seen > 0) {
-                message.body.abort();
+                tx.end_decoding(direction, &mut self.file_context);
+                tx.message_mut(direction).body.abort();
                 tx.touch(direction);
             }
         }

@@ -363,6 +363,11 @@ impl HttpParser {
         }
         let (_, text) = span(&data, is_space);
         let (method, _) = span(text, |b| !is_space(b));
+        // An empty line behind a request is no part of it, whether it comes with it or by itself.
+        if newline && method.is_empty() {
+            feed.take(1);
+            return Step::Again;
+        }
         if Method::of(method) != Method::Unknown {
             // The next request: it is read again from its beginning.
             self.request.left = None;

@@ -294,7 +294,7 @@ impl HttpTx {
             Direction::ToServer => (&mut request.message.body, &settings.request),
             Direction::ToClient => (&mut response.message.body, &settings.response),
         };
-        body.receive_gap(missing, limits, context, &mut common.events);
+        body.receive_gap(missing, (limits, settings), context, &mut common.events);
     }
 
     /// Opens the response's file with its first byte, be it one of a body without status line.

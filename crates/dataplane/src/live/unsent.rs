@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Drop records of frames that had passed and that the port they were to leave by did not take (its ring is full, they are too
+//! long for it, its link is down).
+//!
+//! A full ring refuses many frames at once, so a record stands for many: the first for one cause at a port is told at once, later
+//! ones once a second at most, each with the first frame since the last record and how many there were. The numbers
+//! of a port's records sum up to what it counted for the frames that came to it here; what a device gives back after it
+//! had taken it, and answers that the normaliser made, are only counted by the port.
+
+use crate::record::{Occasion, Recorder, Unsent};
+use bartizan_base::{Direction, Generation, PacketDuration, Timestamp};
+use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
+
+/// Between two records of one cause at one port.
+const INTERVAL: PacketDuration = PacketDuration::from_secs(1);
+
+/// What one port refused for one cause and was not told of yet.
+#[derive(Default)]
+struct Slot {
+    frames: u64,
+    /// The first of them, and when it was refused.
+    sample: Vec<u8>,
+    at: Timestamp,
+    /// No record before.
+    next: Timestamp,
+}
+
+/// What both ports of a link refused.
+#[derive(Default)]
+pub(super) struct UnsentFrames {
+    /// By the side that frames came in by.
+    slots: [[Slot; SendRefusal::ALL.len()]; 2],
+    waits: bool,
+    decoder: Decoder,
+    output: DecodeOutput,
+}
+
+impl UnsentFrames {
+    /// Takes in what became of a batch that came in by `side`.
+    pub(super) fn note_batch(&mut self, side: Side, batch: &Batch) {
+        for index in batch.indices() {
+            if let Some(Disposition::Refused(refusal)) = batch.disposition(index)
+                && let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index))
+            {
+                self.note(side, refusal, bytes, info.timestamp);
+            }
+        }
+    }
+
+    /// Takes in one frame that came in by `side` and was not taken.
+    pub(super) fn note(&mut self, side: Side, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
+        let [a, b] = &mut self.slots;
+        let slots = if side == Side::A { a } else { b };
+        let Some(slot) = slots.get_mut(refusal as usize) else { return };
+        if slot.frames == 0 {
+            slot.sample.clear();
+            slot.sample.extend_from_slice(frame);
+            slot.at = at;
+        }
+        slot.frames = slot.frames.saturating_add(1);
+        self.waits = true;
+    }
+
+    /// Whether something was not told yet.
+    pub(super) const fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Records what is due; at the end of a run, without `now`, all of it.
+    pub(super) fn tell(
+        &mut self,
+        now: Option<Timestamp>,
+        pair: &mut InlinePair,
+        generation: Generation,
+        recorder: &mut dyn Recorder,
+    ) {
+        let UnsentFrames { slots, waits, decoder, output } = self;
+        *waits = false;
+        for (side, slots) in Side::BOTH.into_iter().zip(slots) {
+            for (slot, refusal) in slots.iter_mut().zip(SendRefusal::ALL) {
+                if slot.frames == 0 {
+                    continue;
+                }
+                if now.is_some_and(|now| now < slot.next) {
+                    *waits = true;
+                    continue;
+                }
+                let length = u32::try_from(slot.sample.len()).unwrap_or(u32::MAX);
+                decoder.decode(LinkType::ETHERNET, &slot.sample, length, output);
+                if let Some(packet) = output.outer() {
+                    let occasion = Occasion {
+                        packet: &PacketView::new(&slot.sample, packet),
+                        number: None,
+                        now: slot.at,
+                        generation,
+                        direction: Direction::ToServer,
+                        around: None,
+                    };
+                    let port = pair.direction(side).1.name();
+                    let reason = refusal.reason();
+                    let unsent = Unsent { port, cause: refusal.name(), reason, frames: slot.frames };
+                    recorder.unsent(&occasion, &unsent);
+                }
+                slot.frames = 0;
+                slot.next = now.unwrap_or(slot.at) + INTERVAL;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Anomaly, Entry, Fate, TxRecord};
+    use bartizan_flow::EndReason;
+    use bartizan_function::Finding;
+    use bartizan_ports::{TestClock, TestPort};
+
+    #[derive(Default)]
+    struct Told(Vec<(String, &'static str, u64)>);
+
+    impl Recorder for Told {
+        fn alert(
+            &mut self,
+            _: &Occasion<'_>,
+            _: Option<&Entry>,
+            _: &Finding,
+            _: &Fate,
+            _: Option<TxRecord<'_>>,
+        ) {
+        }
+        fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+        fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+        fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+        fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+        fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+        fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+        fn unsent(&mut self, _: &Occasion<'_>, unsent: &Unsent<'_>) {
+            self.0.push((unsent.port.to_owned(), unsent.cause, unsent.frames));
+        }
+    }
+
+    #[test]
+    fn a_flood_is_told_once_a_second_and_the_numbers_sum_up() {
+        let clock = TestClock::starting_at(Timestamp::ZERO);
+        let (_x, a) = TestPort::pair(["x", "a"], 1500, 10, &clock).expect("ports");
+        let (b, _y) = TestPort::pair(["b", "y"], 1500, 10, &clock).expect("ports");
+        let mut pair = InlinePair::new(Box::new(a), Box::new(b), true).expect("a pair");
+        let (mut unsent, mut told) = (UnsentFrames::default(), Told::default());
+        let frame = [0u8; 60];
+        // 3,000 frames in three seconds; too long ones besides, the other way.
+        for n in 0..3000u64 {
+            let now = Timestamp::from_nanos(n * 1_000_000);
+            unsent.note(Side::A, SendRefusal::RingFull, &frame, now);
+            if n % 1000 == 0 {
+                unsent.note(Side::B, SendRefusal::TooLarge, &frame, now);
+            }
+            assert!(unsent.waits());
+            unsent.tell(Some(now), &mut pair, Generation(1), &mut told);
+        }
+        unsent.tell(None, &mut pair, Generation(1), &mut told);
+        assert!(!unsent.waits());
+        let of = |port: &str, cause| -> Vec<u64> {
+            told.0.iter().filter(|one| one.0 == port && one.1 == cause).map(|one| one.2).collect()
+        };
+        assert_eq!(of("b", "ring_full"), [1, 1000, 1000, 999]);
+        assert_eq!(of("a", "too_large"), [1, 1, 1]);
+        assert_eq!(told.0.len(), 7);
+    }
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What two honest hosts send while they close passes, in whatever order it comes by (RFC 9293 sections 3.6 and 3.10.7):
+//! two hosts close over a network that delays and loses, and the session between them watches.
+
+use super::*;
+use std::collections::VecDeque;
+
+/// A small generator (splitmix64): the same walks on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    seq: u32,
+    ack: u32,
+    fin: bool,
+    len: u32,
+    window: u16,
+}
+
+/// A host: what it has sent, what was acknowledged, what it has got.
+struct Host {
+    una: u32,
+    nxt: u32,
+    got: u32,
+    /// Segments sent: to be sent again until they are acknowledged.
+    sent: Vec<(u32, u32, bool)>,
+    data_left: u32,
+    fin_sent: bool,
+    fin_has_data: bool,
+    owes_ack: bool,
+    again_left: u32,
+    updates_left: u32,
+    window: u16,
+}
+
+impl Host {
+    fn segment(&self, seq: u32, len: u32, fin: bool) -> Sent {
+        Sent { seq, ack: self.got, fin, len, window: self.window }
+    }
+
+    fn send(&mut self, len: u32, fin: bool) -> Sent {
+        let out = self.segment(self.nxt, len, fin);
+        self.sent.push((self.nxt, len, fin));
+        self.nxt += len + u32::from(fin);
+        self.owes_ack = false;
+        out
+    }
+
+    fn take(&mut self, segment: Sent) {
+        if segment.ack > self.una && segment.ack <= self.nxt {
+            self.una = segment.ack;
+        }
+        let space = segment.len + u32::from(segment.fin);
+        if space > 0 {
+            self.owes_ack = true;
+            if segment.seq <= self.got && segment.seq + space > self.got {
+                self.got = segment.seq + space;
+            }
+        }
+    }
+
+    /// What the host may do now, by number.
+    fn choices(&self) -> Vec<u8> {
+        let mut choices = Vec::new();
+        if !self.fin_sent {
+            choices.push(if self.data_left > 0 { 0 } else { 1 });
+        }
+        if self.owes_ack {
+            choices.push(2);
+        }
+        if self.again_left > 0 && self.una < self.nxt {
+            choices.push(3);
+        }
+        if self.updates_left > 0 {
+            choices.push(4);
+        }
+        choices
+    }
+
+    fn act(&mut self, choice: u8) -> Sent {
+        match choice {
+            0 => {
+                self.data_left -= 1;
+                self.send(100, false)
+            }
+            1 => {
+                self.fin_sent = true;
+                self.send(if self.fin_has_data { 100 } else { 0 }, true)
+            }
+            2 => {
+                self.owes_ack = false;
+                self.segment(self.nxt, 0, false)
+            }
+            3 => {
+                self.again_left -= 1;
+                self.owes_ack = false;
+                let una = self.una;
+                let first = self.sent.iter().find(|(seq, len, fin)| seq + len + u32::from(*fin) > una);
+                let (seq, len, fin) = *first.unwrap_or(&(self.nxt, 0, false));
+                self.segment(seq, len, fin)
+            }
+            _ => {
+                self.updates_left -= 1;
+                self.owes_ack = false;
+                self.window += 512;
+                self.segment(self.nxt, 0, false)
+            }
+        }
+    }
+}
+
+/// What a walk may contain.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    data: u32,
+    fin_has_data: bool,
+    again: u32,
+    updates: u32,
+    losses: u32,
+    swaps: bool,
+}
+
+/// What is said of data that is lost, late or sent again is no fault of the state machine.
+fn is_about_data(event: StreamEvent) -> bool {
+    matches!(
+        event,
+        StreamEvent::PktRetransmission
+            | StreamEvent::PktSpuriousRetransmission
+            | StreamEvent::ReassemblySeqGap
+            | StreamEvent::EstPktBeforeLastAck
+    )
+}
+
+/// Lets two hosts close. The trace of the packets, if one was refused or told about.
+fn walk(config: StreamConfig, plan: Plan, dice: &mut Dice) -> Option<String> {
+    let mut rig = Rig::open(config);
+    // Strict, what stands a few bytes beside the beginning waits for the server's word.
+    rig.put(ToClient, A, 501, 101, b"");
+    let host = |nxt, got, dice: &mut Dice| Host {
+        una: nxt,
+        nxt,
+        got,
+        sent: Vec::new(),
+        data_left: dice.below(plan.data as usize + 1) as u32,
+        fin_sent: false,
+        fin_has_data: plan.fin_has_data && dice.below(2) == 0,
+        owes_ack: false,
+        again_left: plan.again,
+        updates_left: plan.updates,
+        window: 8192,
+    };
+    let mut hosts = PerDirection::new(host(101, 501, dice), host(501, 101, dice));
+    // Before the session has seen it, and after.
+    let mut before: PerDirection<VecDeque<Sent>> = PerDirection::default();
+    let mut after: PerDirection<VecDeque<Sent>> = PerDirection::default();
+    let mut losses = plan.losses;
+    let mut trace = String::new();
+    loop {
+        let mut choices = Vec::new();
+        for side in Direction::BOTH {
+            choices.extend(hosts[side].choices().into_iter().map(|choice| (side, choice)));
+            if !before[side].is_empty() {
+                choices.push((side, 10));
+                if losses > 0 {
+                    choices.push((side, 13));
+                }
+            }
+            if before[side].len() > 1 && plan.swaps {
+                choices.push((side, 14));
+            }
+            if !after[side].is_empty() {
+                choices.push((side, 11));
+                if losses > 0 {
+                    choices.push((side, 12));
+                }
+            }
+        }
+        if choices.is_empty() {
+            return None;
+        }
+        let (side, choice) = choices[dice.below(choices.len())];
+        match choice {
+            10 => {
+                let Some(sent) = before[side].pop_front() else { continue };
+                let data = vec![b'x'; sent.len as usize];
+                let flags = if sent.fin { FA } else { A };
+                let mut seen = segment(flags, sent.seq, sent.ack, &data);
+                seen.window = sent.window;
+                let out = rig.handle(side, &seen);
+                trace += &format!(
+                    "{side:?} {flags:?} {}+{} ack {} win {}: {:?}\n",
+                    sent.seq, sent.len, sent.ack, sent.window, out.state
+                );
+                let told = out.events.iter().any(|event| !is_about_data(event));
+                // In `established` a passive session says so of data that was acknowledged before.
+                let refused = out.rejected && out.previous != TcpState::Established;
+                if refused || told || out.advice != Advice::Forward {
+                    let last =
+                        format!("{:?} -> {:?} {side:?}", out.previous, out.events.iter().collect::<Vec<_>>());
+                    return Some(format!("{last}, {:?}\n{trace}", out.advice));
+                }
+                after[side].push_back(sent);
+            }
+            11 => {
+                if let Some(sent) = after[side].pop_front() {
+                    hosts[side.flip()].take(sent);
+                }
+            }
+            12 => {
+                losses -= 1;
+                after[side].pop_front();
+            }
+            13 => {
+                losses -= 1;
+                before[side].pop_front();
+            }
+            14 => before[side].swap(0, 1),
+            _ => {
+                let sent = hosts[side].act(choice);
+                before[side].push_back(sent);
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_honest_hosts_send_while_they_close_passes() {
+    let mut dice = Dice(1);
+    for config in modes() {
+        for round in 0..10_000u32 {
+            let plan = Plan {
+                data: round % 3,
+                fin_has_data: round % 2 == 0,
+                again: round / 3 % 3,
+                updates: round / 9 % 2,
+                losses: round / 5 % 3,
+                swaps: round / 7 % 2 == 0,
+            };
+            let fault = walk(config, plan, &mut dice);
+            assert!(fault.is_none(), "{:?}, round {round}: {}", config.mode, fault.unwrap_or_default());
+        }
+    }
+}
+
+fn modes() -> [StreamConfig; 3] {
+    [inline(), StreamConfig { strict: true, ..inline() }, StreamConfig::default()]
+}
+
+/// Plays a close whose packets all pass without an event.
+fn passes(name: &str, packets: &[(Direction, TcpFlags, u32, u32, &[u8])], end: TcpState) {
+    for config in modes() {
+        let mut rig = Rig::open(config);
+        for (n, (direction, flags, seq, ack, payload)) in packets.iter().enumerate() {
+            let out = rig.put(*direction, *flags, *seq, *ack, payload);
+            assert!(
+                out.events.is_empty() && !out.rejected && out.advice == Advice::Forward,
+                "{name}, {:?}, packet {n}: {:?} {:?}",
+                config.mode,
+                out.events,
+                out.advice
+            );
+        }
+        assert_eq!(rig.session.state(), end, "{name}");
+    }
+}
+
+#[test]
+fn fins_that_cross_in_every_order() {
+    let client_fin = (ToServer, FA, 101, 501, &b""[..]);
+    let server_fin = (ToClient, FA, 501, 101, &b""[..]);
+    let client_ack = (ToServer, A, 102, 502, &b""[..]);
+    let server_ack = (ToClient, A, 502, 102, &b""[..]);
+    use TcpState::{Closed, LastAck, TimeWait};
+    passes("client, server; client", &[client_fin, server_fin, client_ack, server_ack], Closed);
+    passes("client, server; server", &[client_fin, server_fin, server_ack, client_ack], Closed);
+    passes("server, client; client", &[server_fin, client_fin, client_ack, server_ack], Closed);
+    passes("server, client; server", &[server_fin, client_fin, server_ack, client_ack], Closed);
+    passes("the server's ACK overtakes", &[client_fin, server_ack, server_fin, client_ack], Closed);
+    passes("the client's ACK overtakes", &[server_fin, client_ack, client_fin, server_ack], Closed);
+    // The FIN itself, sent again, acknowledges the other one.
+    let client_again = (ToServer, FA, 101, 502, &b""[..]);
+    let server_again = (ToClient, FA, 501, 102, &b""[..]);
+    passes("FIN again", &[client_fin, server_fin, server_again, client_again], LastAck);
+    passes("FIN again", &[server_fin, client_fin, client_again, server_again], TimeWait);
+    passes("one by one", &[client_fin, server_again, client_ack], Closed);
+    passes("one by one", &[server_fin, client_again, server_ack], Closed);
+}
+
+#[test]
+fn fins_with_data_that_cross() {
+    use TcpState::Closed;
+    let client_fin = (ToServer, FA, 101, 501, &b"last"[..]);
+    let server_fin = (ToClient, FA, 501, 101, &b"words"[..]);
+    let client_ack = (ToServer, A, 106, 507, &b""[..]);
+    let server_ack = (ToClient, A, 507, 106, &b""[..]);
+    passes("client first", &[client_fin, server_fin, client_ack, server_ack], Closed);
+    passes("client first", &[client_fin, server_fin, server_ack, client_ack], Closed);
+    passes("server first", &[server_fin, client_fin, client_ack, server_ack], Closed);
+    passes("server first", &[server_fin, client_fin, server_ack, client_ack], Closed);
+}
+
+#[test]
+fn a_fin_that_is_sent_again_does_not_close_the_other_direction() {
+    // The server goes on reading after its FIN; the FIN comes again with a later acknowledgement.
+    for config in modes() {
+        let rig = run(
+            Rig::open(config),
+            "FIN again",
+            &[
+                (ToClient, FA, 501, 101, b"", TcpState::FinWait1, None),
+                (ToServer, A, 101, 501, b"one ", TcpState::FinWait1, None),
+                (ToClient, FA, 501, 105, b"", TcpState::FinWait1, None),
+                (ToServer, A, 105, 502, b"two ", TcpState::FinWait2, None),
+                (ToClient, FA, 501, 109, b"", TcpState::FinWait2, None),
+                (ToServer, A, 109, 502, b"three", TcpState::FinWait2, None),
+                (ToClient, A, 502, 114, b"", TcpState::FinWait2, None),
+                (ToServer, FA, 114, 502, b"", TcpState::TimeWait, None),
+                (ToClient, A, 502, 115, b"", TcpState::Closed, None),
+            ],
+        );
+        assert_eq!(rig.read.to_server, "one two three");
+    }
+}
+
+#[test]
+fn a_rst_behind_the_clients_fin_ends_the_session() {
+    let rst = (ToServer, R, 102, 0, &b""[..]);
+    let fin = (ToServer, FA, 101, 501, &b""[..]);
+    passes("before an answer", &[fin, rst], TcpState::Closed);
+    passes("after data", &[fin, (ToClient, A, 501, 101, b"data"), rst], TcpState::Closed);
+    passes("after the server's FIN", &[fin, (ToClient, FA, 501, 101, b""), rst], TcpState::Closed);
+}
+
+#[test]
+fn what_no_honest_host_sends_is_still_refused() {
+    let last_ack = || {
+        run(
+            Rig::open(inline()),
+            "last_ack",
+            &[
+                (ToServer, FA, 101, 501, b"", TcpState::CloseWait, None),
+                (ToClient, FA, 501, 102, b"", TcpState::LastAck, None),
+            ],
+        )
+    };
+    for (seq, ack, event) in [
+        (30_000, 502, StreamEvent::LastackAckWrongSeq),
+        (102, 30_000, StreamEvent::LastackInvalidAck),
+        (400, 30_000, StreamEvent::LastackInvalidAck),
+    ] {
+        let out = last_ack().put(ToServer, A, seq, ack, b"");
+        assert!(out.rejected && out.events.contains(event), "{seq} {ack}: {:?}", out.events);
+        assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
+    }
+    let out = last_ack().put(ToClient, A, 502, 102, b"");
+    assert_eq!((out.state, out.advice), (TcpState::LastAck, Advice::Forward));
+}
