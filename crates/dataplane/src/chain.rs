@@ -181,6 +181,13 @@ impl Chains {
         path.and_not(self.payload)
     }
 
+    /// Whether a function takes segments together that came together.
+    #[inline]
+    #[must_use]
+    pub const fn takes_together(&self) -> bool {
+        !self.payload.and_not(self.apart).is_empty()
+    }
+
     /// The part of a path that wants to be shown each packet of segments that came together.
     #[inline]
     #[must_use]

@@ -210,7 +210,10 @@ fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &Fr
 }
 
 /// Whether the frame behind another one of a batch goes on with its TCP segment.
-fn is_followed(batch: &Batch, index: usize) -> bool {
+fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
+    if !worker.forms_trains() {
+        return false;
+    }
     let both = batch.bytes(index).zip(batch.bytes(index + 1));
     both.is_some_and(|(frame, next)| train::follows(frame, next))
 }
@@ -225,7 +228,7 @@ fn one_frame(
     recorder: &mut dyn Recorder,
 ) {
     let Some((frame, _)) = frame_of(batch, index, link) else { return };
-    let follows = is_followed(batch, index);
+    let follows = is_followed(worker, batch, index);
     if let Some(decision) = worker.frame_in_batch(&frame, follows, recorder) {
         settle(worker, batch, index, &decision, rejecter, counters);
         release(worker, batch, index, link, recorder);

@@ -179,6 +179,13 @@ impl Worker {
         if self.train.took { 0 } else { self.train.waiting as usize }
     }
 
+    /// Whether segments may form trains at all: inline, and some function takes them together. Else nobody needs to ask what
+    /// follows what.
+    #[must_use]
+    pub fn forms_trains(&self) -> bool {
+        self.settings.prevention && self.chains.takes_together()
+    }
+
     /// Counts and records what was decided of a frame that waited, and says it.
     pub fn release(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
         self.train.waiting = self.train.waiting.saturating_sub(1);
@@ -221,7 +228,7 @@ struct FullSegment<'f> {
     /// Everything before the IP header.
     link: &'f [u8],
     addresses: &'f [u8],
-    ports: &'f [u8],
+    ports: [u8; 4],
     seq: u32,
     payload: usize,
 }
@@ -239,23 +246,36 @@ impl<'f> FullSegment<'f> {
         }
         let (link, ip) = frame.split_at_checked(at + 2)?;
         let (addresses, tcp, length) = match (kind, ip.first()?) {
-            (0x0800, 0x45) if *ip.get(9)? == 6 && two(ip, 6)? & 0x3fff == 0 => {
-                (ip.get(12..20)?, ip.get(20..)?, usize::from(two(ip, 2)?).checked_sub(20)?)
+            (0x0800, 0x45) => {
+                let (header, tcp) = ip.split_first_chunk::<20>()?;
+                let [_, _, len, len2, _, _, fragment, fragment2, _, proto, ..] = *header;
+                let whole = u16::from_be_bytes([fragment, fragment2]) & 0x3fff == 0;
+                let length = usize::from(u16::from_be_bytes([len, len2])).checked_sub(20);
+                (header.get(12..)?, tcp, length.filter(|_| proto == 6 && whole)?)
             }
-            (0x86dd, first) if first >> 4 == 6 && *ip.get(6)? == 6 => {
-                (ip.get(8..40)?, ip.get(40..)?, usize::from(two(ip, 4)?))
+            (0x86dd, first) if first >> 4 == 6 => {
+                let (header, tcp) = ip.split_first_chunk::<40>()?;
+                let [_, _, _, _, len, len2, proto, ..] = *header;
+                let length = usize::from(u16::from_be_bytes([len, len2]));
+                (header.get(8..)?, tcp, Some(length).filter(|_| proto == 6)?)
             }
             _ => return None,
         };
-        let tcp = tcp.get(..length)?;
+        let header = tcp.get(..length)?.first_chunk::<20>()?;
+        let [p0, p1, p2, p3, s0, s1, s2, s3, _, _, _, _, size, flags, ..] = *header;
+        let size = usize::from(size >> 4) * 4;
         // ACK, with or without PSH.
-        if tcp.get(13)? & !0x08 != 0x10 {
+        if flags & !0x08 != 0x10 || size < 20 {
             return None;
         }
-        let header = usize::from(tcp.get(12)? >> 4) * 4;
-        let seq = tcp.get(4..8)?.try_into().map(u32::from_be_bytes).ok()?;
-        let payload = length.checked_sub(header).filter(|_| header >= 20)?;
-        Some(FullSegment { link, addresses, ports: tcp.get(..4)?, seq, payload })
+        let payload = length.checked_sub(size)?;
+        Some(FullSegment {
+            link,
+            addresses,
+            ports: [p0, p1, p2, p3],
+            seq: u32::from_be_bytes([s0, s1, s2, s3]),
+            payload,
+        })
     }
 }
 

@@ -289,7 +289,7 @@ impl<R: Recorder> Post<R> {
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
                         let tag = tag_of(side, info.flags);
-                        let follows = is_followed(batch, index);
+                        let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
                         let worker = station.worker_mut();
                         if let Some(Handled::Here(decision)) = handled {
