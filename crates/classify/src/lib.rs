@@ -20,6 +20,7 @@ mod hsm;
 mod live;
 mod split;
 mod stride;
+mod sync;
 pub mod trace;
 
 pub use auto::{Auto, LINEAR_MAX};
