@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the parts share: rule sets, headers, time and memory, rows.
+#![allow(unsafe_code, reason = "thread CPU time is a system call")]
 
 use bartizan_base::Fid;
 use bartizan_classify::{Classifier, Entry, Flat, FlatV4, FlatV6, Header, HeaderRule, Live, classbench};

@@ -5,7 +5,6 @@
 //! FOLDER holds ClassBench sets (`rules/SET.rules[.gz]`); ACL is the program of the peer (`benches/classify/acl.c`).
 //! Both sides look the same headers up in strict alternation on one core, by thread CPU time; the answers are compared
 //! header by header. Writes OUT: a JSON object a line.
-#![allow(unsafe_code, reason = "thread CPU time is a system call")]
 
 mod common;
 mod peer;
