@@ -10,6 +10,7 @@ export PATH="$PATH:/usr/sbin:/sbin"
 
 have_program() { command -v "$1" >/dev/null 2>&1; }
 have_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
+have_package() { pkg-config --exists "$1" 2>/dev/null; }
 have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
 
 # purpose | needed or useful | how to see that it is there | Debian package | why
@@ -32,7 +33,7 @@ bench|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; witho
 bench|useful|program ip|iproute2|makes the network namespaces
 bench|useful|program ethtool|ethtool|switches offloads off
 bench|useful|program iperf3|iperf3|bulk traffic
-bench|useful|program pkg-config|libdpdk-dev pkg-config|the peer of the classification bench, librte_acl
+bench|useful|package libdpdk|libdpdk-dev pkg-config|the peer of the classification bench, librte_acl
 bench|useful|program wrk|wrk|HTTP requests
 bench|useful|program nginx|nginx-light|answers them
 TABLE

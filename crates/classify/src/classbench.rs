@@ -3,12 +3,14 @@
 //!
 //! Source: Taylor and Turner, "ClassBench: a packet classification benchmark" (INFOCOM 2005). A rule a line, the
 //! first line wins: `@SIP/LEN DIP/LEN SPLO : SPHI DPLO : DPHI PROTO/MASK [FLAGS/MASK]`, ports in decimal, protocol and
-//! flags in hexadecimal. TCP flags are read over: they are no header field here. A trace is a header a line:
+//! flags in hexadecimal. TCP flags are read over: they are no header field here. IPv6 has the same layout
+//! (`@2001:db8::/32`); a rule has one IP version. A trace is a header a line:
 //! `SIP DIP SPORT DPORT PROTO`, addresses decimal or dotted (or IPv6); more columns are ignored.
 
 use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};
-use core::net::{IpAddr, Ipv4Addr};
+use core::fmt::Write as _;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Why a line could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,9 +87,14 @@ pub fn rules(text: &str) -> Result<Vec<HeaderRule>, ReadError> {
     lines(text)
         .map(|line| {
             line.read(0, "source", "`@`", |t| t.starts_with('@').then_some(()))?;
+            let source = line.read(0, "source", prefix, net)?;
+            let destination = line.read(1, "destination", prefix, net)?;
+            line.read(1, "destination", "a prefix of the source's IP version", |_| {
+                (source.address.is_ipv4() == destination.address.is_ipv4()).then_some(())
+            })?;
             Ok(HeaderRule {
-                source: Some(line.read(0, "source", prefix, net)?),
-                destination: Some(line.read(1, "destination", prefix, net)?),
+                source: Some(source),
+                destination: Some(destination),
                 source_ports: line.ports(2, "source ports")?,
                 destination_ports: line.ports(5, "destination ports")?,
                 protocol: line.read(
@@ -100,6 +107,35 @@ pub fn rules(text: &str) -> Result<Vec<HeaderRule>, ReadError> {
             })
         })
         .collect()
+}
+
+/// Writes rules as [`rules`] reads them; an address that may be any is `/0` of the rule's IP version. Tenants and links
+/// have no place in the format.
+#[must_use]
+pub fn write(rules: &[HeaderRule]) -> String {
+    let mut out = String::new();
+    for rule in rules {
+        let v6 = [rule.source, rule.destination].into_iter().flatten().any(|n| !n.address.is_ipv4());
+        let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let [source, destination] =
+            [rule.source, rule.destination].map(|n| n.unwrap_or(Net { address: any, length: 0 }));
+        let (from, to) = (rule.source_ports, rule.destination_ports);
+        let (protocol, mask) = rule.protocol.map_or((0, 0), |p| (p, 0xff));
+        // A string takes whatever is written.
+        let _ = writeln!(
+            out,
+            "@{}/{}\t{}/{}\t{} : {}\t{} : {}\t0x{protocol:02x}/0x{mask:02X}\t0x0000/0x0000\t",
+            source.address,
+            source.length,
+            destination.address,
+            destination.length,
+            from.first,
+            from.last,
+            to.first,
+            to.last,
+        );
+    }
+    out
 }
 
 /// Reads a line of a trace: the header and the words behind it.
@@ -157,6 +193,7 @@ mod tests {
         assert_eq!(read[0].source, Some(Net { address: "192.0.2.7".parse().unwrap(), length: 24 }));
         let bad = rules("@192.0.2.7/33 0.0.0.0/0 0 : 1 5 : 5 0x00/0x00").unwrap_err();
         assert_eq!((bad.line, bad.field), (1, "source"));
+        assert_eq!(rules("@::/0 0.0.0.0/0 0 : 1 5 : 5 0x00/0x00").unwrap_err().field, "destination");
         assert_eq!(rules("@1.2.3.4/8 1.2.3.4/8 9 : 1 5 : 5 0x00/0x00").unwrap_err().field, "source ports");
         assert_eq!(rules("@1.2.3.4/8 1.2.3.4/8 1 : 9 5 : 5 0x06/0x0F").unwrap_err().field, "protocol");
         assert_eq!(rules("@1.2.3.4/8").unwrap_err().field, "destination");

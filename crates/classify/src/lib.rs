@@ -4,9 +4,9 @@
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`classbench`] and [`trace`] read and draw rules and headers.
+//! [`Auto`] chooses. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
 //!
-//! Not done: the program's use of [`Live`]; a rule-set generator.
+//! Not done: the program's use of [`Live`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auto;
@@ -14,11 +14,13 @@ mod bitvector;
 pub mod classbench;
 mod classifier;
 mod flat;
+pub mod generate;
 mod header;
 mod hsm;
 mod live;
 mod split;
 mod stride;
+mod sync;
 pub mod trace;
 
 pub use auto::{Auto, LINEAR_MAX};

@@ -10,7 +10,7 @@ use super::{Finding, Tree};
 
 /// Modules (or files) with `unsafe`, by the file that allows it, and why they cannot do without.
 pub const ALLOWED: &[(&str, &str, &str)] = &[
-    ("crates/classify/examples/bench.rs", "", "thread CPU time, a system call"),
+    ("crates/classify/examples/bench/common.rs", "", "thread CPU time, a system call"),
     ("crates/classify/src/split/mod.rs", "vector", "gathers, which read without bounds checks"),
     ("crates/flow/src/lib.rs", "prefetch", "one prefetch instruction"),
     ("crates/pattern/src/lib.rs", "ffi_hs", "libhs is a C library, looked up at run time"),

@@ -6,6 +6,7 @@
 use crate::error::{Exit, Failure};
 use crate::input;
 use bartizan_base::Fid;
+use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::{Draw, draw_seeded};
 use bartizan_classify::{
     Auto, Classifier, Entry, Flat, FlatV4, FlatV6, Header, HeaderRule, Match, classbench,
@@ -16,6 +17,8 @@ use std::time::Instant;
 
 /// Headers that are looked up at a time.
 const BATCH: usize = 64;
+/// Rules that are drawn at most.
+const GENERATE_MAX: i64 = 10_000_000;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -33,7 +36,15 @@ pub struct Args {
     /// How --draw draws: U uniform, C corners, P Pareto, Z Zipf, X crossed rules.
     #[arg(long, value_name = "LETTER", default_value = "P", value_parser = letter)]
     how: Draw,
-    /// Seed of --draw.
+    /// Print a rule set of this many rules instead, drawn from the statistics of the rules (lengths and nesting of
+    /// prefixes, ports, protocols); the last one matches everything.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["trace", "draw", "json"], value_parser = clap::value_parser!(u32).range(1..=GENERATE_MAX))]
+    generate: Option<u32>,
+    /// IP version of --generate: IPv6 rules from IPv4 statistics have their prefixes widened (/8 to /32, /16 to /48, /24 to
+    /// /64, /32 to /128). That of the rules unless given.
+    #[arg(long, value_name = "VERSION", requires = "generate", value_parser = ["4", "6"])]
+    ip_version: Option<String>,
+    /// Seed of --draw and --generate.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print JSON.
@@ -57,6 +68,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         classbench::rules(&text).map_err(|e| Failure::input(format!("{}: {e}", args.rules.display())))?;
     let out = std::io::stdout().lock();
     let mut out = BufWriter::new(out);
+    if let Some(count) = args.generate {
+        let text = generate(&rules, count as usize, args.ip_version.as_deref(), args.seed)
+            .map_err(|e| Failure::input(format!("{}: {e}", args.rules.display())))?;
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stopped)?;
+        return Ok(Exit::Done);
+    }
     if let Some(count) = args.draw {
         for h in draw_seeded(&rules, args.how, count, args.seed) {
             let (ports, protocol) = ((h.source_port, h.destination_port), h.protocol);
@@ -107,6 +124,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn read(path: &std::path::Path) -> Result<String, Failure> {
     let bytes = input::read_text(path, "rules or headers")?;
     String::from_utf8(bytes).map_err(|_| Failure::input(format!("{}: not a text file", path.display())))
+}
+
+/// The lines of a rule set that is drawn from the statistics of another.
+fn generate(
+    rules: &[HeaderRule],
+    count: usize,
+    version: Option<&str>,
+    seed: u64,
+) -> Result<String, GenerateError> {
+    let statistics = Statistics::measure(rules)?;
+    let v6 = version.map_or(statistics.is_v6(), |version| version == "6");
+    // Rules of the version itself say more than widened ones.
+    let statistics =
+        if v6 { Statistics::measure_version(rules, true).unwrap_or(statistics) } else { statistics };
+    Ok(classbench::write(&statistics.draw(count, v6, seed)?))
 }
 
 fn entry((number, rule): (usize, &HeaderRule)) -> Entry {

@@ -7,14 +7,10 @@
 use crate::classifier::Entry;
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::{Header, Net};
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, DELTA_MAX, OnceLock, ROOT_BITS};
+use core::sync::atomic::Ordering;
 
-/// Entries at most.
-pub(crate) const DELTA_MAX: usize = 256;
-const WORDS: usize = DELTA_MAX / 64;
-/// Roots of an address: as many leading bits of an IPv4 address; bits of a hash of 32 leading bits for IPv6.
-const ROOT_BITS: u32 = 10;
+const WORDS: usize = DELTA_MAX.div_ceil(64);
 const ROOTS: usize = 1 << ROOT_BITS;
 
 /// An entry with what it needs to stand among the compiled ones.
@@ -135,11 +131,13 @@ impl Delta {
                 let Some(added) = self.get(place) else { continue };
                 let Some(found) = sets.get_mut(usize::from(added.set)) else { continue };
                 if added.before <= found.rank
-                    && added.valid.load(Ordering::Acquire)
                     && found.added.is_none_or(|(p, s, _)| (added.entry.priority, added.sequence) < (p, s))
                     && added.entry.rule.matches(&header)
                 {
-                    found.added = Some((added.entry.priority, added.sequence, place));
+                    found.met = true;
+                    if added.valid.load(Ordering::Acquire) {
+                        found.added = Some((added.entry.priority, added.sequence, place));
+                    }
                 }
             }
         }
@@ -172,4 +170,6 @@ pub(crate) struct Found {
     pub rank: u32,
     /// Priority, sequence and place of an added entry that comes before it.
     pub added: Option<(u32, u64, usize)>,
+    /// Whether an added entry that would come before it matches, valid or not.
+    pub met: bool,
 }

@@ -4,9 +4,8 @@
 //! A delete clears a flag and is seen by the next batch. An insert revives the same entry if it was deleted, or goes to
 //! the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by [`Rebuild`], beside the lookups
 //! and beside further changes, which are done again on the new version before it is published. Readers take a version
-//! by one atomic exchange of a pointer's debt (arc-swap): no lock, no waiting for the writer.
-//!
-//! Not done: a model check of the publication (it is arc-swap's).
+//! by one atomic exchange of a pointer's debt (arc-swap): no lock. A result was right at some moment between the beginning and
+//! the end of its lookup ([`version`]); `tests/model.rs` checks that in every order of steps.
 
 mod delta;
 mod version;
@@ -17,10 +16,10 @@ use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
 use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::Options;
-use arc_swap::ArcSwap;
+use crate::sync::{ArcSwap, AtomicBool, DELTA_MAX};
 use bartizan_base::Fid;
-use core::sync::atomic::{AtomicBool, Ordering};
-use delta::{Added, DELTA_MAX};
+use core::sync::atomic::Ordering;
+use delta::Added;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,6 +69,7 @@ impl Index {
     /// Whether the entry could be inserted.
     fn insert(&mut self, version: &Version, set: u8, entry: Entry, sequence: u64) -> bool {
         let Some(of_set) = version.sets.get(usize::from(set)) else { return false };
+        version.change();
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
         let revived = match same {
             // Alone with its priority: its place among equals does not matter.
@@ -100,6 +100,7 @@ impl Index {
         let places = self.by_fid.remove(&fid).unwrap_or_default();
         let mut gone = 0;
         for place in places {
+            version.change();
             let was = match place {
                 Place::Compiled { set, rank } => {
                     version.sets.get(usize::from(set)).is_some_and(|s| s.kill(rank))

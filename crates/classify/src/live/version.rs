@@ -3,14 +3,21 @@
 //!
 //! Shared by one writer and many readers. Deleting clears a bit and is seen by the next batch; adding appends; everything
 //! else needs another version.
+//!
+//! A lookup that looks at several flags one after the other may see the first as it was before two changes and the second as
+//! it is after them: what takes the place of an entry not yet, the entry not any more. So the writer counts changes, each
+//! before it is done. A result that rests on one flag is right at the moment of that flag; one that rests on several is
+//! found again while the count moves. Such headers are few (their best rule was deleted, or an added entry matches),
+//! and to be found again means that the writer has gone on.
 
 use super::delta::{Delta, Found};
 use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{Compiled, Options};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, DELTA_MAX, spin_loop};
 use bartizan_base::Fid;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
 /// Headers of which the ranks are kept before they become results.
 const BATCH: usize = 64;
@@ -81,7 +88,8 @@ impl Set {
 
     #[inline]
     fn fid(&self, rank: u32) -> Fid {
-        self.fids.get(rank as usize).map_or(NO_FID, |f| Fid(f.load(Ordering::Relaxed)))
+        // Acquire: what is asked for after it (whether anything changed) is not read before it.
+        self.fids.get(rank as usize).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
     }
 
     /// Clears the flag; whether it was set.
@@ -117,12 +125,21 @@ impl Set {
     }
 }
 
+/// Where the results of a batch go: behind those of so many headers, of so many in all.
+#[derive(Clone, Copy)]
+struct Place {
+    first: usize,
+    total: usize,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Version {
     pub(crate) sets: Vec<Set>,
     pub(crate) compiled: Compiled,
     pub(crate) delta: Delta,
+    /// Changes begun.
+    changes: AtomicU64,
 }
 
 impl Version {
@@ -133,7 +150,14 @@ impl Version {
             compiled: Compiled::new(&rules, options),
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
+            changes: AtomicU64::new(0),
         }
+    }
+
+    /// Says that a flag is about to be set or cleared.
+    pub(crate) fn change(&self) {
+        // With the flag's own ordering: who sees the flag sees the count.
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
@@ -218,38 +242,67 @@ impl Version {
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
-        let total = headers.len();
-        let sets = self.sets.len();
         let mut ranks = [0u32; RANKS];
-        let with_delta = self.delta.len() > 0;
+        let total = headers.len();
         for (number, batch) in headers.chunks(BATCH).enumerate() {
-            let Some(ranks) = ranks.get_mut(..batch.len() * sets) else { return };
-            find(batch, ranks);
-            let rows = ranks.chunks_exact_mut(batch.len());
-            for (index, (set, ranks)) in self.sets.iter().zip(rows).enumerate() {
-                if set.dead.load(Ordering::Acquire) > 0 {
-                    for (header, rank) in batch.iter().zip(ranks.iter_mut()) {
-                        if *rank != u32::MAX && !set.is_valid(*rank) {
-                            *rank = next(header, index as u8, *rank, &|r| set.is_valid(r));
-                        }
-                    }
-                }
-                let results = results.get_mut(index * total + number * BATCH..).unwrap_or_default();
-                for (rank, result) in ranks.iter().zip(results) {
-                    *result = A::compiled(set, *rank);
-                }
+            let Some(ranks) = ranks.get_mut(..batch.len() * self.sets.len()) else { return };
+            let mut at = Place { first: number * BATCH, total };
+            if self.lookup_batch(batch, ranks, results, at, &find, &next, &added) {
+                continue;
             }
-            if with_delta {
-                self.merge_delta(batch, ranks, &added, |set, i, found| {
-                    if let Some(result) = results.get_mut(set * total + number * BATCH + i) {
-                        *result = A::added(found);
-                    }
-                });
+            for header in batch.chunks(1) {
+                let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
+                while !self.lookup_batch(header, ranks, results, at, &find, &next, &added) {
+                    spin_loop();
+                }
+                at.first += 1;
             }
         }
     }
 
-    /// Results that added entries change.
+    /// Looks a batch up; false if results rest on flags of which some may have changed meanwhile.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "one body for both IP versions and what is answered")]
+    fn lookup_batch<H, A: Answer>(
+        &self,
+        batch: &[H],
+        ranks: &mut [u32],
+        results: &mut [A],
+        at: Place,
+        find: &impl Fn(&[H], &mut [u32]),
+        next: &impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
+        added: &impl Fn(&H, &mut [Found]),
+    ) -> bool {
+        let before = self.changes.load(Ordering::Acquire);
+        let mut several = false;
+        find(batch, ranks);
+        let rows = ranks.chunks_exact_mut(batch.len());
+        for (index, (set, ranks)) in self.sets.iter().zip(rows).enumerate() {
+            if set.dead.load(Ordering::Acquire) > 0 {
+                for (header, rank) in batch.iter().zip(ranks.iter_mut()) {
+                    if *rank != u32::MAX && !set.is_valid(*rank) {
+                        *rank = next(header, index as u8, *rank, &|r| set.is_valid(r));
+                        several = true;
+                    }
+                }
+            }
+            let results = results.get_mut(index * at.total + at.first..).unwrap_or_default();
+            for (rank, result) in ranks.iter().zip(results) {
+                *result = A::compiled(set, *rank);
+            }
+        }
+        // After the flags: entries are only ever appended, so none now means that there was none then.
+        if self.delta.len() > 0 {
+            several |= self.merge_delta(batch, ranks, added, |set, i, found| {
+                if let Some(result) = results.get_mut(set * at.total + at.first + i) {
+                    *result = A::added(found);
+                }
+            });
+        }
+        !several || self.changes.load(Ordering::Acquire) == before
+    }
+
+    /// Results that added entries change; whether any was met, be it valid or not.
     #[inline(always)]
     fn merge_delta<H>(
         &self,
@@ -257,24 +310,38 @@ impl Version {
         ranks: &[u32],
         added: &impl Fn(&H, &mut [Found]),
         mut change: impl FnMut(usize, usize, &Entry),
-    ) {
-        let mut found = [Found { rank: u32::MAX, added: None }; SETS_MAX as usize];
+    ) -> bool {
+        let mut met = false;
+        let mut found = [Found { rank: u32::MAX, added: None, met: false }; SETS_MAX as usize];
         for (i, header) in batch.iter().enumerate() {
             let found = found.get_mut(..self.sets.len()).unwrap_or_default();
             for (found, ranks) in found.iter_mut().zip(ranks.chunks_exact(batch.len())) {
-                *found = Found { rank: ranks.get(i).copied().unwrap_or(u32::MAX), added: None };
+                *found = Found { rank: ranks.get(i).copied().unwrap_or(u32::MAX), added: None, met: false };
             }
             added(header, found);
             for (set, found) in found.iter().enumerate() {
+                met |= found.met;
                 if let Some(added) = found.added.and_then(|(_, _, place)| self.delta.get(place)) {
                     change(set, i, &added.entry);
                 }
             }
         }
+        met
     }
 
     /// Looks any header up, one entry after the other: for those that have no flat form.
     pub(crate) fn search(&self, header: &Header, results: &mut [Option<Match>]) {
+        loop {
+            let before = self.changes.load(Ordering::Acquire);
+            self.search_once(header, results);
+            if self.changes.load(Ordering::Acquire) == before {
+                return;
+            }
+            spin_loop();
+        }
+    }
+
+    fn search_once(&self, header: &Header, results: &mut [Option<Match>]) {
         for (index, (set, result)) in self.sets.iter().zip(results).enumerate() {
             let compiled = set.live().find(|s| s.entry.rule.matches(header));
             let added = self.delta.iter().filter(|a| {
@@ -292,7 +359,7 @@ impl Version {
         let per_entry = size_of::<Stored>() + 8;
         self.compiled.memory()
             + self.sets.iter().map(|s| s.stored.len() * per_entry + s.valid.len() * 8).sum::<usize>()
-            + size_of::<super::delta::Added>() * super::delta::DELTA_MAX
+            + size_of::<super::delta::Added>() * DELTA_MAX
             + (128 << 10)
     }
 }
