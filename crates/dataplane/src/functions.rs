@@ -27,10 +27,8 @@ impl Worker {
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         self.fid = entry.fid;
         let mut parts = FlowParts::take(&mut entry.ext);
-        let mut findings = core::mem::take(&mut self.findings);
-        findings.clear();
-        let mut edits = core::mem::take(&mut self.edits);
-        edits.clear();
+        self.findings.clear();
+        self.edits.clear();
         let mut notes = Notes { tcp, fid: entry.fid, related: looks.related, ..Notes::default() };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && self.settings.prevention
@@ -43,7 +41,7 @@ impl Worker {
 
         // What the engine made to inspect the rest of a flow has no header to be judged.
         if !is_made(occasion.packet) {
-            self.run_headers(occasion, id, &mut parts, &mut notes, events, established, &mut findings);
+            self.run_headers(occasion, id, &mut parts, &mut notes, events, established);
         }
         let mut occasion = *occasion;
         let mut reject = None;
@@ -51,23 +49,21 @@ impl Worker {
         let mut shows = Shows::All;
         if wants_payload
             && notes.decision == Decision::CONTINUE
-            && findings.is_empty()
+            && self.findings.is_empty()
             && self.may_wait(&occasion, id, tcp, looks)
         {
             if self.chains.together(self.path_of(id)) == Together::StreamJoined {
                 let detection = &Detection::default();
                 let news = News { tcp, events, established, detection, shows: Shows::Packet };
-                let told = (&mut findings, &mut edits);
-                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
                 shows = Shows::Stream;
             }
             if notes.decision == Decision::CONTINUE && self.chains.wants_payload(self.path_of(id)) {
                 self.wait(&occasion, id, parts);
-                if !findings.is_empty() {
+                if !self.findings.is_empty() {
                     let fate = Fate { decision: notes.decision, reject };
-                    self.record(&occasion, id, &fate, true, &findings, recorder);
+                    self.record(&occasion, id, &fate, true, recorder);
                 }
-                (self.findings, self.edits) = (findings, edits);
                 return Decision::CONTINUE;
             }
         }
@@ -104,14 +100,12 @@ impl Worker {
             }
             if inspect {
                 let news = News { tcp, events, established, detection: &detection, shows };
-                let told = (&mut findings, &mut edits);
-                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+                reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
             }
         } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
             let news = News { tcp, events, established, detection: &Detection::default(), shows };
-            let told = (&mut findings, &mut edits);
-            reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news, told);
+            reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
         }
         if waiting.is_some() {
             self.train.decided(notes.decision);
@@ -139,18 +133,16 @@ impl Worker {
         if urgent && decision.verdict.forwards() {
             self.note_urgent(occasion.packet);
         }
-        self.note_edits(occasion.packet, decision, &edits);
-        self.edits = edits;
+        self.note_edits(occasion.packet, decision);
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
-        self.record(occasion, id, &fate, looks.inspect, &findings, recorder);
+        self.record(occasion, id, &fate, looks.inspect, recorder);
         if let Some(entry) = self.flows.get_mut(id)
             && let Some(pair) = entry.ext.streams.as_deref_mut()
         {
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
         }
-        self.findings = findings;
         // A parser or the depth of the stream says that nobody needs the rest.
         if bypass && decision.verdict.forwards() {
             self.bypass(id);
@@ -168,7 +160,6 @@ impl Worker {
         notes: &mut Notes,
         events: &[StreamEvent],
         established: bool,
-        findings: &mut Vec<bartizan_function::Finding>,
     ) {
         let chains = &self.chains;
         let Some(entry) = self.flows.get_mut(id) else { return };
@@ -197,8 +188,8 @@ impl Worker {
                 worker: state,
                 slot,
                 reject: &mut reject,
-                findings,
-                edits: &mut Vec::new(),
+                findings: &mut self.findings,
+                edits: &mut self.edits,
                 prevention: self.settings.prevention,
             };
             let decision = function.packet(&mut context);
@@ -222,7 +213,6 @@ impl Worker {
         parts: &mut FlowParts,
         notes: &mut Notes,
         news: &News<'_>,
-        (findings, edits): (&mut Vec<bartizan_function::Finding>, &mut Vec<bartizan_function::Edit>),
     ) -> Option<RejectTo> {
         let mut reject = None;
         let chains = &self.chains;
@@ -274,8 +264,8 @@ impl Worker {
                     worker: state,
                     slot,
                     reject: &mut reject,
-                    findings,
-                    edits,
+                    findings: &mut self.findings,
+                    edits: &mut self.edits,
                     prevention: self.settings.prevention,
                 };
                 let decision = function.payload(&mut context);
@@ -311,9 +301,9 @@ impl Worker {
         id: FlowId,
         fate: &Fate,
         inspected: bool,
-        findings: &[bartizan_function::Finding],
         recorder: &mut dyn Recorder,
     ) {
+        let findings = &self.findings;
         let decision = &fate.decision;
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));

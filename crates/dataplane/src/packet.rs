@@ -428,10 +428,8 @@ impl Worker {
         self.fid = class.map(|c| c.fid).unwrap_or_default();
         let mut notes = Notes { fid: self.fid, related: self.related(frame, packet), ..Notes::default() };
         let mut reject = None;
-        let mut findings = core::mem::take(&mut self.findings);
-        findings.clear();
-        let mut edits = core::mem::take(&mut self.edits);
-        edits.clear();
+        self.findings.clear();
+        self.edits.clear();
         for function in &chains.functions {
             if class.is_some_and(|c| !c.path.contains(function.id()))
                 || !headers && function.spec().model != Model::Payload
@@ -456,8 +454,8 @@ impl Worker {
                 worker: state,
                 slot: &mut slot,
                 reject: &mut reject,
-                findings: &mut findings,
-                edits: &mut edits,
+                findings: &mut self.findings,
+                edits: &mut self.edits,
                 prevention: self.settings.prevention,
             };
             let mut decision = function.packet(&mut context);
@@ -466,7 +464,7 @@ impl Worker {
             }
             notes.decision = notes.decision.strictest(decision);
         }
-        for finding in &findings {
+        for finding in &self.findings {
             self.counters.alerts += 1;
             self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };
@@ -474,11 +472,9 @@ impl Worker {
         }
         if !notes.decision.verdict.forwards() {
             let fate = Fate { decision: notes.decision, reject };
-            recorder.refused(occasion, None, &fate, &findings);
+            recorder.refused(occasion, None, &fate, &self.findings);
         }
-        self.note_edits(occasion.packet, notes.decision, &edits);
-        self.edits = edits;
-        self.findings = findings;
+        self.note_edits(occasion.packet, notes.decision);
         notes.decision
     }
 }

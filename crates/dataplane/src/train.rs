@@ -279,6 +279,11 @@ impl<'f> FullSegment<'f> {
     }
 }
 
+/// As `==`, for a few bytes, without a call.
+fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
 fn two(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
@@ -295,6 +300,6 @@ pub fn follows(frame: &[u8], next: &[u8]) -> bool {
         && next.payload > 0
         && next.seq == this.seq.wrapping_add(this.payload as u32)
         && this.ports == next.ports
-        && this.addresses == next.addresses
-        && this.link == next.link
+        && are_equal(this.addresses, next.addresses)
+        && are_equal(this.link, next.link)
 }

@@ -584,8 +584,8 @@ impl Worker {
     ///
     /// A packet that was put together from fragments or found in a tunnel stays as it is, and is counted: neither its
     /// fragments nor the checksums around it would fit any more.
-    pub(crate) fn note_edits(&mut self, view: &PacketView<'_>, decision: Decision, edits: &[Edit]) {
-        if edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
+    pub(crate) fn note_edits(&mut self, view: &PacketView<'_>, decision: Decision) {
+        if self.edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
             return;
         }
         let packet = view.decoded();
@@ -603,7 +603,7 @@ impl Worker {
             (change.restored, change.replaced, change.urgent) = (false, false, false);
             change
         });
-        for edit in edits {
+        for edit in &self.edits {
             let from = edit.offset as usize;
             let place = change.bytes.get_mut(from..from.saturating_add(edit.bytes.len()));
             if let Some(place) = place {

@@ -375,6 +375,9 @@ impl Blocks {
 
     /// Joins the block that readers see with those that follow it without a hole.
     fn join(&mut self, budget: &mut MemoryBudget) {
+        if self.blocks.len() < 2 {
+            return;
+        }
         let at = self.first_ending_after(self.seen_from);
         while let Some([first, second]) = self.blocks.get(at..at.saturating_add(2))
             && first.end() == second.start
