@@ -5,30 +5,20 @@
 
 #[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
+#[path = "common/stack.rs"]
+mod stack;
 
-use bartizan_agent::Agent;
-use bartizan_applayer::file::FileSettings;
-use bartizan_applayer::flow::Engine;
-use bartizan_base::{LinkId, Reason, Settings, Timestamp};
-use bartizan_config::policy;
+use bartizan_base::{LinkId, Reason, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
-use bartizan_detect::keywords;
-use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
-use bartizan_detect::shared::Shared;
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_flow::WhenFull;
 use bartizan_flow::tcp::OverlapAction;
-use bartizan_flow::{FlowHasher, WhenFull};
-use bartizan_function::RuleSource;
-use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
-use bartizan_functions::registry::{self, Services};
-use bartizan_pattern::{Compiler, Config};
 use bartizan_ports::{InlinePair, TestClock, TestPort};
-use bartizan_rules::Variables;
 use common::{Captured, Nothing, Shape, ethernet, fragments, ip, marked, tcp, udp};
+use stack::{Made, Stack};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -166,32 +156,6 @@ fn row(reason: Reason) -> Row {
     Row::Packets(said)
 }
 
-/// Rules from a text, whatever files a policy names.
-struct Rules(&'static str);
-
-impl RuleCompiler for Rules {
-    fn compile(&self, _: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String> {
-        let compiler = Compiler::new(Config::default()).unwrap();
-        let input = LoadInput {
-            settings: &Settings::new(),
-            variables: &Variables::new(),
-            classifications: None,
-            references: None,
-            shared: &Arc::default(),
-            compiler: &compiler,
-            generation: source.generation,
-        };
-        let mut loaded = load(&[bartizan_rules::parse_file(self.0.as_bytes(), "r")], &input).unwrap();
-        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
-        if self.0.starts_with("alert") {
-            let thresholds = bartizan_rules::parse_thresholds(RATE.as_bytes(), "t");
-            assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
-            keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
-        }
-        Ok(Arc::new(loaded.rules))
-    }
-}
-
 struct Result_ {
     refused: BTreeMap<Reason, u64>,
     packets: u64,
@@ -201,68 +165,35 @@ struct Result_ {
 
 /// Runs a row's frames; IPv4 or IPv6.
 fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
-    let mut settings = bartizan_config::suricata::shipped();
-    settings.set("pcap-file.checksum-checks", "no");
-    settings.set("outputs.1.eve-log.types.34", "drop");
-    settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
-    for (key, value) in row.set {
-        settings.set(*key, *value);
-    }
-    let mut engine_settings =
-        EngineSettings::from_settings(&settings, true, [1, 2]).unwrap().0.for_real_receivers(true);
-    (row.tune)(&mut engine_settings);
-    let hosts = Arc::new(HostTable::new(&HostTableConfig {
-        capacity: 64,
-        shards: 2,
-        hasher: FlowHasher::new([1, 2]),
-        when_full: WhenHostsFull::Refuse,
-    }));
-    let mut kinds = registry::kinds(&Services { hosts });
-    kinds.push(Arc::new(IdsKind::new(Arc::new(Rules(row.rules)), 15)));
-    let mut agent = Agent::new(kinds).unwrap();
-    let text = format!("policies:\n  - {{name: p, {}}}\ndefault: {{action: drop}}\n", row.chain);
-    let names = agent.function_names();
-    let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let prepared = agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
-    let mut worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains)).unwrap();
-    let folder = folder(&format!("{name}-{v6}"));
-    let functions = (0..32u8)
-        .map(|bit| {
-            names
-                .iter()
-                .copied()
-                .find(|n| agent.function_id(n).is_some_and(|id| id.0 == bit))
-                .unwrap_or("gate")
-        })
-        .collect();
-    let run = RunInfo { own_fields: true, functions, interface: None };
-    let shared = Arc::new(Shared::default());
-    let mut recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
+    let name_of_run = format!("{name}-{v6}");
+    let made = Made {
+        name: &name_of_run,
+        policy: row.chain,
+        set: row.set,
+        tune: row.tune,
+        rules: row.rules,
+        thresholds: if row.rules.starts_with("alert") { RATE } else { "" },
+    };
+    let mut stack = Stack::new(&made);
     let mut refused = BTreeMap::new();
     for (n, bytes) in (0u64..).zip((row.frames)(v6)) {
         let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };
-        let decision = worker.frame(&frame.frame(n + 1), &mut recorder);
+        let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder);
         if !decision.verdict.forwards() {
             *refused.entry(decision.reason.expect("no refusal without a reason")).or_default() += 1;
         }
     }
-    worker.shutdown(&mut recorder);
-    assert!(recorder.finish().is_empty());
+    let (worker, events) = stack.finish();
     let c = *worker.counters();
     for (reason, count) in Reason::ALL.iter().zip(c.refused) {
         assert_eq!(refused.get(reason).copied().unwrap_or(0), count, "{name}: {}", reason.name());
     }
     let mut recorded = BTreeMap::new();
-    for line in std::fs::read_to_string(folder.join("eve.json")).unwrap().lines() {
-        let event: serde_json::Value = serde_json::from_str(line).unwrap();
-        if event["event_type"] == "drop" {
-            let reason =
-                event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {line}"));
-            *recorded.entry(reason.to_owned()).or_default() += 1;
-        }
+    for event in events.iter().filter(|event| event["event_type"] == "drop") {
+        let reason =
+            event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {event}"));
+        *recorded.entry(reason.to_owned()).or_default() += 1;
     }
-    std::fs::remove_dir_all(&folder).unwrap();
     Result_ { refused, packets: c.packets, forwarded: c.forwarded, recorded }
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own parts hand frames to.
+
+use bartizan_agent::Agent;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::Settings;
+use bartizan_config::policy;
+use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::worker::Worker;
+use bartizan_detect::keywords;
+use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
+use bartizan_detect::shared::Shared;
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_function::RuleSource;
+use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
+use bartizan_functions::registry::{self, Services};
+use bartizan_pattern::{Compiler, Config};
+use bartizan_rules::Variables;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Rules from a text, whatever files a policy names.
+struct Rules {
+    text: String,
+    thresholds: String,
+}
+
+impl RuleCompiler for Rules {
+    fn compile(&self, _: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String> {
+        let compiler = Compiler::new(Config::default()).unwrap();
+        let input = LoadInput {
+            settings: &Settings::new(),
+            variables: &Variables::new(),
+            classifications: None,
+            references: None,
+            shared: &Arc::default(),
+            compiler: &compiler,
+            generation: source.generation,
+        };
+        let file = bartizan_rules::parse_file(self.text.as_bytes(), "r");
+        let mut loaded = load(&[file], &input).unwrap();
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
+        assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
+        keywords::apply_thresholds(&mut loaded.rules.signatures, &thresholds, &Variables::new());
+        Ok(Arc::new(loaded.rules))
+    }
+}
+
+/// What a stack is made of.
+pub struct Made<'m> {
+    /// Of the test, for its folder and for messages.
+    pub name: &'m str,
+    /// Keys of the only policy: `chain: [pfw, ids], ...`.
+    pub policy: &'m str,
+    /// Suricata's settings beside those that it ships with.
+    pub set: &'m [(&'m str, &'m str)],
+    /// Other settings of the engine.
+    pub tune: fn(&mut EngineSettings),
+    pub rules: &'m str,
+    pub thresholds: &'m str,
+}
+
+/// A worker in prevention, and where its events go.
+pub struct Stack {
+    pub worker: Worker,
+    pub recorder: EveRecorder,
+    folder: PathBuf,
+}
+
+impl Stack {
+    pub fn new(made: &Made<'_>) -> Self {
+        let name = made.name;
+        let mut settings = bartizan_config::suricata::shipped();
+        settings.set("pcap-file.checksum-checks", "no");
+        settings.set("outputs.1.eve-log.types.34", "drop");
+        settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
+        for (key, value) in made.set {
+            settings.set(*key, *value);
+        }
+        let mut engine_settings =
+            EngineSettings::from_settings(&settings, true, [1, 2]).unwrap().0.for_real_receivers(true);
+        (made.tune)(&mut engine_settings);
+        let hosts = Arc::new(HostTable::new(&HostTableConfig {
+            capacity: 64,
+            shards: 2,
+            hasher: FlowHasher::new([1, 2]),
+            when_full: WhenHostsFull::Refuse,
+        }));
+        let mut kinds = registry::kinds(&Services { hosts });
+        let rules = Rules { text: made.rules.to_owned(), thresholds: made.thresholds.to_owned() };
+        kinds.push(Arc::new(IdsKind::new(Arc::new(rules), 15)));
+        let mut agent = Agent::new(kinds).unwrap();
+        let text = format!("policies:\n  - {{name: p, {}}}\ndefault: {{action: drop}}\n", made.policy);
+        let names = agent.function_names();
+        let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let prepared = agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
+        let worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains)).unwrap();
+        let folder = std::env::temp_dir().join(format!("bartizan-stack-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let of_bit = |bit: u8| {
+            let is_it = |n: &&str| agent.function_id(n).is_some_and(|id| id.0 == bit);
+            names.iter().copied().find(is_it).unwrap_or("gate")
+        };
+        let run = RunInfo { own_fields: true, functions: (0..32).map(of_bit).collect(), interface: None };
+        let shared = Arc::new(Shared::default());
+        let recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
+        Stack { worker, recorder, folder }
+    }
+
+    /// Ends all flows; gives the worker and all events.
+    pub fn finish(mut self) -> (Worker, Vec<serde_json::Value>) {
+        self.worker.shutdown(&mut self.recorder);
+        assert!(self.recorder.finish().is_empty());
+        let text = std::fs::read_to_string(self.folder.join("eve.json")).unwrap();
+        std::fs::remove_dir_all(&self.folder).unwrap();
+        (self.worker, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+}
