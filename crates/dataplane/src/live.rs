@@ -111,7 +111,8 @@ pub fn run_inline(
     let mut decoder = Rejecter::default();
     let mut awake = options.awake();
     let mut unsent = UnsentFrames::default();
-    while !control.stopping() {
+    let mut last = LastTurns::default();
+    while last.goes_on(control) {
         control.take(ALONE, worker);
         if worker.is_asked() {
             worker.show(|snapshot| {
@@ -142,7 +143,8 @@ pub fn run_inline(
             let now = pair.port(Side::A).now();
             unsent.tell(Some(now), pair, worker.generation(), recorder);
         }
-        if seen == 0 {
+        last.saw(seen);
+        if seen == 0 && !control.stopping() {
             let now = pair.port(Side::A).now();
             worker.idle(now, recorder);
             if pair.wait(control.waker(ALONE), options.spin, options.tick)? == Woke::Timeout {
@@ -170,7 +172,8 @@ pub fn run_passive(
 ) -> Result<LiveCounters, PortError> {
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
-    while !control.stopping() {
+    let mut last = LastTurns::default();
+    while last.goes_on(control) {
         control.take(ALONE, worker);
         if worker.is_asked() {
             worker.show(|snapshot| {
@@ -179,7 +182,11 @@ pub fn run_passive(
             });
         }
         let frames = port.receive(&mut batch)?;
+        last.saw(frames);
         if frames == 0 {
+            if control.stopping() {
+                continue;
+            }
             let now = port.now();
             worker.idle(now, recorder);
             wait_any(&mut [port], control.waker(ALONE), options.spin, options.tick)?;
@@ -193,6 +200,33 @@ pub fn run_passive(
         batch.clear();
     }
     Ok(counters)
+}
+
+/// Turns after the word to stop: what lies in the rings already is handled like everything before it, and no more is waited for.
+#[derive(Default)]
+struct LastTurns {
+    turns: u32,
+    idle: bool,
+}
+
+impl LastTurns {
+    /// A ring's frames, and some that come meanwhile.
+    const MOST: u32 = 32;
+
+    /// Whether another turn is to be made.
+    fn goes_on(&mut self, control: &Control) -> bool {
+        if !control.stopping() {
+            return true;
+        }
+        self.turns += 1;
+        // The turn before the word came may have seen nothing; one after it must.
+        !(self.idle && self.turns > 1) && self.turns <= Self::MOST
+    }
+
+    /// A turn saw so many frames.
+    const fn saw(&mut self, frames: usize) {
+        self.idle = frames == 0;
+    }
 }
 
 /// A frame of a batch, as a worker takes it.

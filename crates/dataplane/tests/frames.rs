@@ -274,3 +274,28 @@ fn collect(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
         }
     }
 }
+
+#[test]
+fn what_lies_in_the_ring_leaves_after_the_word_to_stop() {
+    let bench = bench(true, "no");
+    let frames: Vec<Captured> = (0..1000u32)
+        .map(|n| Captured {
+            now: Timestamp::from_nanos(1_000_000_000 + u64::from(n)),
+            bytes: ethernet(false, &ip(false, (1, 2), 17, &udp((1000 + n as u16, 53), b"question"))),
+        })
+        .collect();
+    let clock = TestClock::starting_at(Timestamp::ZERO);
+    let (_client, a) = TestPort::pair(["c", "a"], MTU, frames.len() + 1, &clock).unwrap();
+    let (b, _server) = TestPort::pair(["b", "s"], MTU, frames.len() + 1, &clock).unwrap();
+    for frame in &frames {
+        a.inject(&frame.bytes, frame.now);
+    }
+    let mut worker = worker(&bench);
+    let mut pair = InlinePair::new(Box::new(a), Box::new(b), false).unwrap();
+    let control = Control::new().unwrap();
+    control.stop();
+    let options = LiveOptions { batch: 64, spin: Duration::ZERO, ..LiveOptions::default() };
+    run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut Nothing).unwrap();
+    assert_eq!(worker.counters().packets, 1000);
+    assert_eq!(pair.port(bartizan_ports::Side::B).stats().sent, 1000);
+}

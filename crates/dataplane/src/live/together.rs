@@ -11,7 +11,7 @@
 
 use super::control::Control;
 use super::unsent::UnsentFrames;
-use super::{LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
+use super::{LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
 use crate::normaliser;
@@ -216,12 +216,16 @@ impl<R: Recorder> Post<R> {
         let mut hands = Hands::new(options);
         let mut awake = options.awake();
         let mut result = Ok(());
-        while !control.stopping() && result.is_ok() {
+        let mut last = LastTurns::default();
+        while last.goes_on(control) && result.is_ok() {
             control.take(me, self.station.worker_mut());
             if self.station.worker().is_asked() {
                 self.show();
             }
-            result = match self.turn(link, control, &mut hands) {
+            let turn = self.turn(link, control, &mut hands);
+            last.saw(turn.as_ref().copied().unwrap_or(0));
+            result = match turn {
+                Ok(0) if control.stopping() => Ok(()),
                 Ok(0) => self.rest(options, control).map(|woke| {
                     if woke == Some(Woke::Timeout) {
                         awake.silence();
