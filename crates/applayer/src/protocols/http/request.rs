@@ -182,13 +182,15 @@ impl HttpParser {
         Step::Again
     }
 
-    fn request_protocol(&mut self, feed: &Feed<'_>) -> Step {
+    fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
         let (space, more) = span(feed.rest(), is_space);
         let is_09 = more.is_empty() && space.len() <= HTTP09_JUNK;
         let Some(tx) = self.request_tx() else { return Step::Fail };
         let mut next = State::Headers;
         if tx.request.is_http09 {
             if is_09 {
+                // No body: what comes later is ignored, so what came with it is nobody's, too.
+                feed.take(space.len());
                 next = State::Finalize;
             } else {
                 // Headers follow: the protocol was left out.
