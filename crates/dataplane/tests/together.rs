@@ -3,12 +3,13 @@
 //! whatever worker it arrives at; generations swapped under traffic and on idle links; the end of one is the end of all.
 
 mod common;
+mod refusing_ports;
 
 use bartizan_base::{Direction, PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::live::together::{Balance, LiveError, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
-use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
@@ -22,11 +23,22 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(30);
 const SHAPES: [Shape; 4] = [Shape::Plain, Shape::Fragmented, Shape::Tunnel, Shape::FragmentedTunnel];
 
-/// Writes down time and generation of each alert, and flows; breaks when it is told to.
+/// A record of frames that a port refused.
+#[derive(Debug)]
+struct Refused {
+    port: String,
+    cause: &'static str,
+    frames: u64,
+    /// What the frame carries that the record shows.
+    mark: Option<(u32, u32)>,
+}
+
+/// Writes down time and generation of each alert, flows, and what ports refused; breaks when it is told to.
 #[derive(Clone, Default)]
 struct Log {
     alerts: Arc<Mutex<Vec<(Timestamp, u64)>>>,
     flows: Arc<Mutex<Vec<u64>>>,
+    unsent: Arc<Mutex<Vec<Refused>>>,
     breaks: bool,
 }
 
@@ -51,6 +63,15 @@ impl Recorder for Log {
 
     fn flow(&mut self, flow: &Entry, _: EndReason, _: Timestamp) {
         self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);
+    }
+
+    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+        self.unsent.lock().unwrap().push(Refused {
+            port: unsent.port.to_owned(),
+            cause: unsent.cause,
+            frames: unsent.frames,
+            mark: read_mark(occasion.packet.payload()),
+        });
     }
 }
 

@@ -307,25 +307,41 @@ impl Scanner {
 
     /// Length of an end of line, regular or of the deformed kinds that browsers take for one.
     fn any_eol(self, rest: &[u8]) -> Scan<(usize, Odd)> {
+        let deformed =
+            if self.response { self.deformed_in_response(rest) } else { self.deformed_in_request(rest) };
+        match deformed {
+            Scan::Bad => self.plain_eol(rest).map_or(Scan::Bad, |n| Scan::Got((n, Odd::empty()))),
+            decided => decided,
+        }
+    }
+
+    /// LF CR before an empty line. That line ends the headers, whatever follows: libhtp would rather end them with another
+    /// empty line behind it, but then a request would be over or not depending on data that need not be there yet.
+    fn deformed_in_request(self, rest: &[u8]) -> Scan<(usize, Odd)> {
+        match rest {
+            [b'\n', b'\r', b'\r', b'\n', ..] => Scan::Got((2, Odd::DEFORMED_EOL)),
+            b"\n\r" | b"\n\r\r" if !self.complete => Scan::Need,
+            _ => Scan::Bad,
+        }
+    }
+
+    fn deformed_in_response(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         let empty_line = |r: &[u8]| r.starts_with(b"\n") || r.starts_with(b"\r\n");
         if rest.starts_with(b"\n\r\r\n") && empty_line(after(rest, 4)) {
             return Scan::Got((4, Odd::DEFORMED_EOL));
         }
-        if self.response {
-            if rest.starts_with(b"\r\n\r") {
-                let (filler, tail) = span(after(rest, 3), |b| matches!(b, b'\r' | b' ' | b'\t'));
-                if tail.is_empty() {
-                    return Scan::Need;
-                }
-                let newline = usize::from(tail.first() == Some(&b'\n'));
-                if !filler.is_empty() && !empty_line(after(tail, newline)) {
-                    return Scan::Got((3 + filler.len() + newline, Odd::DEFORMED_EOL));
-                }
-            }
-        } else if rest.starts_with(b"\n\r\r\n") {
-            return Scan::Got((2, Odd::DEFORMED_EOL));
+        if !rest.starts_with(b"\r\n\r") {
+            return Scan::Bad;
         }
-        self.plain_eol(rest).map_or(Scan::Bad, |n| Scan::Got((n, Odd::empty())))
+        let (filler, tail) = span(after(rest, 3), |b| matches!(b, b'\r' | b' ' | b'\t'));
+        if tail.is_empty() {
+            return Scan::Need;
+        }
+        let newline = usize::from(tail.first() == Some(&b'\n'));
+        if filler.is_empty() || empty_line(after(tail, newline)) {
+            return Scan::Bad;
+        }
+        Scan::Got((3 + filler.len() + newline, Odd::DEFORMED_EOL))
     }
 }
 
@@ -437,6 +453,28 @@ mod tests {
         let got = scan(true, b"K:deformed folded\n\r V\n\r\r\n\n");
         assert_eq!(names(&got), pairs(&[("K", "deformed folded V")]));
         assert_eq!(scan(true, b"K: V\r\n\r"), Scan::Need);
+    }
+
+    #[test]
+    fn where_a_requests_line_ends_does_not_depend_on_what_came_yet() {
+        let whole = b"Host: a\nK: V\n\r\r\n\n\r\n";
+        let decided = whole.len() - b"\n\r\n".len();
+        let want = scan(false, whole);
+        let Scan::Got(block) = &want else { panic!("block") };
+        assert_eq!((block.used, block.ended), (decided, true));
+        assert_eq!(names(&want), pairs(&[("Host", "a"), ("K", "V")]));
+        assert!(block.fields[1].odd.contains(Odd::DEFORMED_EOL));
+        for cut in 0..whole.len() {
+            let got = scan(false, &whole[..cut]);
+            match &got {
+                _ if cut >= decided => assert_eq!(got, want, "{cut}"),
+                Scan::Got(part) => assert_eq!((part.fields.len(), part.ended), (1, false), "{cut}"),
+                other => assert_eq!(*other, Scan::Need, "{cut}"),
+            }
+        }
+        // No more comes: what is there is a line that ended, and the beginning of another.
+        let got = Scanner { response: false, complete: true }.block(b"K: V\n\r");
+        assert_eq!(names(&got), pairs(&[("K", "V")]));
     }
 
     #[test]

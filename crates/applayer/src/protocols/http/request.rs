@@ -182,13 +182,15 @@ impl HttpParser {
         Step::Again
     }
 
-    fn request_protocol(&mut self, feed: &Feed<'_>) -> Step {
+    fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
         let (space, more) = span(feed.rest(), is_space);
         let is_09 = more.is_empty() && space.len() <= HTTP09_JUNK;
         let Some(tx) = self.request_tx() else { return Step::Fail };
         let mut next = State::Headers;
         if tx.request.is_http09 {
             if is_09 {
+                // No body: what comes later is ignored, so what came with it is nobody's, too.
+                feed.take(space.len());
                 next = State::Finalize;
             } else {
                 // Headers follow: the protocol was left out.
@@ -208,9 +210,16 @@ impl HttpParser {
             return self.request_headers_at_close();
         }
         let rest = feed.rest();
+        // A line that is over but for what comes behind it is decided by any byte, as it is where that byte came with it.
+        let line_waits = self.request.header.as_deref().is_some_and(ends_in_line_end);
         match line_to_lf(rest) {
             Some((line, _)) => {
                 if self.request.header.is_some() && !self.request_fits(line.len()) {
+                    return Step::Fail;
+                }
+            }
+            None if line_waits => {
+                if !self.request_fits(rest.len()) {
                     return Step::Fail;
                 }
             }
@@ -407,6 +416,11 @@ impl HttpParser {
         self.request_id += 1;
         Step::Again
     }
+}
+
+/// Whether this may be all of a line's end, and what comes next decides it.
+fn ends_in_line_end(held: &[u8]) -> bool {
+    matches!(held, [.., b'\n'] | [.., b'\n', b'\r'] | [.., b'\n', b'\r', b'\r'])
 }
 
 /// Appends to raw headers what was not there before, within the limit.
