@@ -152,7 +152,8 @@ impl HttpParser {
         if line.is_empty() {
             return Step::More;
         }
-        if is_empty_line(&line) {
+        let closed = self.request.status == Status::Closed;
+        if is_empty_line(&line) || closed && line.iter().all(|b| is_space(*b)) {
             return Step::Again;
         }
         let settings = self.settings.clone();
@@ -372,9 +373,10 @@ impl HttpParser {
         }
         let (_, text) = span(&data, is_space);
         let (method, _) = span(text, |b| !is_space(b));
-        // An empty line behind a request is no part of it, whether it comes with it or by itself.
-        if newline && method.is_empty() {
-            feed.take(1);
+        // An empty line behind a request is no part of it, nor what has no end of a line at the end of all, whether it comes
+        // with it or by itself.
+        if method.is_empty() {
+            feed.take(usize::from(newline));
             return Step::Again;
         }
         if Method::of(method) != Method::Unknown {
@@ -385,14 +387,12 @@ impl HttpParser {
             feed.give_back(part.len());
             return self.request_complete();
         }
-        if !method.is_empty() {
-            if self.request.left.unwrap_or(0) == 0 {
-                if let Some(tx) = self.request_tx() {
-                    tx.raise(events::REQUEST_BODY_UNEXPECTED);
-                }
-            } else {
-                self.request.left = Some(1);
+        if self.request.left.unwrap_or(0) == 0 {
+            if let Some(tx) = self.request_tx() {
+                tx.raise(events::REQUEST_BODY_UNEXPECTED);
             }
+        } else {
+            self.request.left = Some(1);
         }
         if newline {
             feed.take(1);
