@@ -444,7 +444,12 @@ impl Worker {
         (depth, outermost): (u8, Option<Around>),
     ) -> Decision {
         let mut decision = Decision::CONTINUE;
-        let first = outermost.or_else(|| around(output.packets().first()?, frame.number));
+        // Only what lies in another packet is told of it.
+        let first = if output.packets().len() > 1 {
+            outermost.or_else(|| around(output.packets().first()?, frame.number))
+        } else {
+            outermost
+        };
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             let mut refused = None;

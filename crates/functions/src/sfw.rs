@@ -224,6 +224,9 @@ impl Sfw {
         counts: &mut Counts,
     ) -> Result<bool, Reason> {
         let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
+        if self.goes_on(rules, packet, context) {
+            return Ok(false);
+        }
         let icmp = icmp_kind(packet);
         let Some(flow) = context.flow else {
             return match (icmp, &packet.transport) {
@@ -283,6 +286,21 @@ impl Sfw {
                 Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
             }
         }
+    }
+
+    /// Whether a segment plainly goes on with an established connection that was let in: what nearly all packets are. Says
+    /// nothing that [`Sfw::judge`] would not say.
+    fn goes_on(&self, rules: &Rules, packet: &Decoded, context: &PacketContext<'_>) -> bool {
+        let (Some(outcome), Some(flow)) = (context.notes.tcp, &context.flow) else { return false };
+        let (Some(session), Some(segment)) = (flow.tcp, packet.transport.tcp()) else { return false };
+        let admitted = || {
+            self.state(context).is_some_and(|state| {
+                // What is counted for its source is followed segment by segment.
+                state.generation == self.generation && state.counted.is_none()
+            })
+        };
+        sfw_tcp::goes_on(&rules.section, outcome, session, segment, packet.payload_len, context.direction)
+            && admitted()
     }
 
     fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c State> {
