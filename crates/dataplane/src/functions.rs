@@ -50,7 +50,7 @@ impl Worker {
         if wants_payload
             && notes.decision == Decision::CONTINUE
             && self.findings.is_empty()
-            && self.may_wait(&occasion, id, tcp, looks)
+            && self.may_wait(&occasion, id, tcp, looks, &parts)
         {
             if self.chains.together(self.path_of(id)) == Together::StreamJoined {
                 let detection = &Detection::default();

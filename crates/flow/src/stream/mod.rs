@@ -333,6 +333,12 @@ impl Stream {
         self.blocks.held()
     }
 
+    /// Bytes that may come before what readers have not seen has to be moved to stay in one piece.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.blocks.room()
+    }
+
     /// Puts the inspected bytes into a retransmission, for the normaliser. `payload` is the packet's
     /// payload, `seq` its first sequence number. Returns whether anything changed. To be called before
     /// [`StreamPair::settle`].
