@@ -418,7 +418,7 @@ impl Function for Pfw {
             return Decision::CONTINUE;
         };
         let packet = context.packet.map(|p| p.decoded());
-        let Some(flow) = &context.flow else {
+        let Some(flow) = context.flow else {
             return match packet.and_then(header_of_packet) {
                 Some(header) => self.conclude(filter, filter.decide(&header), counts),
                 None => Decision::CONTINUE,
@@ -445,7 +445,7 @@ impl Function for Pfw {
         let mut said = serde_json::Map::new();
         let filter = self.by_fid.get(context.notes.fid).and_then(|i| self.filters.get(i));
         let packet = context.packet.map(|p| p.decoded());
-        let header = match &context.flow {
+        let header = match context.flow {
             Some(flow) => Some(header_of_flow(flow, packet, context.direction)),
             None => packet.and_then(header_of_packet),
         };

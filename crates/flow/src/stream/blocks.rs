@@ -101,6 +101,11 @@ impl Blocks {
         self.blocks.is_empty()
     }
 
+    /// Whether what is held has no holes, and lies in one block.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.blocks.len() < 2
+    }
+
     /// Readers see nothing before this offset any more.
     pub(crate) fn set_seen_from(&mut self, offset: u64) {
         self.seen_from = offset;
@@ -198,6 +203,10 @@ impl Blocks {
         limit: u64,
         budget: &mut MemoryBudget,
     ) -> Result<(), Refused> {
+        // The usual case: it goes on where what is held ends.
+        if let Some(last) = self.blocks.len().checked_sub(1).filter(|_| self.end() == Some(start)) {
+            return self.append(last, bytes, Some(limit), budget);
+        }
         let (mut at, mut rest) = (start, bytes);
         while !rest.is_empty() {
             let next = self.first_ending_after(at);
@@ -389,7 +398,7 @@ impl Blocks {
 
     /// Joins the block that readers see with those that follow it without a hole.
     fn join(&mut self, budget: &mut MemoryBudget) {
-        if self.blocks.len() < 2 {
+        if self.is_whole() {
             return;
         }
         let at = self.first_ending_after(self.seen_from);

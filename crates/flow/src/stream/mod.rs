@@ -353,8 +353,12 @@ impl Stream {
 
     /// Lets go of what nobody needs.
     fn trim(&mut self, budget: &mut MemoryBudget) {
-        self.left = self.needed_from();
+        let left = self.needed_from();
         self.blocks.set_seen_from(self.seen_from());
+        if left == self.left && self.blocks.is_whole() {
+            return;
+        }
+        self.left = left;
         self.blocks.trim(self.left, budget);
         self.spans.trim(self.left, budget);
         self.urgent.trim(self.left);
