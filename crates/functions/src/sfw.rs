@@ -250,7 +250,7 @@ impl Sfw {
                     };
                 }
                 IcmpKind::Error => {
-                    let related = context.notes.related != Some(false) && quotes(message, packet, &flow);
+                    let related = context.notes.related != Some(false) && quotes(message, packet, flow);
                     return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
                 }
                 IcmpKind::Answer
@@ -276,12 +276,12 @@ impl Sfw {
                     packet.payload_len,
                     context.direction,
                 )?;
-                self.admit(rules, &flow, session.state() < TcpState::Established, context, counts)?;
+                self.admit(rules, flow, session.state() < TcpState::Established, context, counts)?;
                 self.follow(session.state(), context);
                 Ok(false)
             }
             _ => {
-                self.admit(rules, &flow, false, context, counts)?;
+                self.admit(rules, flow, false, context, counts)?;
                 // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
                 Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
             }
