@@ -19,6 +19,8 @@ use crate::transaction::{BufferQuery, LogOptions, Transaction};
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
 use bartizan_events::JsonWriter;
 
+pub(crate) mod cuts;
+
 /// A conversation: pieces of data in the order in which they are sent. Over UDP each is a datagram.
 pub(crate) type Conversation<'a> = &'a [(Direction, &'a [u8])];
 
@@ -227,6 +229,16 @@ impl Driver {
             .map(|tx| shape(self.spec, tx))
             .collect();
         Outcome { transactions, events: self.events.as_slice().to_vec(), failed: self.failed }
+    }
+}
+
+impl cuts::Player for Driver {
+    fn send(&mut self, direction: Direction, data: &[u8]) {
+        Driver::send(self, direction, data);
+    }
+
+    fn parser(&mut self) -> &mut dyn Parser {
+        Driver::parser(self)
     }
 }
 

@@ -61,6 +61,15 @@ impl Files {
         self.open = true;
     }
 
+    /// Takes what was found in a form.
+    fn take(&mut self, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
+        match found {
+            Found::Open(name) => self.open(name, context, raised),
+            Found::Data(data) => self.append(data),
+            Found::Close => self.close(FileState::Closed),
+        }
+    }
+
     /// Says that the file just opened is a piece of a larger one.
     pub(super) fn set_range(&mut self, range: ContentRange) {
         if let Some(file) = self.list.last_mut().filter(|_| self.open) {
@@ -268,13 +277,8 @@ impl Body {
             FileSource::None => {}
             FileSource::Whole => self.files.append(data),
             FileSource::Form(form) => {
-                let files = &mut self.files;
                 let mut found = Events::default();
-                form.write(data, &mut found, &mut |item| match item {
-                    Found::Open(name) => files.open(name, context, raised),
-                    Found::Data(data) => files.append(data),
-                    Found::Close => files.close(FileState::Closed),
-                });
+                form.write(data, &mut found, &mut |item| self.files.take(item, context, raised));
                 for code in found.as_slice() {
                     raised.set(*code);
                 }
@@ -283,21 +287,17 @@ impl Body {
     }
 
     /// The body has ended: files are closed.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.decoder = None;
         self.complete = true;
+        let mut state = FileState::Closed;
         if let FileSource::Form(form) = &mut self.source {
-            let state = if form.in_file() { FileState::Truncated } else { FileState::Closed };
-            let files = &mut self.files;
-            form.end(&mut |item| {
-                if let Found::Data(data) = item {
-                    files.append(data);
-                }
-            });
-            self.files.close(state);
-            return;
+            if form.in_file() {
+                state = FileState::Truncated;
+            }
+            form.end(&mut |item| self.files.take(item, context, raised));
         }
-        self.files.close(FileState::Closed);
+        self.files.close(state);
     }
 
     /// The flow ended within the body.

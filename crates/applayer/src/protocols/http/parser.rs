@@ -82,9 +82,8 @@ impl HttpParser {
         let id = self.response_id;
         if let Some(tx) = self.txs.get_mut(id) {
             for direction in Direction::BOTH {
-                let message = tx.message_mut(direction);
-                message.progress = COMPLETE;
-                message.body.finish();
+                tx.message_mut(direction).progress = COMPLETE;
+                tx.finish_body(direction, &mut self.file_context);
                 tx.touch(direction);
             }
             self.response_id += 1;

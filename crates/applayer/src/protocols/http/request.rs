@@ -66,7 +66,9 @@ impl HttpParser {
     pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.request.state;
-            if feed.is_gap() && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize) {
+            if feed.is_gap()
+                && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize)
+            {
                 let id = self.request_id;
                 if let Some(tx) = self.txs.at(id) {
                     tx.raise(events::INVALID_GAP);
@@ -225,12 +227,20 @@ impl HttpParser {
             let Some(tx) = self.request_tx() else { return Step::Fail };
             tx.request.is_http09 = false;
             tx.raise(events::REQUEST_LINE_MISSING_PROTOCOL);
-            let held = core::mem::take(&mut self.request.line);
-            self.keep_raw_request(&held, held.len(), 0);
-            self.request.header = Some(held).filter(|held| !held.is_empty());
         }
         self.request.state = State::Headers;
-        Step::Again
+        let held = core::mem::take(&mut self.request.line);
+        if held.is_empty() { Step::Again } else { self.replay_request(&held, feed) }
+    }
+
+    /// Goes on with bytes that were held before those at hand.
+    fn replay_request(&mut self, held: &[u8], feed: &mut Feed<'_>) -> Step {
+        let joined = [held, feed.take_all()].concat();
+        let mut again = Feed::data(&joined);
+        let step = self.run_request(&mut again);
+        // What waits for the other side comes again.
+        feed.give_back(again.rest().len());
+        step
     }
 
     fn request_headers(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -416,7 +426,7 @@ impl HttpParser {
         if tx.request.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToServer, context);
             tx.request.message.progress = COMPLETE;
-            tx.request.message.body.finish();
+            tx.finish_body(Direction::ToServer, context);
             tx.raise_request_flags();
             tx.touch(Direction::ToServer);
         }

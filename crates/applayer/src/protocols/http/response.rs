@@ -167,35 +167,15 @@ impl HttpParser {
         step
     }
 
-    /// Empty lines before a response are nobody's. Returns whether something else is there.
-    fn response_begins(&mut self, feed: &mut Feed<'_>) -> bool {
-        if self.txs.get(self.response_id).is_some_and(|tx| tx.request.is_http09) {
-            return !feed.is_empty();
-        }
-        loop {
-            match feed.rest() {
-                [] => return false,
-                [b'\r', b'\n', ..] => feed.take(2),
-                [b'\r'] if self.response.status != Status::Closed => {
-                    feed.take(1);
-                    self.response.line.push(b'\r');
-                    return false;
-                }
-                [b'\r' | b'\n', ..] => feed.take(1),
-                _ => return true,
-            }
-        }
-    }
-
     fn response_idle(&mut self, feed: &mut Feed<'_>) -> Step {
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
             return self.replay_response(&held, feed);
         }
-        self.answers_http09(feed);
-        if !self.response_begins(feed) {
+        if feed.is_empty() {
             return Step::More;
         }
+        self.answers_http09();
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.request.message.progress == NOT_STARTED {
             tx.raise(events::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST);
@@ -226,9 +206,8 @@ impl HttpParser {
     }
 
     /// A request that may be one of HTTP/0.9 is, if it is answered before more of it comes.
-    fn answers_http09(&mut self, feed: &Feed<'_>) {
-        let waits = self.request.state == request::State::Protocol && self.request_id == self.response_id;
-        if waits && !feed.is_empty() {
+    fn answers_http09(&mut self) {
+        if self.request.state == request::State::Protocol && self.request_id == self.response_id {
             self.request.line.clear();
             self.request_complete();
         }
@@ -418,10 +397,6 @@ impl HttpParser {
         }
         feed.take(part.len());
         self.response.line.clear();
-        // An empty line behind a response is no part of it, whether it comes with it or by itself.
-        if data.iter().all(|b| is_space(*b)) {
-            return Step::Again;
-        }
         if let Some(tx) = self.response_tx() {
             tx.raise(events::RESPONSE_BODY_UNEXPECTED);
         }
@@ -434,14 +409,14 @@ impl HttpParser {
         if tx.response.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToClient, context);
             tx.response.message.progress = COMPLETE;
-            tx.response.message.body.finish();
+            tx.finish_body(Direction::ToClient, context);
             tx.join_ranges(&mut self.ranges, context);
             tx.touch(Direction::ToClient);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
             if tx.request.method_kind == Method::Connect && accepted && self.completed_responses == 1 {
                 tx.request.message.progress = COMPLETE;
-                tx.request.message.body.finish();
+                tx.finish_body(Direction::ToServer, context);
                 self.switch = Some(None);
             }
         }
