@@ -101,6 +101,9 @@ impl Parser for HttpParser {
         if *self.status(direction) == Status::Failed {
             return Progress::Error;
         }
+        if input.eof && direction == Direction::ToClient {
+            self.response.yield_at_end = false;
+        }
         let mut feed = Feed::data(input.data);
         let mut step = Step::More;
         if !input.data.is_empty() && *self.status(direction) != Status::Tunnel {

@@ -281,20 +281,24 @@ impl HttpParser {
         };
         let Some((used, ended)) = self.scan_request_headers(data, false) else { return Step::Fail };
         self.keep_raw_request(data, if ended { used } else { data.len() }, held.len());
-        if ended {
-            feed.take(used.saturating_sub(held.len()));
-            return self.request_headers_done();
-        }
         feed.take_all();
-        let unparsed = super::bytes::after(data, used);
-        if !self.request_fits(unparsed.len()) {
-            return Step::Fail;
+        let behind = super::bytes::after(data, used);
+        if !ended {
+            if !self.request_fits(behind.len()) {
+                return Step::Fail;
+            }
+            self.request.header = Some(behind.to_vec());
+            return Step::More;
         }
-        self.request.header = Some(unparsed.to_vec());
-        Step::More
+        feed.give_back(behind.len().min(rest.len()));
+        let step = self.request_headers_done();
+        match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
+            // What was held before it was known that the headers had ended is no part of them.
+            Some((early, _)) if !early.is_empty() && step == Step::Again => self.replay_request(early, feed),
+            _ => step,
+        }
     }
 
-    /// Keeps raw header bytes: of `data` all up to `to`, except what was held and so kept before.
     fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) {
         let Some(tx) = self.request_tx() else { return };
         keep_raw(&mut tx.request.message.raw_headers, data, to, held);
@@ -346,9 +350,9 @@ impl HttpParser {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         if tx.request.method_kind == Method::Connect {
             self.request.state = State::ConnectWait;
-            return Step::Wait;
+        } else {
+            self.request.state = State::BodyDetermine;
         }
-        self.request.state = State::BodyDetermine;
         Step::Again
     }
 
@@ -441,9 +445,12 @@ fn ends_in_line_end(held: &[u8]) -> bool {
     matches!(held, [.., b'\n'] | [.., b'\n', b'\r'] | [.., b'\n', b'\r', b'\r'])
 }
 
-/// Appends to raw headers what was not there before, within the limit.
+/// Appends to raw headers what was not there before, within the limit: of `data` all up to `to`. The first `held` bytes were kept
+/// when they were held; those of them beyond `to` are taken back.
 pub(super) fn keep_raw(raw: &mut Vec<u8>, data: &[u8], to: usize, held: usize) {
-    // What is held was kept when it was held.
+    if raw.len() < MAX_RAW_HEADERS {
+        raw.truncate(raw.len().saturating_sub(held.saturating_sub(to)));
+    }
     let new = super::bytes::after(super::bytes::before(data, to), held);
     let room = MAX_RAW_HEADERS.saturating_sub(raw.len());
     raw.extend_from_slice(super::bytes::before(new, room));

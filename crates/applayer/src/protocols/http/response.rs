@@ -9,7 +9,7 @@ use super::fields::{self, Version};
 use super::headers::{Odd, RawField, Scan, Scanner, is_empty_line};
 use super::parser::HttpParser;
 use super::request::{self, keep_raw};
-use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, NOT_STARTED};
+use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
 use super::uri::Uri;
 use crate::transaction::TxId;
 use bartizan_base::Direction;
@@ -44,7 +44,7 @@ pub(super) struct Side {
     pub header: Option<Vec<u8>>,
     pub left: Option<u64>,
     pub chunk_left: u64,
-    /// Requests must be read before the next response.
+    /// The next request must be read before the next response, of which no more than a line's limit waits for it.
     pub yield_at_end: bool,
 }
 
@@ -349,13 +349,9 @@ impl HttpParser {
         }
     }
 
-    /// Keeps raw header bytes: of `data` all up to `to`. What was held was kept when it was held.
     fn keep_raw_response(&mut self, data: &[u8], to: usize, held: usize) {
-        let Some(tx) = self.response_tx() else { return };
-        let raw = &mut tx.response.message.raw_headers;
-        keep_raw(raw, data, to, held);
-        if raw.len() < MAX_RAW_HEADERS {
-            raw.truncate(raw.len().saturating_sub(held.saturating_sub(to)));
+        if let Some(tx) = self.response_tx() {
+            keep_raw(&mut tx.response.message.raw_headers, data, to, held);
         }
     }
 
@@ -421,14 +417,17 @@ impl HttpParser {
             }
         }
         if self.response.yield_at_end {
-            self.response.yield_at_end = false;
-            if self.response_id == self.request_id && !feed.is_empty() {
+            let waits = self.response_id == self.request_id && feed.rest().len() <= self.settings.field_limit;
+            if waits && !feed.is_gap() && self.response.status != Status::Closed {
                 return Step::Wait;
             }
+            self.response.yield_at_end = false;
         }
         self.response_id += 1;
         self.response.state = State::Idle;
         if self.switch.is_some() {
+            // Not a response's beginning any more.
+            self.response.line.clear();
             return Step::More;
         }
         Step::Again
