@@ -179,7 +179,7 @@ impl Driver {
                     }
                 }
                 for file in tx.files(direction) {
-                    seen.push(format!("file {:?} {}", file.name, file.size));
+                    seen.push(format!("file {:?} {} {:?}", file.name, file.size, file.state));
                 }
             }
         }

@@ -39,8 +39,8 @@ pub(crate) struct Shape {
     pub progress: [u8; 2],
     /// Values of buffers: name, direction, offset, bytes.
     pub buffers: Vec<(&'static str, Direction, u64, Vec<u8>)>,
-    /// Its files: name, size.
-    pub files: Vec<(Direction, Vec<u8>, u64)>,
+    /// Its files: name, size, state.
+    pub files: Vec<(Direction, Vec<u8>, u64, String)>,
     /// Its record, as in EVE and as in an alert.
     pub records: [String; 2],
 }
@@ -273,7 +273,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
             }
         }
         for file in tx.files(direction) {
-            files.push((direction, file.name.clone(), file.size));
+            files.push((direction, file.name.clone(), file.size, format!("{:?}", file.state)));
         }
     }
     let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };

@@ -13,6 +13,8 @@ use crate::file::{FileSettings, FileState, FileTrack};
 const WINDOW: usize = 1 << 20;
 /// A decompressed body may be this many times larger than what came in.
 const BOMB_RATIO: u64 = 2048;
+/// What came in counts in steps of this many bytes of the message: segments make no difference then.
+const BOMB_STEP: u64 = 512;
 /// Longest file name kept, in bytes.
 const MAX_NAME: usize = 4096;
 /// Files of one direction of a transaction that are tracked.
@@ -161,14 +163,22 @@ impl Body {
         context: &mut FileContext,
         raised: &mut Events,
     ) -> bool {
-        self.message_length = self.message_length.saturating_add(data.len() as u64);
         if !self.encoded {
+            self.message_length = self.message_length.saturating_add(data.len() as u64);
             self.entity_length = self.entity_length.saturating_add(data.len() as u64);
             self.accept(Piece::Data(data), limits.0, context, raised);
             return true;
         }
         let Some(mut decoder) = self.decoder.take() else { return false };
-        let _ = decoder.write(data, &mut |decoded| self.decoded(decoded, limits, context, raised));
+        let mut rest = data;
+        while !rest.is_empty() {
+            let step = BOMB_STEP - self.message_length % BOMB_STEP;
+            let (piece, tail) =
+                rest.split_at_checked(usize::try_from(step).unwrap_or(1)).unwrap_or((rest, &[]));
+            rest = tail;
+            let _ = decoder.write(piece, &mut |decoded| self.decoded(decoded, limits, context, raised));
+            self.message_length = self.message_length.saturating_add(piece.len() as u64);
+        }
         self.decoder = Some(decoder);
         true
     }
@@ -181,10 +191,13 @@ impl Body {
         context: &mut FileContext,
         raised: &mut Events,
     ) -> Result<(), Stop> {
-        self.entity_length = self.entity_length.saturating_add(data.len() as u64);
-        self.accept(Piece::Data(data), limits.0, context, raised);
-        let expanded = self.entity_length > self.message_length.saturating_mul(BOMB_RATIO);
-        if expanded && self.entity_length > limits.1.bomb_limit {
+        let steps = self.message_length / BOMB_STEP + 1;
+        let most = limits.1.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
+        let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
+        let taken = super::bytes::before(data, room);
+        self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
+        self.accept(Piece::Data(taken), limits.0, context, raised);
+        if taken.len() < data.len() {
             raised.set(events::COMPRESSION_BOMB);
             return Err(Stop);
         }
@@ -242,6 +255,7 @@ impl Body {
             self.files.close(FileState::Truncated);
             return;
         }
+        let is_cut = length > room;
         let length = length.min(room);
         match piece {
             Piece::Data(data) => {
@@ -256,6 +270,9 @@ impl Body {
             }
         }
         self.seen = self.seen.saturating_add(length);
+        if is_cut {
+            self.files.close(FileState::Truncated);
+        }
     }
 
     fn hold(&mut self, data: &[u8], limits: &BodySettings) {
@@ -265,11 +282,11 @@ impl Body {
         } else {
             usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
         };
-        if self.data.len() > keep.saturating_mul(2) {
-            let excess = self.data.len() - keep;
-            self.data.drain(..excess);
-            self.offset = self.offset.saturating_add(excess as u64);
-        }
+        // Whole windows go, so that what is held depends on the bytes alone.
+        let windows = (self.data.len() / keep.max(1)).saturating_sub(1);
+        let excess = windows.saturating_mul(keep);
+        self.data.drain(..excess.min(self.data.len()));
+        self.offset = self.offset.saturating_add(excess as u64);
     }
 
     fn feed_files(&mut self, data: &[u8], context: &mut FileContext, raised: &mut Events) {

@@ -36,8 +36,11 @@ fn assert_same(seed: &Seed, whole: &Outcome, cuts: &[Vec<usize>]) {
             lines.extend(
                 tx.buffers.iter().map(|(n, d, at, bytes)| format!("  {n} {d:?} {at} {}", text(bytes))),
             );
-            lines
-                .extend(tx.files.iter().map(|(d, name, size)| format!("  file {d:?} {} {size}", text(name))));
+            lines.extend(
+                tx.files
+                    .iter()
+                    .map(|(d, name, size, state)| format!("  file {d:?} {} {size} {state}", text(name))),
+            );
         }
         lines
     };
@@ -154,6 +157,37 @@ fn every_single_cut_gives_the_same() {
         }
         let every: Vec<Vec<usize>> = seed.iter().map(|(_, piece)| (1..piece.len()).collect()).collect();
         assert_same(&seed, &whole, &every);
+    }
+}
+
+#[test]
+fn whether_a_body_is_a_bomb_does_not_depend_on_cuts() {
+    let mut random = Random(1);
+    let mut body = vec![0u8; 2 << 20];
+    body.extend((0..4096).map(|_| random.below(256) as u8));
+    let body = super::tests::gzip(&super::tests::gzip(&body));
+    let mut response =
+        format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {}\r\n\r\n", body.len())
+            .into_bytes();
+    response.extend_from_slice(&body);
+    let seed = vec![(TS, REQUESTS[0].to_vec()), (TC, response)];
+    let whole = play(&borrow(&seed), &[Vec::new(), Vec::new()]);
+    assert_eq!(whole.transactions[0].events, [super::events::COMPRESSION_BOMB]);
+    for step in [1, 7, 511, 1448] {
+        let cuts: Vec<usize> = (1..seed[1].1.len()).filter(|at| at % step == 0).collect();
+        assert_same(&seed, &whole, &[Vec::new(), cuts]);
+    }
+}
+
+#[test]
+fn files_larger_than_the_limit_are_truncated_however_they_are_cut() {
+    let body = [b'x'; 5000];
+    let response = [b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n".as_slice(), &body].concat();
+    let seed = vec![(TS, REQUESTS[0].to_vec()), (TC, response)];
+    let whole = play(&borrow(&seed), &[Vec::new(), Vec::new()]);
+    assert_eq!(whole.transactions[0].files, [(TC, b"/a".to_vec(), 4096, "Truncated".to_owned())]);
+    for at in [500, 4138, 4139, 4140, 5000] {
+        assert_same(&seed, &whole, &[Vec::new(), vec![at]]);
     }
 }
 

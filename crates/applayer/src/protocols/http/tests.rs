@@ -146,7 +146,7 @@ impl Flow {
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: www.Example.com:8080\r\nUser-Agent: u\r\nCookie: c=1\r\n\r\n";
 
-fn gzip(data: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(data).expect("vec");
