@@ -161,6 +161,36 @@ fn every_single_cut_gives_the_same() {
 }
 
 #[test]
+fn a_line_that_is_no_status_line_is_a_response_if_another_request_follows() {
+    let (request, line) = (REQUESTS[0].to_vec(), b"no status line\r\n".to_vec());
+    let seed = vec![(TS, request.clone()), (TC, line), (TS, request), (TC, RESPONSES[0].to_vec())];
+    let whole = play(&borrow(&seed), &vec![Vec::new(); 4]);
+    let bodies: Vec<_> = whole
+        .transactions
+        .iter()
+        .flat_map(|tx| &tx.buffers)
+        .filter(|(name, ..)| *name == "http.response_body")
+        .map(|(.., bytes)| bytes.as_slice())
+        .collect();
+    assert_eq!(bodies, [b"no status line\r\n".as_slice(), b"ok"]);
+}
+
+#[test]
+fn bytes_that_begin_no_message_are_the_last_ones_body_or_a_message_of_their_own() {
+    let request = [REQUESTS[0], b"unexpected\r\n"].concat();
+    let whole = play(&[(TS, &request)], &[Vec::new()]);
+    assert_eq!(whole.transactions.len(), 1);
+    assert_eq!(whole.transactions[0].events, [super::events::REQUEST_BODY_UNEXPECTED]);
+    let mut driver = Driver::new(&SPEC, Transport::Tcp);
+    driver.send(TS, REQUESTS[0]);
+    driver.send(TS, b"unexpected\r\n");
+    assert_eq!(driver.outcome().transactions.len(), 2);
+    // That cut is left out, others are not.
+    let cuts = [REQUESTS[0].len() - 1, REQUESTS[0].len(), REQUESTS[0].len() + 1];
+    assert_eq!(play(&[(TS, &request)], &[cuts.to_vec()]), whole);
+}
+
+#[test]
 fn whether_a_body_is_a_bomb_does_not_depend_on_cuts() {
     let mut random = Random(1);
     let mut body = vec![0u8; 2 << 20];

@@ -100,7 +100,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever follows.
+    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever follows. (libhtp takes LF
+    /// there for a field without name if it sees more behind it; servers and browsers do not.)
     pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
         let (mut fields, mut used) = (Vec::new(), 0);
         match input {
