@@ -49,10 +49,10 @@ pub(crate) fn play<P: Player>(
 
 /// Whether an HTTP message of this direction is over and no other has begun.
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
-    let complete = spec.complete[direction];
+    // An earlier one may be open for good: a response without request makes a transaction of its own in between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
-    let mut all = parser.tx_range().filter_map(progress).filter(|progress| *progress > 0).peekable();
-    spec.name == "http" && all.peek().is_some() && all.all(|progress| progress == complete)
+    let last = parser.tx_range().filter_map(progress).filter(|progress| *progress > 0).next_back();
+    spec.name == "http" && last == Some(spec.complete[direction])
 }
 
 /// Whether nothing is here, or the beginning of a message; empty lines before a request are nobody's.

@@ -128,6 +128,9 @@ fn seeds() -> Vec<Seed> {
     let own = |pieces: &[(Direction, &[u8])]| pieces.iter().map(|(d, b)| (*d, b.to_vec())).collect();
     let (request, response) = (REQUESTS[0], RESPONSES[0]);
     let mut seeds: Vec<Seed> = Vec::new();
+    let answered_twice = [response, response].concat();
+    let rest = b"a HTTP/1.1\r\nHost: h\r\n\r\nunexpected\r\nmore\r\n";
+    seeds.push(own(&[(TS, b"GET /"), (TC, &answered_twice), (TS, rest)]));
     for one in REQUESTS {
         seeds.push(own(&[(TS, one), (TC, response)]));
         seeds.push(own(&[(TS, one), (TC, response), (TS, one), (TC, response)]));
