@@ -74,6 +74,11 @@ impl Driver {
         }
     }
 
+    /// The parser.
+    pub fn parser(&mut self) -> &mut dyn Parser {
+        self.parser.as_mut()
+    }
+
     fn parse(&mut self, direction: Direction, eof: bool) {
         let d = direction as usize;
         let data = std::mem::take(&mut self.waiting[d]);
@@ -174,7 +179,7 @@ impl Driver {
                     }
                 }
                 for file in tx.files(direction) {
-                    seen.push(format!("file {:?} {}", file.name, file.size));
+                    seen.push(format!("file {:?} {} {:?}", file.name, file.size, file.state));
                 }
             }
         }

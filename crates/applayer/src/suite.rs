@@ -19,6 +19,8 @@ use crate::transaction::{BufferQuery, LogOptions, Transaction};
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
 use bartizan_events::JsonWriter;
 
+pub(crate) mod cuts;
+
 /// A conversation: pieces of data in the order in which they are sent. Over UDP each is a datagram.
 pub(crate) type Conversation<'a> = &'a [(Direction, &'a [u8])];
 
@@ -37,8 +39,8 @@ pub(crate) struct Shape {
     pub progress: [u8; 2],
     /// Values of buffers: name, direction, offset, bytes.
     pub buffers: Vec<(&'static str, Direction, u64, Vec<u8>)>,
-    /// Its files: name, size.
-    pub files: Vec<(Direction, Vec<u8>, u64)>,
+    /// Its files: name, size, state.
+    pub files: Vec<(Direction, Vec<u8>, u64, String)>,
     /// Its record, as in EVE and as in an alert.
     pub records: [String; 2],
 }
@@ -230,6 +232,16 @@ impl Driver {
     }
 }
 
+impl cuts::Player for Driver {
+    fn send(&mut self, direction: Direction, data: &[u8]) {
+        Driver::send(self, direction, data);
+    }
+
+    fn parser(&mut self) -> &mut dyn Parser {
+        Driver::parser(self)
+    }
+}
+
 /// The record of a transaction as JSON text.
 pub(crate) fn record(tx: &dyn Transaction, options: &LogOptions, in_alert: bool) -> String {
     let mut json = JsonWriter::new();
@@ -261,7 +273,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
             }
         }
         for file in tx.files(direction) {
-            files.push((direction, file.name.clone(), file.size));
+            files.push((direction, file.name.clone(), file.size, format!("{:?}", file.state)));
         }
     }
     let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };

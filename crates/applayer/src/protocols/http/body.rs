@@ -13,6 +13,8 @@ use crate::file::{FileSettings, FileState, FileTrack};
 const WINDOW: usize = 1 << 20;
 /// A decompressed body may be this many times larger than what came in.
 const BOMB_RATIO: u64 = 2048;
+/// What came in counts in steps of this many bytes of the message: segments make no difference then.
+const BOMB_STEP: u64 = 512;
 /// Longest file name kept, in bytes.
 const MAX_NAME: usize = 4096;
 /// Files of one direction of a transaction that are tracked.
@@ -59,6 +61,15 @@ impl Files {
         self.list.push(FileTrack::open(context.next_id, name, &context.settings));
         context.next_id = context.next_id.wrapping_add(1);
         self.open = true;
+    }
+
+    /// Takes what was found in a form.
+    fn take(&mut self, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
+        match found {
+            Found::Open(name) => self.open(name, context, raised),
+            Found::Data(data) => self.append(data),
+            Found::Close => self.close(FileState::Closed),
+        }
     }
 
     /// Says that the file just opened is a piece of a larger one.
@@ -152,14 +163,22 @@ impl Body {
         context: &mut FileContext,
         raised: &mut Events,
     ) -> bool {
-        self.message_length = self.message_length.saturating_add(data.len() as u64);
         if !self.encoded {
+            self.message_length = self.message_length.saturating_add(data.len() as u64);
             self.entity_length = self.entity_length.saturating_add(data.len() as u64);
             self.accept(Piece::Data(data), limits.0, context, raised);
             return true;
         }
         let Some(mut decoder) = self.decoder.take() else { return false };
-        let _ = decoder.write(data, &mut |decoded| self.decoded(decoded, limits, context, raised));
+        let mut rest = data;
+        while !rest.is_empty() {
+            let step = BOMB_STEP - self.message_length % BOMB_STEP;
+            let (piece, tail) =
+                rest.split_at_checked(usize::try_from(step).unwrap_or(1)).unwrap_or((rest, &[]));
+            rest = tail;
+            let _ = decoder.write(piece, &mut |decoded| self.decoded(decoded, limits, context, raised));
+            self.message_length = self.message_length.saturating_add(piece.len() as u64);
+        }
         self.decoder = Some(decoder);
         true
     }
@@ -172,10 +191,13 @@ impl Body {
         context: &mut FileContext,
         raised: &mut Events,
     ) -> Result<(), Stop> {
-        self.entity_length = self.entity_length.saturating_add(data.len() as u64);
-        self.accept(Piece::Data(data), limits.0, context, raised);
-        let expanded = self.entity_length > self.message_length.saturating_mul(BOMB_RATIO);
-        if expanded && self.entity_length > limits.1.bomb_limit {
+        let steps = self.message_length / BOMB_STEP + 1;
+        let most = limits.1.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
+        let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
+        let taken = super::bytes::before(data, room);
+        self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
+        self.accept(Piece::Data(taken), limits.0, context, raised);
+        if taken.len() < data.len() {
             raised.set(events::COMPRESSION_BOMB);
             return Err(Stop);
         }
@@ -233,6 +255,7 @@ impl Body {
             self.files.close(FileState::Truncated);
             return;
         }
+        let is_cut = length > room;
         let length = length.min(room);
         match piece {
             Piece::Data(data) => {
@@ -247,6 +270,9 @@ impl Body {
             }
         }
         self.seen = self.seen.saturating_add(length);
+        if is_cut {
+            self.files.close(FileState::Truncated);
+        }
     }
 
     fn hold(&mut self, data: &[u8], limits: &BodySettings) {
@@ -256,11 +282,11 @@ impl Body {
         } else {
             usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
         };
-        if self.data.len() > keep.saturating_mul(2) {
-            let excess = self.data.len() - keep;
-            self.data.drain(..excess);
-            self.offset = self.offset.saturating_add(excess as u64);
-        }
+        // Whole windows go, so that what is held depends on the bytes alone.
+        let windows = (self.data.len() / keep.max(1)).saturating_sub(1);
+        let excess = windows.saturating_mul(keep);
+        self.data.drain(..excess.min(self.data.len()));
+        self.offset = self.offset.saturating_add(excess as u64);
     }
 
     fn feed_files(&mut self, data: &[u8], context: &mut FileContext, raised: &mut Events) {
@@ -268,13 +294,8 @@ impl Body {
             FileSource::None => {}
             FileSource::Whole => self.files.append(data),
             FileSource::Form(form) => {
-                let files = &mut self.files;
                 let mut found = Events::default();
-                form.write(data, &mut found, &mut |item| match item {
-                    Found::Open(name) => files.open(name, context, raised),
-                    Found::Data(data) => files.append(data),
-                    Found::Close => files.close(FileState::Closed),
-                });
+                form.write(data, &mut found, &mut |item| self.files.take(item, context, raised));
                 for code in found.as_slice() {
                     raised.set(*code);
                 }
@@ -283,21 +304,17 @@ impl Body {
     }
 
     /// The body has ended: files are closed.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.decoder = None;
         self.complete = true;
+        let mut state = FileState::Closed;
         if let FileSource::Form(form) = &mut self.source {
-            let state = if form.in_file() { FileState::Truncated } else { FileState::Closed };
-            let files = &mut self.files;
-            form.end(&mut |item| {
-                if let Found::Data(data) = item {
-                    files.append(data);
-                }
-            });
-            self.files.close(state);
-            return;
+            if form.in_file() {
+                state = FileState::Truncated;
+            }
+            form.end(&mut |item| self.files.take(item, context, raised));
         }
-        self.files.close(FileState::Closed);
+        self.files.close(state);
     }
 
     /// The flow ended within the body.

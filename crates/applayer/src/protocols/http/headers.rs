@@ -100,43 +100,55 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// Scans as many fields as are complete.
+    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever follows. (libhtp takes LF
+    /// there for a field without name if it sees more behind it; servers and browsers do not.)
     pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
-        let mut fields = Vec::new();
-        let mut used = 0;
+        let (mut fields, mut used) = (Vec::new(), 0);
+        match input {
+            [b'\r', b'\n', ..] => return Scan::Got(Block { fields, used: 2, ended: true }),
+            [b'\n', ..] => return Scan::Got(Block { fields, used: 1, ended: true }),
+            _ => {}
+        }
         loop {
-            let rest = after(input, used);
-            match self.field(rest) {
-                Scan::Got((field, length)) => {
-                    used += length;
+            let (field, length) = match self.field(after(input, used)) {
+                Scan::Got(found) => found,
+                Scan::Need if fields.is_empty() => return Scan::Need,
+                Scan::Need => return Scan::Got(Block { fields, used, ended: false }),
+                Scan::Bad => return Scan::Bad,
+            };
+            match self.empty_line(after(input, used + length)) {
+                Scan::Got(end) => {
                     fields.push(field);
-                    if let Some(end) = self.plain_eol(after(input, used)) {
-                        return Scan::Got(Block { fields, used: used + end, ended: true });
-                    }
+                    return Scan::Got(Block { fields, used: used + length + end, ended: true });
                 }
+                // The field is scanned again when it is known whether it is the last one.
                 Scan::Need if fields.is_empty() => return Scan::Need,
                 Scan::Need => return Scan::Got(Block { fields, used, ended: false }),
                 Scan::Bad => {
-                    if !fields.is_empty() {
-                        return Scan::Bad;
-                    }
-                    return match self.any_eol(rest) {
-                        Scan::Got((end, _)) => Scan::Got(Block { fields, used: used + end, ended: true }),
-                        Scan::Need => Scan::Need,
-                        Scan::Bad => Scan::Bad,
-                    };
+                    fields.push(field);
+                    used += length;
                 }
             }
         }
     }
 
-    fn field(self, input: &[u8]) -> Scan<(RawField, usize)> {
-        // A field with a colon that is not complete yet may still be complete as one without: the name may span lines.
-        if let Scan::Got(found) = self.field_with_colon(input) {
-            return Scan::Got(found);
+    /// Length of the empty line behind a field. LF is all of one, whatever follows: the end of headers waits for nothing then.
+    fn empty_line(self, rest: &[u8]) -> Scan<usize> {
+        match rest {
+            [b'\r', b'\n', ..] => Scan::Got(2),
+            [b'\n', ..] => Scan::Got(1),
+            [b'\r'] if !self.complete => Scan::Need,
+            [b'\r', ..] if self.response => Scan::Got(1),
+            _ => Scan::Bad,
         }
-        if input.starts_with(b"\r\n") {
-            return Scan::Bad;
+    }
+
+    fn field(self, input: &[u8]) -> Scan<(RawField, usize)> {
+        match self.field_with_colon(input) {
+            Scan::Got(found) => return Scan::Got(found),
+            // What is there of it may look like a field without a colon: the name may span lines.
+            Scan::Need if !self.complete => return Scan::Need,
+            _ => {}
         }
         match self.value(input) {
             Scan::Got((value, odd, used)) => Scan::Got((
@@ -236,9 +248,13 @@ impl Scanner {
             if !line.is_empty() || eol > 1 {
                 used = at;
                 value.extend_from_slice(line);
-            } else if input.get(at) == Some(&b'\n') {
-                // An empty folded line and an empty line: the end of the block.
-                used = at;
+            } else {
+                match input.get(at) {
+                    // An empty folded line and an empty line: the end of the block.
+                    Some(b'\n') => used = at,
+                    None if !self.complete => return Scan::Need,
+                    _ => {}
+                }
             }
             match end.fold {
                 Some(byte) => fold = byte,
@@ -284,9 +300,9 @@ impl Scanner {
         }
         match self.any_eol(rest) {
             Scan::Got((length, odd)) if self.complete => Scan::Got(LineEnd { length, odd, fold: None }),
+            // Nothing continues a line behind a deformed end. libhtp stops there, and takes it so when the stream ends.
             Scan::Got((length, odd)) => match rest.get(length) {
                 None => Scan::Need,
-                Some(byte) if is_fold(*byte) => Scan::Bad,
                 Some(_) => Scan::Got(LineEnd { length, odd, fold: None }),
             },
             Scan::Need => Scan::Need,
@@ -325,23 +341,37 @@ impl Scanner {
         }
     }
 
+    /// LF CR CR LF before an empty line, or an empty line of CR and more white space that is not before another one.
     fn deformed_in_response(self, rest: &[u8]) -> Scan<(usize, Odd)> {
-        let empty_line = |r: &[u8]| r.starts_with(b"\n") || r.starts_with(b"\r\n");
-        if rest.starts_with(b"\n\r\r\n") && empty_line(after(rest, 4)) {
-            return Scan::Got((4, Odd::DEFORMED_EOL));
+        if let Some(tail) = rest.strip_prefix(b"\n\r\r\n") {
+            return match self.empty_line_follows(tail) {
+                Scan::Got(()) => Scan::Got((4, Odd::DEFORMED_EOL)),
+                Scan::Need => Scan::Need,
+                Scan::Bad => Scan::Bad,
+            };
         }
         if !rest.starts_with(b"\r\n\r") {
             return Scan::Bad;
         }
         let (filler, tail) = span(after(rest, 3), |b| matches!(b, b'\r' | b' ' | b'\t'));
-        if tail.is_empty() {
-            return Scan::Need;
+        match tail {
+            [] if !self.complete => Scan::Need,
+            _ if filler.is_empty() => Scan::Bad,
+            [b'\n', tail @ ..] => match self.empty_line_follows(tail) {
+                Scan::Got(()) => Scan::Bad,
+                Scan::Need => Scan::Need,
+                Scan::Bad => Scan::Got((4 + filler.len(), Odd::DEFORMED_EOL)),
+            },
+            _ => Scan::Got((3 + filler.len(), Odd::DEFORMED_EOL)),
         }
-        let newline = usize::from(tail.first() == Some(&b'\n'));
-        if filler.is_empty() || empty_line(after(tail, newline)) {
-            return Scan::Bad;
+    }
+
+    fn empty_line_follows(self, tail: &[u8]) -> Scan<()> {
+        match tail {
+            [b'\n', ..] | [b'\r', b'\n', ..] => Scan::Got(()),
+            [] | [b'\r'] if !self.complete => Scan::Need,
+            _ => Scan::Bad,
         }
-        Scan::Got((3 + filler.len() + newline, Odd::DEFORMED_EOL))
     }
 }
 

@@ -20,6 +20,8 @@ mod body;
 mod buffers;
 mod bytes;
 mod codec;
+#[cfg(test)]
+mod cut_tests;
 mod decompress;
 mod encodings;
 mod events;

@@ -20,6 +20,8 @@ enum At {
     Between,
     /// In the header of a part.
     Header,
+    /// Behind the header of a file: opened with its first bytes, or left out if a boundary stands there.
+    Opening,
     /// In a file.
     File,
     /// After the closing boundary.
@@ -39,6 +41,8 @@ pub(super) struct Multipart {
     /// `--` and the boundary.
     boundary: Vec<u8>,
     at: At,
+    /// Name of the file that is to be opened.
+    name: Vec<u8>,
     /// Bytes that could not be decided on.
     buffer: Vec<u8>,
 }
@@ -51,12 +55,12 @@ impl Multipart {
             return None;
         }
         let boundary = [b"--", boundary].concat();
-        Some(Multipart { boundary, at: At::Between, buffer: Vec::new() })
+        Some(Multipart { boundary, at: At::Between, name: Vec::new(), buffer: Vec::new() })
     }
 
     /// Whether a file is being read.
     pub(super) fn in_file(&self) -> bool {
-        self.at == At::File
+        matches!(self.at, At::Opening | At::File)
     }
 
     /// Takes in a piece of the body.
@@ -68,7 +72,8 @@ impl Multipart {
             let rest = after(&buffer, used);
             let step = match self.at {
                 At::Between => self.between(rest),
-                At::Header => self.header(rest, events, sink),
+                At::Header => self.header(rest, events),
+                At::Opening => self.opening(rest, events, sink),
                 At::File => self.file(rest, sink),
                 At::Done => Some(rest.len()).filter(|n| *n > 0),
             };
@@ -88,7 +93,10 @@ impl Multipart {
 
     /// No more data: what is held belongs to the open file.
     pub(super) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
-        if self.at == At::File && !self.buffer.is_empty() {
+        if self.at == At::Opening {
+            sink(Found::Open(&self.name));
+        }
+        if self.in_file() && !self.buffer.is_empty() {
             sink(Found::Data(&self.buffer));
         }
         self.buffer = Vec::new();
@@ -112,17 +120,17 @@ impl Multipart {
         }
     }
 
-    fn header(&mut self, rest: &[u8], events: &mut Events, sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
+    fn header(&mut self, rest: &[u8], events: &mut Events) -> Option<usize> {
         if rest.starts_with(b"\r\n") {
             self.at = At::Between;
             return Some(2);
         }
-        let Some(end) = find(rest, b"\r\n\r\n") else {
-            if rest.len() > MAX_HEADER {
-                self.at = At::Between;
-            }
-            return (rest.len() > MAX_HEADER).then_some(0);
-        };
+        let found = find(before(rest, MAX_HEADER), b"\r\n\r\n");
+        if found.is_none() && rest.len() > MAX_HEADER {
+            self.at = At::Between;
+            return Some(0);
+        }
+        let end = found?;
         let mut filename = None;
         for line in before(rest, end).split(|b| *b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -135,20 +143,30 @@ impl Multipart {
                 _ => events.set(events::MULTIPART_INVALID_HEADER),
             }
         }
-        match filename {
-            Some(name) => {
-                let body = after(rest, end + 4);
-                if body.starts_with(&self.boundary) {
-                    events.set(events::MULTIPART_NO_FILEDATA);
-                    self.at = At::Between;
-                } else {
-                    sink(Found::Open(name));
-                    self.at = At::File;
-                }
-            }
-            None => self.at = At::Between,
+        self.at = At::Between;
+        if let Some(name) = filename {
+            self.name = name.to_vec();
+            self.at = At::Opening;
         }
         Some(end + 4)
+    }
+
+    fn opening(
+        &mut self,
+        rest: &[u8],
+        events: &mut Events,
+        sink: &mut dyn FnMut(Found<'_>),
+    ) -> Option<usize> {
+        if rest.starts_with(&self.boundary) {
+            events.set(events::MULTIPART_NO_FILEDATA);
+            self.at = At::Between;
+        } else if self.boundary.starts_with(rest) {
+            return None;
+        } else {
+            sink(Found::Open(&self.name));
+            self.at = At::File;
+        }
+        Some(0)
     }
 
     fn file(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {

@@ -82,9 +82,8 @@ impl HttpParser {
         let id = self.response_id;
         if let Some(tx) = self.txs.get_mut(id) {
             for direction in Direction::BOTH {
-                let message = tx.message_mut(direction);
-                message.progress = COMPLETE;
-                message.body.finish();
+                tx.message_mut(direction).progress = COMPLETE;
+                tx.finish_body(direction, &mut self.file_context);
                 tx.touch(direction);
             }
             self.response_id += 1;
@@ -101,6 +100,9 @@ impl Parser for HttpParser {
         self.file_context.settings = context.files.clone();
         if *self.status(direction) == Status::Failed {
             return Progress::Error;
+        }
+        if input.eof && direction == Direction::ToClient {
+            self.response.yield_at_end = false;
         }
         let mut feed = Feed::data(input.data);
         let mut step = Step::More;

@@ -66,7 +66,9 @@ impl HttpParser {
     pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.request.state;
-            if feed.is_gap() && !matches!(state, State::BodyIdentity | State::Ignore | State::Finalize) {
+            if feed.is_gap()
+                && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize)
+            {
                 let id = self.request_id;
                 if let Some(tx) = self.txs.at(id) {
                     tx.raise(events::INVALID_GAP);
@@ -124,9 +126,30 @@ impl HttpParser {
         false
     }
 
-    fn request_idle(&mut self, feed: &Feed<'_>) -> Step {
-        let closing = self.request.status == Status::Closed && !self.request.line.is_empty();
-        if feed.is_empty() && !closing {
+    /// Empty lines before a request are nobody's. Returns whether something else is there; a CR waits in `line`.
+    fn request_begins(&mut self, feed: &mut Feed<'_>) -> bool {
+        loop {
+            match (self.request.line.as_slice(), feed.rest()) {
+                ([], [b'\n', ..]) => feed.take(1),
+                ([], [b'\r', b'\n', ..]) => feed.take(2),
+                ([b'\r'], [b'\n', ..]) => {
+                    feed.take(1);
+                    self.request.line.clear();
+                }
+                ([], [b'\r']) => {
+                    feed.take(1);
+                    self.request.line.push(b'\r');
+                    return false;
+                }
+                ([] | [b'\r'], []) => return false,
+                _ => return true,
+            }
+        }
+    }
+
+    fn request_idle(&mut self, feed: &mut Feed<'_>) -> Step {
+        // What is held without more coming is only read at the end of the stream.
+        if !self.request_begins(feed) || feed.is_empty() && self.request.status != Status::Closed {
             return Step::More;
         }
         self.request.content_length = None;
@@ -183,27 +206,41 @@ impl HttpParser {
         Step::Again
     }
 
+    /// HTTP/0.9 knows no headers: what follows its request line, white space apart, shows that only the protocol was left out.
     fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
-        let (space, more) = span(feed.rest(), is_space);
-        let is_09 = more.is_empty() && space.len() <= HTTP09_JUNK;
         let Some(tx) = self.request_tx() else { return Step::Fail };
-        let mut next = State::Headers;
+        tx.request.message.progress = HEADERS;
         if tx.request.is_http09 {
-            if is_09 {
-                // No body: what comes later is ignored, so what came with it is nobody's, too.
-                feed.take(space.len());
-                next = State::Finalize;
-            } else {
-                // Headers follow: the protocol was left out.
-                tx.request.is_http09 = false;
-                tx.raise(events::REQUEST_LINE_MISSING_PROTOCOL);
+            tx.touch(Direction::ToServer);
+            let (space, more) = span(feed.rest(), is_space);
+            let junk = self.request.line.len() + space.len();
+            if more.is_empty() && junk <= HTTP09_JUNK {
+                if self.request.status != Status::Closed && !feed.is_gap() {
+                    return self.hold_request(feed);
+                }
+                // No body: what comes later is ignored, so white space is nobody's, too.
+                self.request.line.clear();
+                feed.take_all();
+                self.request.state = State::Finalize;
+                return Step::Again;
             }
+            let Some(tx) = self.request_tx() else { return Step::Fail };
+            tx.request.is_http09 = false;
+            tx.raise(events::REQUEST_LINE_MISSING_PROTOCOL);
         }
-        if next == State::Headers {
-            tx.request.message.progress = HEADERS;
-        }
-        self.request.state = next;
-        Step::Again
+        self.request.state = State::Headers;
+        let held = core::mem::take(&mut self.request.line);
+        if held.is_empty() { Step::Again } else { self.replay_request(&held, feed) }
+    }
+
+    /// Goes on with bytes that were held before those at hand.
+    fn replay_request(&mut self, held: &[u8], feed: &mut Feed<'_>) -> Step {
+        let joined = [held, feed.take_all()].concat();
+        let mut again = Feed::data(&joined);
+        let step = self.run_request(&mut again);
+        // What waits for the other side comes again.
+        feed.give_back(again.rest().len());
+        step
     }
 
     fn request_headers(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -243,27 +280,25 @@ impl HttpParser {
             &joined
         };
         let Some((used, ended)) = self.scan_request_headers(data, false) else { return Step::Fail };
-        let leading_eol = match data {
-            [b'\r', b'\n', ..] if used == 0 => 2,
-            [b'\n', ..] if used == 0 => 1,
-            _ => 0,
-        };
-        let used = used + leading_eol;
-        self.keep_raw_request(data, if ended || leading_eol > 0 { used } else { data.len() }, held.len());
-        if ended || leading_eol > 0 {
-            feed.take(used.saturating_sub(held.len()));
-            return self.request_headers_done();
-        }
+        self.keep_raw_request(data, if ended { used } else { data.len() }, held.len());
         feed.take_all();
-        let unparsed = super::bytes::after(data, used);
-        if !self.request_fits(unparsed.len()) {
-            return Step::Fail;
+        let behind = super::bytes::after(data, used);
+        if !ended {
+            if !self.request_fits(behind.len()) {
+                return Step::Fail;
+            }
+            self.request.header = Some(behind.to_vec());
+            return Step::More;
         }
-        self.request.header = Some(unparsed.to_vec());
-        Step::More
+        feed.give_back(behind.len().min(rest.len()));
+        let step = self.request_headers_done();
+        match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
+            // What was held before it was known that the headers had ended is no part of them.
+            Some((early, _)) if !early.is_empty() && step == Step::Again => self.replay_request(early, feed),
+            _ => step,
+        }
     }
 
-    /// Keeps raw header bytes: of `data` all up to `to`, except what was held and so kept before.
     fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) {
         let Some(tx) = self.request_tx() else { return };
         keep_raw(&mut tx.request.message.raw_headers, data, to, held);
@@ -315,9 +350,9 @@ impl HttpParser {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         if tx.request.method_kind == Method::Connect {
             self.request.state = State::ConnectWait;
-            return Step::Wait;
+        } else {
+            self.request.state = State::BodyDetermine;
         }
-        self.request.state = State::BodyDetermine;
         Step::Again
     }
 
@@ -351,41 +386,32 @@ impl HttpParser {
         if feed.is_gap() {
             return self.request_complete();
         }
-        let mut part = feed.rest();
-        let mut newline = false;
-        if self.request.status != Status::Closed {
-            if part.is_empty() {
-                return self.request_complete();
-            }
-            let Some((line, _)) = line_to_lf(part) else { return self.hold_request(feed) };
-            part = super::bytes::before(line, line.len().saturating_sub(1));
-            newline = true;
+        if feed.is_empty() && self.request.line.is_empty() {
+            return self.request_complete();
         }
-        feed.take(part.len());
+        let closed = self.request.status == Status::Closed;
+        let line = line_to_lf(feed.rest()).map(|(line, _)| line);
+        let part = line.unwrap_or(feed.rest());
         if !self.request.line.is_empty() && !self.request_fits(part.len()) {
             return Step::Fail;
         }
-        let mut data = core::mem::take(&mut self.request.line);
-        let held = data.len();
-        data.extend_from_slice(part);
-        if data.is_empty() {
+        let data = [self.request.line.as_slice(), part].concat();
+        let (_, text) = span(&data, is_space);
+        let (method, behind) = span(text, |b| !is_space(b));
+        if (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown {
+            // The next request: what is held of it is the beginning of its line.
+            self.request.left = None;
             return self.request_complete();
         }
-        let (_, text) = span(&data, is_space);
-        let (method, _) = span(text, |b| !is_space(b));
+        if line.is_none() && !closed {
+            return self.hold_request(feed);
+        }
+        feed.take(part.len());
+        self.request.line.clear();
         // An empty line behind a request is no part of it, nor what has no end of a line at the end of all, whether it comes
         // with it or by itself.
         if method.is_empty() {
-            feed.take(usize::from(newline));
             return Step::Again;
-        }
-        if Method::of(method) != Method::Unknown {
-            // The next request: it is read again from its beginning.
-            self.request.left = None;
-            data.truncate(held);
-            self.request.line = data;
-            feed.give_back(part.len());
-            return self.request_complete();
         }
         if self.request.left.unwrap_or(0) == 0 {
             if let Some(tx) = self.request_tx() {
@@ -393,10 +419,6 @@ impl HttpParser {
             }
         } else {
             self.request.left = Some(1);
-        }
-        if newline {
-            feed.take(1);
-            data.push(b'\n');
         }
         if self.request_body(&data) { Step::Again } else { Step::Fail }
     }
@@ -408,7 +430,7 @@ impl HttpParser {
         if tx.request.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToServer, context);
             tx.request.message.progress = COMPLETE;
-            tx.request.message.body.finish();
+            tx.finish_body(Direction::ToServer, context);
             tx.raise_request_flags();
             tx.touch(Direction::ToServer);
         }
@@ -423,9 +445,12 @@ fn ends_in_line_end(held: &[u8]) -> bool {
     matches!(held, [.., b'\n'] | [.., b'\n', b'\r'] | [.., b'\n', b'\r', b'\r'])
 }
 
-/// Appends to raw headers what was not there before, within the limit.
+/// Appends to raw headers what was not there before, within the limit: of `data` all up to `to`. The first `held` bytes were kept
+/// when they were held; those of them beyond `to` are taken back.
 pub(super) fn keep_raw(raw: &mut Vec<u8>, data: &[u8], to: usize, held: usize) {
-    // What is held was kept when it was held.
+    if raw.len() < MAX_RAW_HEADERS {
+        raw.truncate(raw.len().saturating_sub(held.saturating_sub(to)));
+    }
     let new = super::bytes::after(super::bytes::before(data, to), held);
     let room = MAX_RAW_HEADERS.saturating_sub(raw.len());
     raw.extend_from_slice(super::bytes::before(new, room));

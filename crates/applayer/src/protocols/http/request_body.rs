@@ -83,7 +83,8 @@ impl HttpParser {
     pub(super) fn request_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
-                if self.request.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
+                let data = [self.request.line.as_slice(), feed.rest()].concat();
+                if !data.is_empty() && !fields::may_be_chunk_line(&data) {
                     return self.bad_request_chunk();
                 }
                 return self.hold_request(feed);
@@ -94,15 +95,15 @@ impl HttpParser {
             }
             let mut line = core::mem::take(&mut self.request.line);
             line.extend_from_slice(part);
-            self.count_request_bytes(line.len());
             if line.iter().all(|b| fields::is_chunk_filler(*b)) {
+                self.count_request_bytes(line.len());
                 continue;
             }
-            let (length, extension) = match fields::chunk_line(&line) {
-                ChunkLine::Length(length, extension) => (length, extension),
-                ChunkLine::Unusable => return self.bad_request_chunk(),
-                ChunkLine::Invalid => return Step::Fail,
+            // libhtp raises no event for a line that is no length at all, unless it sees so before the line ends.
+            let ChunkLine::Length(length, extension) = fields::chunk_line(&line) else {
+                return self.bad_request_chunk();
             };
+            self.count_request_bytes(line.len());
             let Some(tx) = self.request_tx() else { return Step::Fail };
             if extension {
                 tx.raise_once(events::REQUEST_CHUNK_EXTENSION, Flags::REQUEST_CHUNK_EXTENSION);

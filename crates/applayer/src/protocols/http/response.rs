@@ -11,6 +11,7 @@ use super::parser::HttpParser;
 use super::request::{self, keep_raw};
 use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
 use super::uri::Uri;
+use crate::transaction::TxId;
 use bartizan_base::Direction;
 
 /// Path of a request that was not seen.
@@ -35,11 +36,15 @@ pub(super) enum State {
 pub(super) struct Side {
     pub state: State,
     pub status: Status,
+    /// A line that is not complete yet, or whose meaning depends on what comes behind it.
     pub line: Vec<u8>,
+    /// The request that was to come next when `line` was found to be no status line.
+    pub asked: Option<TxId>,
+    /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
     pub left: Option<u64>,
     pub chunk_left: u64,
-    /// Requests must be read before the next response.
+    /// The next request must be read before the next response, of which no more than a line's limit waits for it.
     pub yield_at_end: bool,
 }
 
@@ -49,6 +54,7 @@ impl Side {
             state: State::Idle,
             status: Status::Open,
             line: Vec::new(),
+            asked: None,
             header: None,
             left: None,
             chunk_left: 0,
@@ -59,8 +65,32 @@ impl Side {
 
 /// Whether a line is no status line, so that browsers take it for a body.
 fn is_body_line(line: &[u8]) -> bool {
-    let (_, rest) = span(line, |b| is_space(b) || b == 0);
-    !starts_nocase(rest, b"http")
+    !matches!(beginning(line), Beginning::Response)
+}
+
+/// What text, white space before it apart, is the beginning of.
+enum Beginning {
+    Response,
+    Other,
+    /// Too little is there.
+    Unknown,
+}
+
+fn beginning(text: &[u8]) -> Beginning {
+    let (_, rest) = span(text, |b| is_space(b) || b == 0);
+    if starts_nocase(rest, b"http") {
+        Beginning::Response
+    } else if rest.len() < 4 && starts_nocase(b"http", rest) {
+        Beginning::Unknown
+    } else {
+        Beginning::Other
+    }
+}
+
+/// Whether what comes next, be it no line end, can decide what the end of these header bytes means.
+fn ends_in_line_end(held: &[u8]) -> bool {
+    let filler = |b: &&u8| matches!(**b, b'\r' | b'\n' | b' ' | b'\t' | 0);
+    held.iter().rev().take_while(filler).any(|b| matches!(b, b'\r' | b'\n'))
 }
 
 /// A line with its end (CR LF, CR or LF) and what follows; `None` while it is open.
@@ -127,10 +157,25 @@ impl HttpParser {
         false
     }
 
-    fn response_idle(&mut self, feed: &Feed<'_>) -> Step {
+    /// Goes on with bytes that were held before those at hand.
+    fn replay_response(&mut self, held: &[u8], feed: &mut Feed<'_>) -> Step {
+        let joined = [held, feed.take_all()].concat();
+        let mut again = Feed::data(&joined);
+        let step = self.run_response(&mut again);
+        // What waits for the other side comes again.
+        feed.give_back(again.rest().len());
+        step
+    }
+
+    fn response_idle(&mut self, feed: &mut Feed<'_>) -> Step {
+        if !self.response.line.is_empty() {
+            let held = core::mem::take(&mut self.response.line);
+            return self.replay_response(&held, feed);
+        }
         if feed.is_empty() {
             return Step::More;
         }
+        self.answers_http09();
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.request.message.progress == NOT_STARTED {
             tx.raise(events::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST);
@@ -160,23 +205,43 @@ impl HttpParser {
         Step::Again
     }
 
+    /// A request that may be one of HTTP/0.9 is, if it is answered before more of it comes.
+    fn answers_http09(&mut self) {
+        if self.request.state == request::State::Protocol && self.request_id == self.response_id {
+            self.request.line.clear();
+            self.request_complete();
+        }
+    }
+
     fn response_line(&mut self, feed: &mut Feed<'_>) -> Step {
-        let part = match line_to_eol(feed.rest()) {
+        let closed = self.response.status == Status::Closed;
+        if !self.response.line.is_empty() {
+            let held = core::mem::take(&mut self.response.line);
+            if self.response.asked.take().is_some_and(|id| id != self.request_id) {
+                // Another request came behind it: it was the whole response.
+                return self.end_of_body_line(&held);
+            }
+            return self.replay_response(&held, feed);
+        }
+        let line = match line_to_eol(feed.rest()) {
             Some((line, _)) => line,
-            None if self.response.status == Status::Closed => feed.rest(),
+            None if closed => feed.rest(),
             None => return self.hold_response(feed),
         };
-        feed.take(part.len());
-        let mut line = core::mem::take(&mut self.response.line);
-        line.extend_from_slice(part);
         if !self.response_fits(line.len()) {
             return Step::Fail;
         }
+        let behind = super::bytes::after(feed.rest(), line.len());
+        if behind.len() < 2 && !closed && !is_empty_line(line) && is_body_line(line) {
+            self.response.asked = Some(self.request_id);
+            return self.hold_response(feed);
+        }
+        feed.take(line.len());
         if line.is_empty() {
             return Step::More;
         }
-        if is_empty_line(&line) {
-            if self.response.status == Status::Closed {
+        if is_empty_line(line) {
+            if closed {
                 self.response.state = State::Finalize;
             }
             return Step::Again;
@@ -186,10 +251,10 @@ impl HttpParser {
         tx.response.message.protocol = None;
         tx.response.status = None;
         tx.response.reason = None;
-        if is_body_line(&line) {
-            return self.body_before_status(&line, feed);
+        if is_body_line(line) {
+            return self.body_before_status(line, feed);
         }
-        tx.read_status_line(&line);
+        tx.read_status_line(line);
         // An interim response may follow another: progress does not go back.
         if tx.response.code != Some(100) {
             tx.response.message.progress = HEADERS;
@@ -204,16 +269,28 @@ impl HttpParser {
         if next.len() > 1 && (next.first() == Some(&b'H') || chomp(line).len() <= 2) {
             return Step::Again;
         }
-        let Some(tx) = self.response_tx() else { return Step::Fail };
-        tx.response.message.body.set_encodings(&[]);
-        self.response_body(line);
         if feed.is_empty() {
-            let Some(tx) = self.response_tx() else { return Step::Fail };
-            tx.response.message.coding = Coding::Identity;
-            tx.response.message.progress = BODY;
-            self.response.left = None;
-            self.response.state = State::Finalize;
+            return self.end_of_body_line(line);
         }
+        self.body_line(line);
+        Step::Again
+    }
+
+    fn body_line(&mut self, line: &[u8]) {
+        if let Some(tx) = self.response_tx() {
+            tx.response.message.body.set_encodings(&[]);
+        }
+        self.response_body(line);
+    }
+
+    /// A line that is no status line, and with which the response ends.
+    fn end_of_body_line(&mut self, line: &[u8]) -> Step {
+        self.body_line(line);
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        tx.response.message.coding = Coding::Identity;
+        tx.response.message.progress = BODY;
+        self.response.left = None;
+        self.response.state = State::Finalize;
         Step::Again
     }
 
@@ -228,23 +305,19 @@ impl HttpParser {
             return Step::Again;
         }
         let rest = feed.rest();
-        match line_to_lf(rest) {
-            Some((line, _)) => {
-                if self.response.header.is_some() && !self.response_fits(line.len()) {
-                    return Step::Fail;
-                }
-            }
-            None => {
-                feed.take_all();
-                if !self.response_fits(rest.len()) {
-                    return Step::Fail;
-                }
-                if let Some(tx) = self.response_tx() {
-                    keep_raw(&mut tx.response.message.raw_headers, rest, rest.len(), 0);
-                }
-                self.response.header.get_or_insert_default().extend_from_slice(rest);
-                return Step::More;
-            }
+        let line_end = memchr::memchr2(b'\r', b'\n', rest);
+        let held = self.response.header.as_deref().unwrap_or_default();
+        let decides = line_end.is_some() || !rest.is_empty() && ends_in_line_end(held);
+        if (self.response.header.is_some() || !decides)
+            && !self.response_fits(line_end.map_or(rest.len(), |end| end + 1))
+        {
+            return Step::Fail;
+        }
+        feed.take_all();
+        if !decides {
+            self.keep_raw_response(rest, rest.len(), 0);
+            self.response.header.get_or_insert_default().extend_from_slice(rest);
+            return Step::More;
         }
         let held = self.response.header.take().unwrap_or_default();
         let joined;
@@ -255,27 +328,31 @@ impl HttpParser {
             &joined
         };
         let Some((used, ended)) = self.scan_response_headers(data, false) else { return Step::Fail };
-        let only_eol = used == 0 && matches!(data, b"\r\n" | b"\n");
-        let used = if only_eol { data.len() } else { used };
-        let kept = if ended || only_eol { used } else { data.len() };
+        self.keep_raw_response(data, if ended { used } else { data.len() }, held.len());
+        let behind = super::bytes::after(data, used);
+        if !ended {
+            if !self.response_fits(behind.len()) {
+                return Step::Fail;
+            }
+            self.response.header = Some(behind.to_vec());
+            return Step::More;
+        }
+        let Some(tx) = self.response_tx() else { return Step::Fail };
+        tx.touch(Direction::ToClient);
+        let headers = tx.response.message.progress <= HEADERS;
+        self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
+        feed.give_back(behind.len().min(rest.len()));
+        match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
+            // What was held before it was known that the headers had ended is no part of them.
+            Some((early, _)) if !early.is_empty() => self.replay_response(early, feed),
+            _ => Step::Again,
+        }
+    }
+
+    fn keep_raw_response(&mut self, data: &[u8], to: usize, held: usize) {
         if let Some(tx) = self.response_tx() {
-            keep_raw(&mut tx.response.message.raw_headers, data, kept, held.len());
+            keep_raw(&mut tx.response.message.raw_headers, data, to, held);
         }
-        if ended || only_eol {
-            feed.take(used.saturating_sub(held.len()));
-            let Some(tx) = self.response_tx() else { return Step::Fail };
-            tx.touch(Direction::ToClient);
-            let headers = tx.response.message.progress <= HEADERS;
-            self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
-            return Step::Again;
-        }
-        feed.take_all();
-        let unparsed = super::bytes::after(data, used);
-        if !self.response_fits(unparsed.len()) {
-            return Step::Fail;
-        }
-        self.response.header = Some(unparsed.to_vec());
-        Step::More
     }
 
     fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, bool)> {
@@ -297,38 +374,29 @@ impl HttpParser {
         if feed.is_gap() {
             return self.response_complete(feed);
         }
-        let mut part = feed.rest();
-        if self.response.status != Status::Closed {
-            match part.first() {
-                None => return self.response_complete(feed),
-                Some(b'\n') => {}
-                Some(_) => match line_to_lf(part) {
-                    Some((line, _)) => part = line,
-                    None => return self.hold_response(feed),
-                },
-            }
+        if feed.is_empty() && self.response.line.is_empty() {
+            return self.response_complete(feed);
         }
-        feed.take(part.len());
+        let closed = self.response.status == Status::Closed;
+        let line = line_to_lf(feed.rest()).map(|(line, _)| line);
+        let part = line.unwrap_or(feed.rest());
         if !self.response.line.is_empty() && !self.response_fits(part.len()) {
             return Step::Fail;
         }
-        let mut data = core::mem::take(&mut self.response.line);
-        let held = data.len();
-        data.extend_from_slice(part);
-        if data.is_empty() {
+        let data = [self.response.line.as_slice(), part].concat();
+        if matches!(beginning(&data), Beginning::Response) {
+            // The next response: what is held of it is read again there.
             return self.response_complete(feed);
         }
-        if is_body_line(&data) {
-            if let Some(tx) = self.response_tx() {
-                tx.raise(events::RESPONSE_BODY_UNEXPECTED);
-            }
-            return if self.response_body(&data) { Step::Again } else { Step::Fail };
+        if line.is_none() && !closed {
+            return self.hold_response(feed);
         }
-        // The next response: it is read again from its beginning.
-        feed.give_back(part.len());
-        data.truncate(held);
-        self.response.line = data;
-        self.response_complete(feed)
+        feed.take(part.len());
+        self.response.line.clear();
+        if let Some(tx) = self.response_tx() {
+            tx.raise(events::RESPONSE_BODY_UNEXPECTED);
+        }
+        if self.response_body(&data) { Step::Again } else { Step::Fail }
     }
 
     fn response_complete(&mut self, feed: &Feed<'_>) -> Step {
@@ -337,26 +405,29 @@ impl HttpParser {
         if tx.response.message.progress != COMPLETE {
             tx.end_decoding(Direction::ToClient, context);
             tx.response.message.progress = COMPLETE;
-            tx.response.message.body.finish();
+            tx.finish_body(Direction::ToClient, context);
             tx.join_ranges(&mut self.ranges, context);
             tx.touch(Direction::ToClient);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
             if tx.request.method_kind == Method::Connect && accepted && self.completed_responses == 1 {
                 tx.request.message.progress = COMPLETE;
-                tx.request.message.body.finish();
+                tx.finish_body(Direction::ToServer, context);
                 self.switch = Some(None);
             }
         }
         if self.response.yield_at_end {
-            self.response.yield_at_end = false;
-            if self.response_id == self.request_id && !feed.is_empty() {
+            let waits = self.response_id == self.request_id && feed.rest().len() <= self.settings.field_limit;
+            if waits && !feed.is_gap() && self.response.status != Status::Closed {
                 return Step::Wait;
             }
+            self.response.yield_at_end = false;
         }
         self.response_id += 1;
         self.response.state = State::Idle;
         if self.switch.is_some() {
+            // Not a response's beginning any more.
+            self.response.line.clear();
             return Step::More;
         }
         Step::Again

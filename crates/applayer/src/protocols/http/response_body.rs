@@ -211,8 +211,10 @@ impl HttpParser {
     pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
-                if self.response.line.is_empty() && !fields::may_be_chunk_line(feed.rest()) {
-                    return self.unchunked_response();
+                let data = [self.response.line.as_slice(), feed.rest()].concat();
+                if !data.is_empty() && !fields::may_be_chunk_line(&data) {
+                    feed.take_all();
+                    return self.unchunked_response(&data);
                 }
                 return self.hold_response(feed);
             };
@@ -222,17 +224,17 @@ impl HttpParser {
             }
             let mut line = core::mem::take(&mut self.response.line);
             line.extend_from_slice(part);
+            let chunk = fields::chunk_line(&line);
+            if chunk == ChunkLine::Invalid {
+                return self.unchunked_response(&line);
+            }
             self.count_response_bytes(line.len());
             if line.iter().all(|b| fields::is_chunk_filler(*b)) {
                 continue;
             }
             let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
-            match fields::chunk_line(&line) {
-                ChunkLine::Unusable => {}
-                ChunkLine::Invalid => {
-                    feed.give_back(part.len());
-                    return self.unchunked_response();
-                }
+            match chunk {
+                ChunkLine::Unusable | ChunkLine::Invalid => {}
                 ChunkLine::Length(length, extension) => {
                     if extension {
                         tx.raise_once(events::RESPONSE_CHUNK_EXTENSION, Flags::RESPONSE_CHUNK_EXTENSION);
@@ -251,12 +253,13 @@ impl HttpParser {
     }
 
     /// What should be chunks is none: it is taken as it is, to the end of the stream.
-    fn unchunked_response(&mut self) -> Step {
+    fn unchunked_response(&mut self, line: &[u8]) -> Step {
         let Some(tx) = self.response_tx() else { return Step::Fail };
         tx.response.message.coding = Coding::Identity;
         tx.raise(events::INVALID_RESPONSE_CHUNK_LEN);
+        self.response.line.clear();
         self.response.state = State::BodyToClose;
-        Step::Again
+        if self.response_body(line) { Step::Again } else { Step::Fail }
     }
 
     pub(super) fn response_chunk_data(&mut self, feed: &mut Feed<'_>) -> Step {

@@ -146,7 +146,7 @@ impl Flow {
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: www.Example.com:8080\r\nUser-Agent: u\r\nCookie: c=1\r\n\r\n";
 
-fn gzip(data: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(data).expect("vec");
@@ -299,6 +299,13 @@ fn odd_responses() {
         ),
         (b"HTTP/1.3 200 OK\r\nContent-Length: 3\r\n\r\nabc", "abc", &["RESPONSE_LINE_INVALID_PROTOCOL"]),
         (b"HTTP/1.1 200 OK\rContent-Length: 3\r\n\r\nabc", "abc", &[]),
+        (b"HTTP/1.1 200 OK\n\nbody", "body", &[]),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n\r \r\n\r\nbody", " \r\n\r\nbody", &[]),
+        (
+            b"HTTP/1.1 200 OK\r\nA: b\r\n\r \n folded\r\n\r\nbody",
+            "body",
+            &["DEFORMED_EOL", "RESPONSE_FIELD_MISSING_COLON"],
+        ),
     ] {
         let flow = Flow::exchange(GET, response);
         let name = String::from_utf8_lossy(response);

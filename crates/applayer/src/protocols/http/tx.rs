@@ -284,6 +284,16 @@ impl HttpTx {
         body.end_decoding((limits, settings), context, &mut common.events);
     }
 
+    /// A body has ended: its files are closed.
+    pub(super) fn finish_body(&mut self, direction: Direction, context: &mut FileContext) {
+        let HttpTx { common, request, response, .. } = self;
+        let body = match direction {
+            Direction::ToServer => &mut request.message.body,
+            Direction::ToClient => &mut response.message.body,
+        };
+        body.finish(context, &mut common.events);
+    }
+
     /// Bytes of a body are missing.
     pub(super) fn body_gap(&mut self, direction: Direction, missing: u64, context: &mut FileContext) {
         if direction == Direction::ToClient {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plays conversations in parts. The fuzz target `split` has this file, too.
+//!
+//! One cut of HTTP means something (docs/limits.md): that between the end of a message and bytes that are no beginning of another.
+//! Bytes that come with the end are the message's "unexpected body", bytes that come later a message of their own, as in libhtp.
+//! Only these cuts are left out.
+
+use super::{Direction, Parser, ProtocolSpec};
+
+/// Stands in for a flow.
+pub(crate) trait Player {
+    /// Sends data.
+    fn send(&mut self, direction: Direction, data: &[u8]);
+    /// The parser that is played to.
+    fn parser(&mut self) -> &mut dyn Parser;
+}
+
+/// Sends each piece, cut at its offsets in `cuts`, which ascend.
+pub(crate) fn play<P: Player>(
+    spec: &ProtocolSpec,
+    make: impl Fn() -> P,
+    pieces: &[(Direction, &[u8])],
+    cuts: &[Vec<usize>],
+) -> P {
+    let mut cuts = cuts.to_vec();
+    loop {
+        let mut player = make();
+        let mut all_kept = true;
+        for ((direction, piece), cuts) in pieces.iter().zip(&mut cuts) {
+            let mut rest = *piece;
+            cuts.retain(|cut| {
+                let done = piece.len() - rest.len();
+                let Some((head, tail)) = rest.split_at_checked(cut.saturating_sub(done)) else {
+                    return false;
+                };
+                player.send(*direction, head);
+                rest = tail;
+                let keep = !has_ended(spec, player.parser(), *direction) || begins(spec, *direction, rest);
+                all_kept &= keep;
+                keep
+            });
+            player.send(*direction, rest);
+        }
+        if all_kept {
+            return player;
+        }
+    }
+}
+
+/// Whether an HTTP message of this direction is over and no other has begun.
+fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
+    // An earlier one may be open for good: a response without request makes a transaction of its own in between.
+    let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
+    let last = parser.tx_range().filter_map(progress).filter(|progress| *progress > 0).next_back();
+    spec.name == "http" && last == Some(spec.complete[direction])
+}
+
+/// Whether nothing is here, or the beginning of a message; empty lines before a request are nobody's.
+fn begins(spec: &ProtocolSpec, direction: Direction, mut rest: &[u8]) -> bool {
+    while direction == Direction::ToServer
+        && let Some(tail) = rest.strip_prefix(b"\r\n").or(rest.strip_prefix(b"\n"))
+    {
+        rest = tail;
+    }
+    let line = rest.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    let space = |byte: &u8| matches!(byte, b' ' | 9..=13);
+    let start = line.iter().position(|byte| !space(byte)).unwrap_or(line.len());
+    let text = &line[start..];
+    match direction {
+        Direction::ToServer => {
+            let method = text.split_inclusive(space).next().unwrap_or_default();
+            let known = |name: &[u8]| method.last().is_some_and(space) && method[..method.len() - 1] == *name;
+            let mut methods = spec.patterns.iter().filter(|pattern| pattern.direction == direction);
+            rest.is_empty() || methods.any(|pattern| known(&pattern.bytes[..pattern.bytes.len() - 1]))
+        }
+        Direction::ToClient => {
+            rest.is_empty() || text.get(..4).is_some_and(|text| text.eq_ignore_ascii_case(b"http"))
+        }
+    }
+}
