@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which class a new flow gets: one lookup for policies and service levels.
+//! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
+use crate::lookup::{Lookup, Places};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_base::{LinkId, TenantId};
-use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
+use bartizan_classify::{Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, PolicyMap};
-use bartizan_flow::FlowKey;
+use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, Matches, PolicyMap};
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Variants {
     pub(crate) plain: Class,
     /// By the index of the service level.
     pub(crate) by_level: Vec<Class>,
+    /// Where the policy's rules on headers are found.
+    pub(crate) places: Places,
 }
 
 impl Variants {
@@ -29,12 +31,11 @@ impl Variants {
 /// See the module.
 #[derive(Debug)]
 pub struct PolicyClassifier {
-    pub(crate) classifier: Box<dyn Classifier>,
+    pub(crate) lookup: Lookup,
     /// By the fid that the policies' rule set answers with.
     pub(crate) classes: HashMap<u32, Variants>,
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
-    pub(crate) fallback: Class,
     /// Whose traffic a packet is.
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
@@ -43,38 +44,28 @@ pub struct PolicyClassifier {
     pub(crate) names: ClassNames,
 }
 
-/// A flow's header as its first packet has it.
-#[must_use]
-pub fn header_of(tenant: TenantId, key: &FlowKey) -> Header {
-    let (source_port, destination_port) = match key.icmp_types() {
-        Some((kind, _)) => (u16::from(kind), 0),
-        None => (key.source_port(), key.destination_port()),
-    };
-    Header {
-        tenant,
-        link: key.scope().link,
-        source: key.source(),
-        destination: key.destination(),
-        protocol: key.protocol(),
-        source_port,
-        destination_port,
-    }
-}
-
 impl FlowClassifier for PolicyClassifier {
     fn policies(&self) -> Arc<PolicyMap> {
         Arc::clone(&self.policies)
     }
 
-    fn classify(&self, tenant: TenantId, key: &FlowKey) -> Class {
-        let mut results = [None; 2];
-        self.classifier.lookup(&header_of(tenant, key), &mut results);
-        let [policy, level] = results;
-        let variants = match policy {
-            Some(found) => self.classes.get(&found.fid.0),
-            None => self.defaults.get(&tenant),
+    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
+        let found = self.lookup.find(header);
+        let variants = match found.policy {
+            Some(policy) => self.classes.get(&policy.fid.0),
+            None => self.defaults.get(&header.tenant),
         };
-        variants.map_or(self.fallback, |v| v.of(level))
+        match variants {
+            Some(variants) => {
+                found.matches(&variants.places, header, matches);
+                variants.of(found.level)
+            }
+            // A flow of a tenant that is gone, which no packet belongs to any more.
+            None => {
+                matches.clear();
+                self.defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default()
+            }
+        }
     }
 
     fn tenant_of(&self, packet: &Decoded, link: LinkId) -> TenantId {
@@ -100,9 +91,8 @@ pub(crate) fn both_ways(
     to: &[Prefix],
     tenant: Option<TenantId>,
     links: &[Option<LinkId>],
-    mut make: impl FnMut(HeaderRule) -> Entry,
-) -> Vec<Entry> {
-    let mut entries = Vec::new();
+) -> Vec<HeaderRule> {
+    let mut rules = Vec::new();
     let (from, to) = (nets(from), nets(to));
     for (a, b) in from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))) {
         if matches!((a, b), (Some(a), Some(b)) if a.address.is_ipv4() != b.address.is_ipv4()) {
@@ -110,13 +100,13 @@ pub(crate) fn both_ways(
         }
         for link in links {
             let rule = HeaderRule { tenant, link: *link, source: a, destination: b, ..HeaderRule::default() };
-            entries.push(make(rule));
+            rules.push(rule);
             if a != b {
-                entries.push(make(HeaderRule { source: b, destination: a, ..rule }));
+                rules.push(HeaderRule { source: b, destination: a, ..rule });
             }
         }
     }
-    entries
+    rules
 }
 
 /// Both versions' whole space is no condition at all.

@@ -100,6 +100,20 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
+    fn two_rules_together_match_what_both_match(
+        rules in proptest::collection::vec(rule(), 12),
+        headers in proptest::collection::vec(header(), 48),
+    ) {
+        for (a, b) in rules.iter().flat_map(|a| rules.iter().map(move |b| (a, b))) {
+            let both = a.and(b);
+            for header in &headers {
+                let matches = both.is_some_and(|both| both.matches(header));
+                prop_assert_eq!(matches, a.matches(header) && b.matches(header), "{:?} {:?} {:?}", a, b, header);
+            }
+        }
+    }
+
+    #[test]
     fn bit_vectors_answer_as_the_linear_search(
         steps in proptest::collection::vec(step(), 1..8),
         headers in proptest::collection::vec(header(), 32),
@@ -234,7 +248,8 @@ proptest! {
                 Step::Begin(_) | Step::Finish => {}
             }
             let auto = Auto::new(&sets, 1 << 20).unwrap().classifier;
-            for other in others.iter().chain([&auto]) {
+            let small = Auto::new(&sets, 256 << 10).unwrap().classifier;
+            for other in others.iter().chain([&auto, &small]) {
                 prop_assert_eq!(linear.len(), other.len());
                 for header in &headers {
                     let (mut a, mut b) = ([None; 4], [Some(Match { fid: Fid(9), priority: 9 }); 4]);

@@ -2,7 +2,9 @@
 //! The functions of a generation and the chains that policies make of them.
 
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use bartizan_classify::Header;
 use bartizan_function::{Function, Model, Together, WorkerState};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
@@ -34,10 +36,14 @@ pub struct ClassName {
 /// The names of a generation's classes, by fid.
 pub type ClassNames = Arc<[Option<ClassName>]>;
 
+/// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
+pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
+
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
-    /// The class and the chain of a flow whose first packet is looked at.
-    fn classify(&self, tenant: TenantId, key: &bartizan_flow::FlowKey) -> Class;
+    /// The class and the chain of a flow by the header of its first packet, and into `matches` what functions' rules on
+    /// headers say of it; what was there before goes.
+    fn classify(&self, header: &Header, matches: &mut Matches) -> Class;
 
     /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
@@ -115,12 +121,13 @@ pub struct Class {
     pub path: Path,
 }
 
-/// Every flow gets the same class: what `inspect` does without a policy.
+/// Every flow gets the same class, and nothing is looked up: what `inspect` does without a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct OneClass(pub Class);
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, _tenant: TenantId, _key: &bartizan_flow::FlowKey) -> Class {
+    fn classify(&self, _header: &Header, matches: &mut Matches) -> Class {
+        matches.clear();
         self.0
     }
 }
@@ -153,7 +160,7 @@ impl Chains {
         Chains { generation, functions, classifier, by_bit, payload, apart, each }
     }
 
-    /// A generation with all functions in one chain for every flow.
+    /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
     #[must_use]
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));

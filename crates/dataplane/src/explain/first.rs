@@ -3,14 +3,16 @@
 
 use super::observe::{Call, How, observed, take};
 use super::probe;
-use crate::chain::{Chains, Class};
+use crate::chain::{Chains, Class, Matches};
 use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::settings::{ChecksumMode, EngineSettings};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
+use bartizan_classify::Header;
 use bartizan_flow::{EndReason, FlowKey, FlowScope, TableError};
 use bartizan_function::Finding;
+use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -37,6 +39,13 @@ impl Probe {
     #[must_use]
     pub fn icmp_numbers(&self) -> (u8, u8) {
         self.icmp.unwrap_or(if self.protocol == 58 { (128, 0) } else { (8, 0) })
+    }
+
+    /// What is looked up of the flow.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let (kind, code) = self.icmp_numbers();
+        header_of_flow(&self.key(), (u16::from(kind), u16::from(code)))
     }
 
     /// The flow's identity.
@@ -96,7 +105,8 @@ pub fn first_packet(
     worker.frame(&frame, &mut Nobody);
     let calls = take(&calls);
     let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
-    Ok(FirstPacket { class: chains.classifier.classify(asked.tenant, &asked.key()), calls, decision })
+    let class = chains.classifier.classify(&asked.header(), &mut Matches::new());
+    Ok(FirstPacket { class, calls, decision })
 }
 
 /// Records nothing.
