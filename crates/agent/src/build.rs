@@ -299,10 +299,13 @@ impl<'a> Build<'a> {
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
         let policies = Arc::new(self.policy_map(&infos));
+        let agent = self.agent;
         let classifier = Box::new(PolicyClassifier {
             lookup,
             classes,
             defaults,
+            functions: agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name)).collect(),
+            levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
             names: class_names(&infos),
             policies,

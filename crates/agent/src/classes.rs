@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
-use crate::lookup::{Lookup, Places};
+use crate::lookup::{Found, Lookup, Places};
 use crate::tenants::{TenantQuestion, TenantSelector};
-use bartizan_base::{LinkId, TenantId};
+use bartizan_base::{Fid, FunctionId, LinkId, TenantId};
 use bartizan_classify::{Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, Matches, PolicyMap};
+use bartizan_dataplane::chain::{
+    Class, ClassNames, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
+};
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,12 +38,36 @@ pub struct PolicyClassifier {
     pub(crate) classes: HashMap<u32, Variants>,
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
+    /// What the functions are called.
+    pub(crate) functions: Vec<(FunctionId, &'static str)>,
+    /// The service levels, in their order.
+    pub(crate) levels: Vec<String>,
     /// Whose traffic a packet is.
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
     pub(crate) policies: Arc<PolicyMap>,
     /// What the classes are called.
     pub(crate) names: ClassNames,
+}
+
+/// Matching rules that are listed.
+const LISTED_MAX: usize = 50;
+
+fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -> SetExplained {
+    SetExplained {
+        set,
+        matching: numbers.iter().take(LISTED_MAX).map(|n| name(*n)).collect(),
+        omitted: numbers.len().saturating_sub(LISTED_MAX),
+    }
+}
+
+impl PolicyClassifier {
+    fn variants(&self, found: &Found, tenant: TenantId) -> Option<&Variants> {
+        match found.policy {
+            Some(policy) => self.classes.get(&policy.fid.0),
+            None => self.defaults.get(&tenant),
+        }
+    }
 }
 
 impl FlowClassifier for PolicyClassifier {
@@ -51,11 +77,7 @@ impl FlowClassifier for PolicyClassifier {
 
     fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
         let found = self.lookup.find(header);
-        let variants = match found.policy {
-            Some(policy) => self.classes.get(&policy.fid.0),
-            None => self.defaults.get(&header.tenant),
-        };
-        match variants {
+        match self.variants(&found, header.tenant) {
             Some(variants) => {
                 found.matches(&variants.places, header, matches);
                 variants.of(found.level)
@@ -66,6 +88,23 @@ impl FlowClassifier for PolicyClassifier {
                 self.defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default()
             }
         }
+    }
+
+    fn explain(&self, header: &Header) -> Option<LookupExplained> {
+        let variants = self.variants(&self.lookup.find(header), header.tenant);
+        let met = self.lookup.explain(header, &variants.map(|v| v.places.clone()).unwrap_or_default());
+        let policy = |fid: u32| self.policies.name(self.policies.number(Fid(fid))).to_owned();
+        let level = |number: u32| self.levels.get(number as usize).cloned().unwrap_or_default();
+        let mut sets = vec![
+            explained("policies", &met.policies, policy),
+            explained("service-levels", &met.levels, level),
+        ];
+        sets.extend(met.rules.iter().map(|(id, rules)| {
+            let name = self.functions.iter().find(|(of, _)| of == id).map_or("?", |(_, name)| *name);
+            explained(name, rules, |number| format!("rule {}", u64::from(number) + 1))
+        }));
+        let segments = met.segments.texts().map(|(field, values)| SegmentExplained { field, values });
+        Some(LookupExplained { segments: segments.collect(), sets })
     }
 
     fn tenant_of(&self, packet: &Decoded, link: LinkId) -> TenantId {

@@ -11,7 +11,9 @@
 //! own for them, which is asked when the policy is known.
 
 use bartizan_base::{Fid, FunctionId};
-use bartizan_classify::{Auto, Classifier, Entry, Header, HeaderRule, InsertError, Match, SETS_MAX};
+use bartizan_classify::{
+    Auto, Classifier, Entry, Header, HeaderRule, InsertError, Match, SETS_MAX, Segments,
+};
 use bartizan_dataplane::chain::Matches;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,6 +117,47 @@ impl Lookup {
         self.classifier.lookup(header, &mut results);
         let [policy, level, ..] = results;
         Found { policy, level, results }
+    }
+}
+
+/// What a lookup meets, for `explain`.
+pub(crate) struct Met {
+    pub(crate) segments: Segments,
+    /// Fids of the policies and numbers of the service levels that match.
+    pub(crate) policies: Vec<u32>,
+    pub(crate) levels: Vec<u32>,
+    /// For each function of the policy its rules that match.
+    pub(crate) rules: Vec<(FunctionId, Vec<u32>)>,
+}
+
+impl Lookup {
+    /// What the lookup of a header meets for a policy that has its rules in `places`.
+    pub(crate) fn explain(&self, header: &Header, places: &Places) -> Met {
+        let mut segments = Segments::new(header);
+        let mut matching = |sets: Vec<Vec<Entry>>| -> Vec<Vec<u32>> {
+            sets.iter().flatten().for_each(|entry| segments.cut(&entry.rule));
+            let of = |set: &Vec<Entry>| {
+                let mut fids: Vec<u32> =
+                    set.iter().filter(|e| e.rule.matches(header)).map(|e| e.fid.0).collect();
+                // A rule may stand there several times.
+                fids.dedup();
+                fids
+            };
+            sets.iter().map(of).collect()
+        };
+        let sets = matching(self.classifier.all_entries());
+        let set = |set: usize| sets.get(set).cloned().unwrap_or_default();
+        let rules = places.0.iter().map(|(function, place)| match place {
+            Place::Together { set: number, first, count } => {
+                let own = set(*number).into_iter().filter_map(|n| n.checked_sub(*first));
+                (*function, own.filter(|rule| rule < count).collect())
+            }
+            Place::Alone(classifier) => {
+                (*function, matching(classifier.all_entries()).into_iter().flatten().collect())
+            }
+        });
+        let rules = rules.collect();
+        Met { policies: set(0), levels: set(1), rules, segments }
     }
 }
 

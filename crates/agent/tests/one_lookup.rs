@@ -272,6 +272,18 @@ proptest! {
                 let name = (policy + 1 < policies.len()).then(|| format!("p{policy}"));
                 prop_assert_eq!(&info.policy, &name, "{:?}\n{}", header, text);
                 prop_assert_eq!(&info.tenant, TENANTS[usize::from(header.tenant.0)]);
+                let told = prepared.chains.classifier.explain(header).expect("an explanation");
+                let of = |name| told.sets.iter().find(|s| s.set == name).map(|s| s.matching.clone());
+                let (last, selecting) = (policies.len() - 1, policies[..policies.len() - 1].iter().enumerate());
+                let selecting: Vec<_> =
+                    selecting.filter(|(_, p)| p.selects(header)).map(|(n, _)| format!("p{n}")).collect();
+                prop_assert_eq!(of("policies"), Some(selecting));
+                let chosen = &policies[policy.min(last)];
+                let fitting = chosen.rules.as_ref().map(|rules| {
+                    let fitting = rules.iter().zip(1..).filter(|(r, _)| r.matches(chosen, header));
+                    fitting.map(|(_, number)| format!("rule {number}")).collect::<Vec<_>>()
+                });
+                prop_assert_eq!(of("pfw"), fitting, "{:?} of {}\n{}", header, together_max, text);
                 let found: Vec<_> = matches.iter().copied().collect();
                 let expected: Vec<_> = rule.map(|rule| (pfw, rule)).into_iter().collect();
                 prop_assert_eq!(found, expected, "{:?} of {}\n{}", header, together_max, text);

@@ -39,6 +39,35 @@ pub type ClassNames = Arc<[Option<ClassName>]>;
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
 pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
 
+/// What the lookup of a header meets, for people.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct LookupExplained {
+    /// The segment of each field: how far it could differ without a rule of any set noticing.
+    pub segments: Vec<SegmentExplained>,
+    /// The rule sets.
+    pub sets: Vec<SetExplained>,
+}
+
+/// The segment of a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SegmentExplained {
+    /// Name of the field.
+    pub field: &'static str,
+    /// First and last value: `10.0.0.0 to 10.0.255.255`, `80`; `any` if no rule asks.
+    pub values: String,
+}
+
+/// What the lookup meets in one rule set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SetExplained {
+    /// `policies`, `service-levels` or a function.
+    pub set: &'static str,
+    /// The rules that match, in their order: the first is the set's answer.
+    pub matching: Vec<String>,
+    /// Matching rules that are left out.
+    pub omitted: usize,
+}
+
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
     /// The class and the chain of a flow by the header of its first packet, and into `matches` what functions' rules on
@@ -49,6 +78,12 @@ pub trait FlowClassifier: Send + Sync {
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         let _ = (packet, link);
         TenantId(0)
+    }
+
+    /// For `explain`: what the lookup of a header meets. Never called for traffic.
+    fn explain(&self, header: &Header) -> Option<LookupExplained> {
+        let _ = header;
+        None
     }
 
     /// Names of the classes; without policies there are none.

@@ -3,7 +3,7 @@
 
 use super::observe::{Call, How, observed, take};
 use super::probe;
-use crate::chain::{Chains, Class, Matches};
+use crate::chain::{Chains, Class, LookupExplained, Matches};
 use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::settings::{ChecksumMode, EngineSettings};
 use crate::worker::{Frame, Worker};
@@ -68,6 +68,8 @@ impl Probe {
 pub struct FirstPacket {
     /// The flow's class, as the classifier gives it.
     pub class: Class,
+    /// What its lookup meets.
+    pub lookup: Option<LookupExplained>,
     /// The calls of the functions, in their order; all of them are asked, whatever the ones before say.
     pub calls: Vec<Call>,
     /// What becomes of the packet: the strictest decision, of equals the first.
@@ -105,8 +107,9 @@ pub fn first_packet(
     worker.frame(&frame, &mut Nobody);
     let calls = take(&calls);
     let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
-    let class = chains.classifier.classify(&asked.header(), &mut Matches::new());
-    Ok(FirstPacket { class, calls, decision })
+    let header = asked.header();
+    let class = chains.classifier.classify(&header, &mut Matches::new());
+    Ok(FirstPacket { class, lookup: chains.classifier.explain(&header), calls, decision })
 }
 
 /// Records nothing.
