@@ -14,7 +14,7 @@ use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
     read,
 };
-use bartizan_dataplane::chain::{Chains, Class, ClassName, PolicyMap};
+use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -175,19 +175,6 @@ impl Agent {
     }
 }
 
-/// Names of the classes by fid.
-fn class_names(infos: &[ClassInfo]) -> Arc<[Option<ClassName>]> {
-    let end = infos.iter().map(|i| i.fid.0 as usize + 1).max().unwrap_or(0);
-    let mut names = vec![None; end];
-    for info in infos {
-        if let Some(slot) = names.get_mut(info.fid.0 as usize) {
-            let policy = Arc::from(info.policy.as_deref().unwrap_or(DEFAULT_POLICY));
-            *slot = Some(ClassName { policy, staged: info.staged });
-        }
-    }
-    names.into()
-}
-
 /// What the policies and the default have in common.
 struct Owner<'f> {
     path: String,
@@ -307,21 +294,20 @@ impl<'a> Build<'a> {
             functions: agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name)).collect(),
             levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
-            names: class_names(&infos),
             policies,
         });
         let chains = Chains::new(self.state.generation, functions, classifier);
         Some(Prepared { chains, tenants, classes: infos })
     }
 
-    /// The policy of each class, by a number that stays.
+    /// The policy of each class, by a number that stays; 0 for the default.
     fn policy_map(&mut self, infos: &[ClassInfo]) -> PolicyMap {
         let numbers = &mut self.state.policies;
         let mut classes = Vec::new();
         for info in infos {
-            let Some(name) = &info.policy else { continue };
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
-            classes.push((info.fid, *numbers.entry(name.clone()).or_insert(next)));
+            let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
+            classes.push((info.fid, number, info.staged));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
         names.sort_unstable();

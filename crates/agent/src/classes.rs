@@ -7,7 +7,7 @@ use bartizan_base::{Fid, FunctionId, LinkId, TenantId};
 use bartizan_classify::{Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::{
-    Class, ClassNames, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
+    Class, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
 };
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
@@ -46,8 +46,6 @@ pub struct PolicyClassifier {
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
     pub(crate) policies: Arc<PolicyMap>,
-    /// What the classes are called.
-    pub(crate) names: ClassNames,
 }
 
 /// Matching rules that are listed.
@@ -117,10 +115,6 @@ impl FlowClassifier for PolicyClassifier {
             link,
             addresses: packet.src().zip(packet.dst()),
         })
-    }
-
-    fn names(&self) -> ClassNames {
-        std::sync::Arc::clone(&self.names)
     }
 }
 

@@ -33,9 +33,6 @@ pub struct ClassName {
     pub staged: bool,
 }
 
-/// The names of a generation's classes, by fid.
-pub type ClassNames = Arc<[Option<ClassName>]>;
-
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
 pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
 
@@ -86,37 +83,37 @@ pub trait FlowClassifier: Send + Sync {
         None
     }
 
-    /// Names of the classes; without policies there are none.
-    fn names(&self) -> ClassNames {
-        Arc::new([])
-    }
-
-    /// Which policy a class belongs to. Without policies all are of one.
+    /// Which policy a class belongs to. Without policies all are of none.
     fn policies(&self) -> Arc<PolicyMap> {
         Arc::default()
     }
 }
 
-/// Policies by number, for counters. A policy keeps its number over generations; 0 is for what belongs to none.
+/// The policies of classes: by number for counters, by name for events. A policy keeps its number over generations; 0 is
+/// for what belongs to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyMap {
-    names: Vec<String>,
-    by_fid: Vec<u32>,
+    /// By number, the first that of none.
+    names: Vec<Arc<str>>,
+    /// Number and whether verdicts are only reported.
+    by_fid: Vec<Option<(u32, bool)>>,
 }
 
 impl PolicyMap {
     /// Name of what belongs to no policy.
     pub const NONE: &'static str = "default";
 
-    /// From the names of the policies 1, 2, ... and the classes that belong to one of them.
+    /// From the names of the policies 1, 2, ... and for each class the number of its policy and whether that is staged.
     #[must_use]
-    pub fn new(names: Vec<String>, classes: &[(Fid, u32)]) -> Self {
-        let mut by_fid = vec![0; classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0)];
-        for (fid, number) in classes {
+    pub fn new(names: Vec<String>, classes: &[(Fid, u32, bool)]) -> Self {
+        let end = classes.iter().map(|(fid, ..)| fid.0 as usize + 1).max().unwrap_or(0);
+        let mut by_fid = vec![None; end];
+        for (fid, number, staged) in classes {
             if let Some(place) = by_fid.get_mut(fid.0 as usize) {
-                *place = *number;
+                *place = Some((*number, *staged));
             }
         }
+        let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
         PolicyMap { names, by_fid }
     }
 
@@ -124,20 +121,26 @@ impl PolicyMap {
     #[inline]
     #[must_use]
     pub fn number(&self, fid: Fid) -> u32 {
-        self.by_fid.get(fid.0 as usize).copied().unwrap_or(0)
+        self.by_fid.get(fid.0 as usize).copied().flatten().map_or(0, |(number, _)| number)
     }
 
     /// Name of a policy.
     #[must_use]
     pub fn name(&self, number: u32) -> &str {
-        let place = (number as usize).checked_sub(1);
-        place.and_then(|place| self.names.get(place)).map_or(Self::NONE, String::as_str)
+        self.names.get(number as usize).map_or(Self::NONE, |name| name)
+    }
+
+    /// What a class is called; without policies no class has a name.
+    #[must_use]
+    pub fn class_name(&self, fid: Fid) -> Option<ClassName> {
+        let (number, staged) = self.by_fid.get(fid.0 as usize).copied().flatten()?;
+        Some(ClassName { policy: Arc::clone(self.names.get(number as usize)?), staged })
     }
 
     /// Numbers given so far, 0 included.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.names.len() + 1
+        if self.names.is_empty() { 1 } else { self.names.len() }
     }
 
     /// Never.

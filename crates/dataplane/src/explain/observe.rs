@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function that is looked at: it does what it does, and each call is written down.
 
-use crate::chain::{Chains, Class, ClassNames, FlowClassifier, Matches};
+use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
 use bartizan_classify::Header;
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, Together, WorkerState};
@@ -193,8 +193,8 @@ impl FlowClassifier for Borrowed {
         self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
     }
 
-    fn names(&self) -> ClassNames {
-        self.chains.classifier.names()
+    fn policies(&self) -> Arc<PolicyMap> {
+        self.chains.classifier.policies()
     }
 }
 
