@@ -18,6 +18,10 @@ mod signals;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+/// Transactions of application protocols are many small pieces of memory, made and freed in the order of the traffic.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Integrated network security: packet filter, stateful firewall and IDS/IPS in one chain per flow.
 ///
 /// Start with `bartizan inspect --rules FILE CAPTURE` to see what the detection engine says about a capture.

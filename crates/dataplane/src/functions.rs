@@ -50,7 +50,7 @@ impl Worker {
         if wants_payload
             && notes.decision == Decision::CONTINUE
             && self.findings.is_empty()
-            && self.may_wait(&occasion, id, tcp, looks)
+            && self.may_wait(&occasion, id, tcp, looks, &parts)
         {
             if self.chains.together(self.path_of(id)) == Together::StreamJoined {
                 let detection = &Detection::default();
@@ -177,7 +177,7 @@ impl Worker {
                 now: occasion.now,
                 packet: Some(occasion.packet),
                 direction: occasion.direction,
-                flow: Some(flow),
+                flow: Some(&flow),
                 app: None,
                 stream: None,
                 payload_in_stream: false,
@@ -255,7 +255,7 @@ impl Worker {
                     now: occasion.now,
                     packet: Some(occasion.packet),
                     direction: occasion.direction,
-                    flow: Some(flow),
+                    flow: Some(&flow),
                     app: app.as_deref_mut().filter(|_| shows != Shows::Packet),
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,

@@ -17,6 +17,7 @@ use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, PerDirection, Reason, Verdict};
 use bartizan_flow::FlowState;
+use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Advice, Outcome, TcpState};
 use bartizan_function::Together;
 use bartizan_packet::{DecodeOutput, PacketFlags, PacketSource, PacketView};
@@ -80,6 +81,7 @@ impl Worker {
         id: FlowId,
         tcp: Option<&Outcome>,
         looks: Looks,
+        parts: &FlowParts,
     ) -> bool {
         let Some(outcome) = tcp.filter(|_| self.train.follows && looks.inspect && !looks.spared) else {
             return false;
@@ -97,9 +99,20 @@ impl Worker {
             && outcome.events.iter().next().is_none()
             && outcome.exception.is_none()
             && !(outcome.reverse || outcome.rejected || outcome.bypass);
-        let bytes = if self.train.is_waiting() { self.train.bytes } else { 0 };
-        let room = bytes.saturating_add(payload_len(occasion.packet)) <= MOST;
-        plain && in_order && room && self.chains.together(self.path_of(id)) != Together::Apart
+        plain
+            && in_order
+            && self.has_room(occasion, parts)
+            && self.chains.together(self.path_of(id)) != Together::Apart
+    }
+
+    /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because
+    /// readers see it in one piece, the train ends: after it was shown there is little to move.
+    fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
+        let len = payload_len(occasion.packet);
+        let waiting = if self.train.is_waiting() { self.train.bytes } else { 0 };
+        let stream = parts.streams.as_deref().map(|pair| pair.stream(occasion.direction));
+        let room = stream.map_or(0, Stream::room);
+        waiting.saturating_add(len) <= MOST && room >= (len as usize).saturating_mul(2)
     }
 
     /// The path of a flow.

@@ -56,7 +56,7 @@ pub struct PacketContext<'a> {
     /// Direction within the flow.
     pub direction: Direction,
     /// The flow; absent for packets without one.
-    pub flow: Option<FlowView<'a>>,
+    pub flow: Option<&'a FlowView<'a>>,
     /// The application layer, to mark transactions as inspected. Payload functions only.
     pub app: Option<&'a mut AppLayer>,
     /// New stream data. Payload functions only; a packet can bring several pieces, each is one call.

@@ -126,7 +126,7 @@ impl Function for Ids {
         let made =
             context.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);
         let packet_bytes = context.packet.filter(|_| !made).map(|p| u64::from(p.decoded().wire_len));
-        let mut flow = match (&context.flow, context.slot.is_none()) {
+        let mut flow = match (context.flow, context.slot.is_none()) {
             (Some(_), true) => {
                 *context.slot = Some(Box::new(FlowDetect::default()));
                 context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>())
@@ -138,7 +138,7 @@ impl Function for Ids {
             now: context.now,
             packet: context.packet,
             direction: context.direction,
-            flow: context.flow.as_ref(),
+            flow: context.flow,
             state: None,
             stream_events: context.stream_events,
             app_events: context.app_events,
@@ -185,7 +185,7 @@ impl Function for Ids {
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
         said.insert("rules".to_owned(), self.rules.signatures.len().into());
-        if let Some(flow) = &context.flow {
+        if let Some(flow) = context.flow {
             let groups = bartizan_detect::explain::groups_of(&self.rules, flow);
             said.insert("rules_for_this_flow".to_owned(), groups);
         }

@@ -250,7 +250,7 @@ impl Sfw {
                     };
                 }
                 IcmpKind::Error => {
-                    let related = context.notes.related != Some(false) && quotes(message, packet, &flow);
+                    let related = context.notes.related != Some(false) && quotes(message, packet, flow);
                     return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
                 }
                 IcmpKind::Answer
@@ -276,12 +276,12 @@ impl Sfw {
                     packet.payload_len,
                     context.direction,
                 )?;
-                self.admit(rules, &flow, session.state() < TcpState::Established, context, counts)?;
+                self.admit(rules, flow, session.state() < TcpState::Established, context, counts)?;
                 self.follow(session.state(), context);
                 Ok(false)
             }
             _ => {
-                self.admit(rules, &flow, false, context, counts)?;
+                self.admit(rules, flow, false, context, counts)?;
                 // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
                 Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
             }
@@ -291,7 +291,7 @@ impl Sfw {
     /// Whether a segment plainly goes on with an established connection that was let in: what nearly all packets are. Says
     /// nothing that [`Sfw::judge`] would not say.
     fn goes_on(&self, rules: &Rules, packet: &Decoded, context: &PacketContext<'_>) -> bool {
-        let (Some(outcome), Some(flow)) = (context.notes.tcp, &context.flow) else { return false };
+        let (Some(outcome), Some(flow)) = (context.notes.tcp, context.flow) else { return false };
         let (Some(session), Some(segment)) = (flow.tcp, packet.transport.tcp()) else { return false };
         let admitted = || {
             self.state(context).is_some_and(|state| {
@@ -427,7 +427,7 @@ impl Function for Sfw {
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
         let rules = self.by_fid.get(context.notes.fid).and_then(|i| self.rules.get(i));
-        let (Some(rules), Some(flow)) = (rules, &context.flow) else { return said };
+        let (Some(rules), Some(flow)) = (rules, context.flow) else { return said };
         let initiate = match rules.section.initiate {
             Initiate::From => "from",
             Initiate::To => "to",

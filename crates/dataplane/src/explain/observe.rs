@@ -130,7 +130,7 @@ impl Observed {
             name: self.inner.spec().name,
             half,
             direction: context.direction,
-            flow: context.flow.as_ref().map(FlowSeen::of),
+            flow: context.flow.map(FlowSeen::of),
             decision,
             findings: findings.map(|f| (f.rule.id, f.rule.message.clone())).collect(),
             details,

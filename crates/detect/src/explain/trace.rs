@@ -166,7 +166,7 @@ impl Tracer {
             now: context.now,
             packet: context.packet,
             direction: context.direction,
-            flow: context.flow.as_ref(),
+            flow: context.flow,
             state: flow.map(|f| &f.state),
             stream_events: context.stream_events,
             app_events: context.app_events,

@@ -15,6 +15,10 @@ use smallvec::SmallVec;
 const MOST_BLOCKS: usize = 1024;
 /// Size of a buffer behind which another block begins, where readers allow it.
 const FULL: usize = 64 << 10;
+/// Smallest buffer that is given back for a smaller one when little of it is held any more.
+const LARGE: usize = 16 << 10;
+/// A buffer is large for what it holds when so many times as much of it was let go of: what is moved is an eighth of what came.
+const FEW: usize = 8;
 /// What a block costs besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
 
@@ -88,11 +92,18 @@ pub(crate) struct Blocks {
     held: usize,
     /// What readers see lies behind this offset.
     seen_from: u64,
+    /// Size of the buffer that the last burst of data needed.
+    burst: usize,
 }
 
 impl Blocks {
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// Whether what is held has no holes, and lies in one block.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.blocks.len() < 2
     }
 
     /// Readers see nothing before this offset any more.
@@ -103,6 +114,13 @@ impl Blocks {
     /// Bytes that the blocks cost.
     pub(crate) fn held(&self) -> u64 {
         self.held as u64
+    }
+
+    /// Bytes that fit behind what is held in one buffer of at most the usual size.
+    pub(crate) fn room(&self) -> usize {
+        let Some(block) = self.blocks.last() else { return FULL };
+        let (size, held) = (block.buffer.capacity(), block.buffer.len());
+        if size < FULL { FULL.saturating_sub(block.bytes().len()) } else { size.saturating_sub(held) }
     }
 
     /// The last byte's end.
@@ -185,6 +203,10 @@ impl Blocks {
         limit: u64,
         budget: &mut MemoryBudget,
     ) -> Result<(), Refused> {
+        // The usual case: it goes on where what is held ends.
+        if let Some(last) = self.blocks.len().checked_sub(1).filter(|_| self.end() == Some(start)) {
+            return self.append(last, bytes, Some(limit), budget);
+        }
         let (mut at, mut rest) = (start, bytes);
         while !rest.is_empty() {
             let next = self.first_ending_after(at);
@@ -229,10 +251,15 @@ impl Blocks {
         self.check_limit(MemoryBudget::size_for(bytes.len()), Some(limit))?;
         let mut buffer = budget.take(bytes.len()).ok_or(Refused::Memory)?;
         buffer.extend_from_slice(bytes);
+        self.insert(next, at, buffer, budget);
+        Ok(())
+    }
+
+    /// Puts a block in place; its buffer is paid for.
+    fn insert(&mut self, position: usize, start: u64, buffer: Vec<u8>, budget: &mut MemoryBudget) {
         budget.charge(BLOCK_COST);
         self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
-        self.blocks.insert(next.min(self.blocks.len()), Block { start: at, head: 0, buffer });
-        Ok(())
+        self.blocks.insert(position.min(self.blocks.len()), Block { start, head: 0, buffer });
     }
 
     fn check_limit(&self, more: usize, limit: Option<u64>) -> Result<(), Refused> {
@@ -303,9 +330,7 @@ impl Blocks {
         buffer.extend_from_slice(bytes);
         let rest = block.buffer.len().saturating_sub(seen.len());
         block.buffer.truncate(rest);
-        budget.charge(BLOCK_COST);
-        self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
-        self.blocks.insert(position.saturating_add(1), Block { start, head: 0, buffer });
+        self.insert(position.saturating_add(1), start, buffer, budget);
         Ok(())
     }
 
@@ -323,7 +348,7 @@ impl Blocks {
         // again as is held. Else the next size but one: each byte is moved a third of a time.
         let len = block.bytes().len();
         let more = if block.head > 0 { need.saturating_add(len) } else { old.saturating_mul(4).min(FULL) };
-        let buffer = self.buffer(need.max(more), need, old, limit, budget)?;
+        let buffer = self.buffer(need.max(more).max(self.burst), need, old, limit, budget)?;
         let Some(block) = self.blocks.get_mut(position) else { return Ok(()) };
         let old_buffer = core::mem::replace(&mut block.buffer, buffer);
         block.buffer.extend_from_slice(old_buffer.get(block.head..).unwrap_or_default());
@@ -368,14 +393,12 @@ impl Blocks {
         }
         let mut buffer = budget.take_promised(bytes.len());
         buffer.extend_from_slice(bytes);
-        budget.charge(BLOCK_COST);
-        self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
-        self.blocks.push(Block { start, head: 0, buffer });
+        self.insert(self.blocks.len(), start, buffer, budget);
     }
 
     /// Joins the block that readers see with those that follow it without a hole.
     fn join(&mut self, budget: &mut MemoryBudget) {
-        if self.blocks.len() < 2 {
+        if self.is_whole() {
             return;
         }
         let at = self.first_ending_after(self.seen_from);
@@ -416,6 +439,25 @@ impl Blocks {
             block.start = left;
         }
         self.join(budget);
+        self.shrink(budget);
+    }
+
+    /// Gives a large buffer back when what it holds fits a small one: between bursts a stream holds a reader's window. So
+    /// thousands of streams share a few buffers, which stay in the processor's cache, and idle ones cost little memory.
+    fn shrink(&mut self, budget: &mut MemoryBudget) {
+        let [block] = self.blocks.as_mut_slice() else { return };
+        let len = block.bytes().len();
+        let old = block.buffer.capacity();
+        if old < LARGE || block.head < len.saturating_mul(FEW) || MemoryBudget::size_for(len) >= old {
+            return;
+        }
+        let Some(buffer) = budget.take(len) else { return };
+        let large = core::mem::replace(&mut block.buffer, buffer);
+        block.buffer.extend_from_slice(large.get(block.head..).unwrap_or_default());
+        block.head = 0;
+        self.held = self.held.saturating_add(block.buffer.capacity()).saturating_sub(old);
+        self.burst = old.min(FULL);
+        budget.give(large);
     }
 
     /// Moves what lies after `from` one byte back: a byte before it turned out not to belong.
@@ -463,6 +505,29 @@ mod tests {
         assert_eq!(text(&blocks), [(5, "FGHi".into()), (12, "mn".into())]);
         blocks.trim(9, &mut budget);
         assert_eq!(text(&blocks), [(12, "mn".into())]);
+        blocks.clear(&mut budget);
+        assert_eq!((budget.used(), blocks.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_burst_leaves_a_small_buffer_behind_and_the_next_one_gets_a_large_one_at_once() {
+        let mut budget = MemoryBudget::new(0);
+        let mut blocks = Blocks::default();
+        let bytes: Vec<u8> = (0..=255).cycle().take(40_000).collect();
+        for (at, part) in (0..).step_by(1000).zip(bytes.chunks(1000)) {
+            blocks.write(at, part, 0, &mut budget).unwrap();
+        }
+        assert_eq!((budget.used(), blocks.room()), ((FULL + BLOCK_COST) as u64, FULL - 40_000));
+        blocks.set_seen_from(38_000);
+        blocks.trim(30_000, &mut budget);
+        assert_eq!(budget.used(), (FULL + BLOCK_COST) as u64, "10,000 bytes are held");
+        blocks.trim(38_000, &mut budget);
+        assert_eq!(budget.used(), (2048 + BLOCK_COST) as u64);
+        assert_eq!((blocks.held(), blocks.room()), (budget.used(), FULL - 2000));
+        assert_eq!(blocks.run(38_000), &bytes[38_000..]);
+        blocks.write(40_000, &bytes[..1000], 0, &mut budget).unwrap();
+        assert_eq!(budget.used(), (FULL + BLOCK_COST) as u64);
+        assert_eq!(blocks.run(38_000), [&bytes[38_000..], &bytes[..1000]].concat());
         blocks.clear(&mut budget);
         assert_eq!((budget.used(), blocks.held()), (0, 0));
     }

@@ -333,6 +333,12 @@ impl Stream {
         self.blocks.held()
     }
 
+    /// Bytes that may come before what readers have not seen has to be moved to stay in one piece.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.blocks.room()
+    }
+
     /// Puts the inspected bytes into a retransmission, for the normaliser. `payload` is the packet's
     /// payload, `seq` its first sequence number. Returns whether anything changed. To be called before
     /// [`StreamPair::settle`].
@@ -347,8 +353,12 @@ impl Stream {
 
     /// Lets go of what nobody needs.
     fn trim(&mut self, budget: &mut MemoryBudget) {
-        self.left = self.needed_from();
+        let left = self.needed_from();
         self.blocks.set_seen_from(self.seen_from());
+        if left == self.left && self.blocks.is_whole() {
+            return;
+        }
+        self.left = left;
         self.blocks.trim(self.left, budget);
         self.spans.trim(self.left, budget);
         self.urgent.trim(self.left);

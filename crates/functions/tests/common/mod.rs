@@ -340,7 +340,7 @@ impl Bench {
         let mut context = context(
             self.now,
             &view,
-            Some(flow_view),
+            Some(&flow_view),
             direction,
             &notes,
             &mut self.worker,
@@ -379,7 +379,7 @@ impl Bench {
 fn context<'a>(
     now: Timestamp,
     packet: &'a PacketView<'a>,
-    flow: Option<FlowView<'a>>,
+    flow: Option<&'a FlowView<'a>>,
     direction: Direction,
     notes: &'a Notes<'a>,
     worker: &'a mut WorkerState,
