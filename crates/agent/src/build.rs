@@ -4,23 +4,22 @@
 
 use crate::classes::{PolicyClassifier, Variants, both_ways};
 use crate::grt::{GlobalRuleTable, Meaning};
+use crate::lookup::{Lookup, PolicyRules, TOGETHER_MAX};
 use crate::order::{self, OrderError};
 use crate::staged::Staged;
 use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
-use bartizan_classify::{Auto, Entry, Linear};
+use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
     read,
 };
-use bartizan_dataplane::chain::{Chains, Class, ClassName, PolicyMap};
-use bartizan_function::{Function, FunctionKind, RuleSource, RulesError};
+use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
+use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Bytes that the classifier of a generation may take.
-const CLASSIFIER_BYTES: usize = 256 << 20;
 /// The level of hosts that need no detection.
 const NO_DETECTION: &str = "none";
 /// The function that service levels are about.
@@ -72,6 +71,7 @@ impl core::fmt::Debug for Prepared {
 pub struct Agent {
     kinds: Vec<Arc<dyn FunctionKind>>,
     ids: Vec<FunctionId>,
+    together_max: usize,
     state: State,
 }
 
@@ -102,7 +102,7 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, state })
+        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state })
     }
 
     /// Replaces the kinds by others of the same functions, in the same order, made with other services.
@@ -111,6 +111,12 @@ impl Agent {
         if names(&kinds) == names(&self.kinds) {
             self.kinds = kinds;
         }
+    }
+
+    /// Header rules that stand together in one lookup at most, those that choose policies included; if there are more, each
+    /// policy has its own classifier for those of its functions.
+    pub fn set_together_max(&mut self, rules: usize) {
+        self.together_max = rules;
     }
 
     /// Names that the sections of a policy file may have.
@@ -167,19 +173,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// Names of the classes by fid.
-fn class_names(infos: &[ClassInfo]) -> Arc<[Option<ClassName>]> {
-    let end = infos.iter().map(|i| i.fid.0 as usize + 1).max().unwrap_or(0);
-    let mut names = vec![None; end];
-    for info in infos {
-        if let Some(slot) = names.get_mut(info.fid.0 as usize) {
-            let policy = Arc::from(info.policy.as_deref().unwrap_or(DEFAULT_POLICY));
-            *slot = Some(ClassName { policy, staged: info.staged });
-        }
-    }
-    names.into()
 }
 
 /// What the policies and the default have in common.
@@ -251,68 +244,70 @@ impl<'a> Build<'a> {
         let owners = self.owners();
         let tenants = self.tenants()?;
         let mut entries = Vec::new();
-        let mut classes = HashMap::new();
-        let mut defaults = HashMap::new();
+        let mut selectors: Vec<Vec<HeaderRule>> = Vec::new();
+        let mut classes: Vec<(Fid, usize, Variants)> = Vec::new();
+        let mut defaults: Vec<(TenantId, usize, Variants)> = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             let path = self.chain(owner)?;
-            for (tenant_name, tenant) in self.tenants_of(index) {
+            let mut selected = Vec::new();
+            let tenants = self.tenants_of(index);
+            let all_tenants = tenants.len() == self.all_tenants().len();
+            for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
-                match self.file.policies.get(index) {
-                    Some(policy) => {
-                        let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
-                        let (from, to) = (self.file.resolve(owner.from), self.file.resolve(owner.to));
-                        let fid = variants.plain.fid;
-                        entries.extend(both_ways(&from, &to, Some(tenant), &links, |rule| Entry {
-                            fid,
-                            priority: index as u32,
-                            rule,
-                        }));
-                        classes.insert(fid.0, variants);
-                    }
-                    None => {
-                        defaults.insert(tenant, variants);
-                    }
+                let Some(policy) = self.file.policies.get(index) else {
+                    defaults.push((tenant, index, variants));
+                    continue;
+                };
+                let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
+                let (from, to) = (self.file.resolve(owner.from), self.file.resolve(owner.to));
+                let fid = variants.plain.fid;
+                let rules = both_ways(&from, &to, Some(tenant), &links);
+                entries.extend(rules.iter().map(|rule| Entry { fid, priority: index as u32, rule: *rule }));
+                if !all_tenants {
+                    selected.extend(rules);
+                } else if selected.is_empty() {
+                    selected.extend(both_ways(&from, &to, None, &links));
                 }
+                classes.push((fid, index, variants));
             }
+            selectors.push(selected);
         }
-        // In the order in which `PolicyClassifier` takes the results.
-        let sets = [entries, self.level_entries()];
-        let classifier = Auto::new(&sets, CLASSIFIER_BYTES).map(|auto| auto.classifier);
-        let classifier = classifier.unwrap_or_else(|error| {
-            self.problem("policies", error.to_string());
-            Box::new(Linear::new(0))
-        });
-        let functions = self.functions(&owners);
+        let (functions, rules) = self.functions(&owners);
         if !self.problems.is_empty() {
             return None;
         }
+        let lookup = Lookup::new(entries, self.level_entries(), &selectors, rules, self.agent.together_max);
+        let lookup = lookup.map_err(|error| self.problem("policies", error.to_string())).ok()?;
+        let placed = |index, variants| Variants { places: lookup.places(index), ..variants };
+        let classes = classes.into_iter().map(|(fid, i, v)| (fid.0, placed(i, v))).collect();
+        let defaults = defaults.into_iter().map(|(tenant, i, v)| (tenant, placed(i, v))).collect();
         let used: HashSet<Fid> = self.infos.iter().map(|i| i.fid).collect();
         self.state.table.retain(|fid| used.contains(&fid));
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
-        let fallback = defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default();
         let policies = Arc::new(self.policy_map(&infos));
+        let agent = self.agent;
         let classifier = Box::new(PolicyClassifier {
-            classifier,
+            lookup,
             classes,
             defaults,
-            fallback,
+            functions: agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name)).collect(),
+            levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
-            names: class_names(&infos),
             policies,
         });
         let chains = Chains::new(self.state.generation, functions, classifier);
         Some(Prepared { chains, tenants, classes: infos })
     }
 
-    /// The policy of each class, by a number that stays.
+    /// The policy of each class, by a number that stays; 0 for the default.
     fn policy_map(&mut self, infos: &[ClassInfo]) -> PolicyMap {
         let numbers = &mut self.state.policies;
         let mut classes = Vec::new();
         for info in infos {
-            let Some(name) = &info.policy else { continue };
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
-            classes.push((info.fid, *numbers.entry(name.clone()).or_insert(next)));
+            let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
+            classes.push((info.fid, number, info.staged));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
         names.sort_unstable();
@@ -449,7 +444,7 @@ impl<'a> Build<'a> {
             path
         };
         let plain = self.class(owners, index, None, own_path, tenant_name, tenant)?;
-        let mut variants = Variants { plain, by_level: Vec::new() };
+        let mut variants = Variants { plain, ..Variants::default() };
         let mut known: HashMap<&str, Class> = HashMap::new();
         let file = self.file;
         for level in &file.service_levels {
@@ -531,15 +526,20 @@ impl<'a> Build<'a> {
             };
             let number = index as u32;
             for tenant in tenants {
-                let make = |rule| Entry { fid: Fid(number), priority: number, rule };
-                entries.extend(both_ways(&hosts, &everything, tenant, &[None], make));
+                let rules = both_ways(&hosts, &everything, tenant, &[None]);
+                entries.extend(rules.into_iter().map(|rule| Entry {
+                    fid: Fid(number),
+                    priority: number,
+                    rule,
+                }));
             }
         }
         entries
     }
 
-    /// Every function that some path needs, with its rules.
-    fn functions(&mut self, owners: &[Owner<'a>]) -> Vec<Arc<dyn Function>> {
+    /// Every function that some path needs, with its rules, and those of its rules that are looked up for it.
+    fn functions(&mut self, owners: &[Owner<'a>]) -> (Vec<Arc<dyn Function>>, Vec<PolicyRules>) {
+        let mut looked_up = Vec::new();
         let mut functions: Vec<(FunctionId, Arc<dyn Function>)> = Vec::new();
         let groups = core::mem::take(&mut self.groups);
         let agent = self.agent;
@@ -556,7 +556,15 @@ impl<'a> Build<'a> {
                 id: *id,
             };
             match kind.rules(&source) {
-                Ok(function) => {
+                Ok(mut function) => {
+                    for HeaderRules { fids, rules } in function.take_header_rules() {
+                        let group = own.iter().find(|g| g.fids.iter().any(|fid| fids.contains(fid)));
+                        looked_up.extend(group.map(|g| PolicyRules {
+                            function: *id,
+                            policy: g.owner,
+                            rules,
+                        }));
+                    }
                     let is_staged = |g: &&&Group<'_>| owners.get(g.owner).is_some_and(|o| o.staged);
                     let staged: HashSet<Fid> =
                         own.iter().filter(is_staged).flat_map(|g| g.fids.iter().copied()).collect();
@@ -575,7 +583,7 @@ impl<'a> Build<'a> {
             }
         }
         functions.sort_by_key(|(id, _)| *id);
-        functions.into_iter().map(|(_, f)| f).collect()
+        (functions.into_iter().map(|(_, f)| f).collect(), looked_up)
     }
 
     /// What a function's rules are made from.

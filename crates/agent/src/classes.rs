@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which class a new flow gets: one lookup for policies and service levels.
+//! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
+use crate::lookup::{Found, Lookup, Places};
 use crate::tenants::{TenantQuestion, TenantSelector};
-use bartizan_base::{LinkId, TenantId};
-use bartizan_classify::{Classifier, Entry, Header, HeaderRule, Match, Net};
+use bartizan_base::{Fid, FunctionId, LinkId, TenantId};
+use bartizan_classify::{Header, HeaderRule, Match, Net};
 use bartizan_config::policy::Prefix;
-use bartizan_dataplane::chain::{Class, ClassNames, FlowClassifier, PolicyMap};
-use bartizan_flow::FlowKey;
+use bartizan_dataplane::chain::{
+    Class, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
+};
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub(crate) struct Variants {
     pub(crate) plain: Class,
     /// By the index of the service level.
     pub(crate) by_level: Vec<Class>,
+    /// Where the policy's rules on headers are found.
+    pub(crate) places: Places,
 }
 
 impl Variants {
@@ -29,35 +33,38 @@ impl Variants {
 /// See the module.
 #[derive(Debug)]
 pub struct PolicyClassifier {
-    pub(crate) classifier: Box<dyn Classifier>,
+    pub(crate) lookup: Lookup,
     /// By the fid that the policies' rule set answers with.
     pub(crate) classes: HashMap<u32, Variants>,
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
-    pub(crate) fallback: Class,
+    /// What the functions are called.
+    pub(crate) functions: Vec<(FunctionId, &'static str)>,
+    /// The service levels, in their order.
+    pub(crate) levels: Vec<String>,
     /// Whose traffic a packet is.
     pub(crate) tenants: TenantSelector,
     /// Which policy a class belongs to.
     pub(crate) policies: Arc<PolicyMap>,
-    /// What the classes are called.
-    pub(crate) names: ClassNames,
 }
 
-/// A flow's header as its first packet has it.
-#[must_use]
-pub fn header_of(tenant: TenantId, key: &FlowKey) -> Header {
-    let (source_port, destination_port) = match key.icmp_types() {
-        Some((kind, _)) => (u16::from(kind), 0),
-        None => (key.source_port(), key.destination_port()),
-    };
-    Header {
-        tenant,
-        link: key.scope().link,
-        source: key.source(),
-        destination: key.destination(),
-        protocol: key.protocol(),
-        source_port,
-        destination_port,
+/// Matching rules that are listed.
+const LISTED_MAX: usize = 50;
+
+fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -> SetExplained {
+    SetExplained {
+        set,
+        matching: numbers.iter().take(LISTED_MAX).map(|n| name(*n)).collect(),
+        omitted: numbers.len().saturating_sub(LISTED_MAX),
+    }
+}
+
+impl PolicyClassifier {
+    fn variants(&self, found: &Found, tenant: TenantId) -> Option<&Variants> {
+        match found.policy {
+            Some(policy) => self.classes.get(&policy.fid.0),
+            None => self.defaults.get(&tenant),
+        }
     }
 }
 
@@ -66,15 +73,36 @@ impl FlowClassifier for PolicyClassifier {
         Arc::clone(&self.policies)
     }
 
-    fn classify(&self, tenant: TenantId, key: &FlowKey) -> Class {
-        let mut results = [None; 2];
-        self.classifier.lookup(&header_of(tenant, key), &mut results);
-        let [policy, level] = results;
-        let variants = match policy {
-            Some(found) => self.classes.get(&found.fid.0),
-            None => self.defaults.get(&tenant),
-        };
-        variants.map_or(self.fallback, |v| v.of(level))
+    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
+        let found = self.lookup.find(header);
+        match self.variants(&found, header.tenant) {
+            Some(variants) => {
+                found.matches(&variants.places, header, matches);
+                variants.of(found.level)
+            }
+            // A flow of a tenant that is gone, which no packet belongs to any more.
+            None => {
+                matches.clear();
+                self.defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default()
+            }
+        }
+    }
+
+    fn explain(&self, header: &Header) -> Option<LookupExplained> {
+        let variants = self.variants(&self.lookup.find(header), header.tenant);
+        let met = self.lookup.explain(header, &variants.map(|v| v.places.clone()).unwrap_or_default());
+        let policy = |fid: u32| self.policies.name(self.policies.number(Fid(fid))).to_owned();
+        let level = |number: u32| self.levels.get(number as usize).cloned().unwrap_or_default();
+        let mut sets = vec![
+            explained("policies", &met.policies, policy),
+            explained("service-levels", &met.levels, level),
+        ];
+        sets.extend(met.rules.iter().map(|(id, rules)| {
+            let name = self.functions.iter().find(|(of, _)| of == id).map_or("?", |(_, name)| *name);
+            explained(name, rules, |number| format!("rule {}", u64::from(number) + 1))
+        }));
+        let segments = met.segments.texts().map(|(field, values)| SegmentExplained { field, values });
+        Some(LookupExplained { segments: segments.collect(), sets })
     }
 
     fn tenant_of(&self, packet: &Decoded, link: LinkId) -> TenantId {
@@ -88,10 +116,6 @@ impl FlowClassifier for PolicyClassifier {
             addresses: packet.src().zip(packet.dst()),
         })
     }
-
-    fn names(&self) -> ClassNames {
-        std::sync::Arc::clone(&self.names)
-    }
 }
 
 /// A pair of sides, both ways round.
@@ -100,9 +124,8 @@ pub(crate) fn both_ways(
     to: &[Prefix],
     tenant: Option<TenantId>,
     links: &[Option<LinkId>],
-    mut make: impl FnMut(HeaderRule) -> Entry,
-) -> Vec<Entry> {
-    let mut entries = Vec::new();
+) -> Vec<HeaderRule> {
+    let mut rules = Vec::new();
     let (from, to) = (nets(from), nets(to));
     for (a, b) in from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))) {
         if matches!((a, b), (Some(a), Some(b)) if a.address.is_ipv4() != b.address.is_ipv4()) {
@@ -110,13 +133,13 @@ pub(crate) fn both_ways(
         }
         for link in links {
             let rule = HeaderRule { tenant, link: *link, source: a, destination: b, ..HeaderRule::default() };
-            entries.push(make(rule));
+            rules.push(rule);
             if a != b {
-                entries.push(make(HeaderRule { source: b, destination: a, ..rule }));
+                rules.push(HeaderRule { source: b, destination: a, ..rule });
             }
         }
     }
-    entries
+    rules
 }
 
 /// Both versions' whole space is no condition at all.

@@ -7,14 +7,14 @@
 //! policy by a walk in the order of the file. Both have to agree; [`FlowExplanation::disagreement`] says so when they
 //! do not, which is a defect.
 //!
-//! The structure grows by adding fields. Not done: the segments of the classifier.
+//! The structure grows by adding fields.
 
 use crate::build::{ClassInfo, DEFAULT_POLICY};
 use crate::tenants::{TenantQuestion, TenantSelector};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, TenantId};
 use bartizan_config::policy::{OneSided, Policy, PolicyFile, Prefix, Section, Target, read};
-use bartizan_dataplane::chain::Chains;
+use bartizan_dataplane::chain::{Chains, LookupExplained};
 use bartizan_dataplane::explain::first::{FirstPacket, Probe, first_packet};
 use bartizan_dataplane::explain::observe::{Call, Half};
 use bartizan_dataplane::settings::EngineSettings;
@@ -112,6 +112,8 @@ pub struct FlowExplanation {
     pub staged: bool,
     /// What is done when one direction is not seen.
     pub one_sided: OneSided,
+    /// What the lookup of its first packet meets.
+    pub lookup: LookupExplained,
     /// What each function says to the first packet.
     pub functions: Vec<FunctionAnswer>,
     /// What becomes of the first packet (in prevention).
@@ -266,6 +268,7 @@ pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExp
         path: path.filter_map(|id| subject.functions.get(usize::from(id.0)).copied()).collect(),
         staged: info.is_some_and(|i| i.staged),
         one_sided: info.map(|i| i.one_sided).unwrap_or_default(),
+        lookup: first.lookup.clone().unwrap_or_default(),
         functions: asking.functions(index, &first),
         verdict: verdict(&first),
         disagreement,

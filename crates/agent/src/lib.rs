@@ -4,7 +4,7 @@
 //! * [`grt`]: the global rule table, which hands out fids;
 //! * [`order`]: in which order functions run;
 //! * [`tenants`]: whose traffic a packet is;
-//! * [`classes`]: which class a new flow gets;
+//! * [`classes`]: which class a new flow gets, by the one lookup for policies and functions;
 //! * [`staged`]: policies whose verdicts are only reported;
 //! * [`explain`]: why a flow is treated as it is;
 //! * [`build`]: a policy file to a generation, all or nothing.
@@ -16,10 +16,12 @@ pub mod build;
 pub mod classes;
 pub mod explain;
 pub mod grt;
+mod lookup;
 pub mod order;
 pub mod staged;
 pub mod tenants;
 
 pub use build::{Agent, ClassInfo, Prepared};
 pub use grt::GlobalRuleTable;
+pub use lookup::TOGETHER_MAX;
 pub use tenants::TenantSelector;

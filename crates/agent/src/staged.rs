@@ -8,7 +8,8 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, PacketContext, RuleInfo, Slot, Together, WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, HeaderRules, PacketContext, RuleInfo, Slot, Together,
+    WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -135,6 +136,10 @@ impl Function for Staged {
 
     fn worker(&self) -> WorkerState {
         Box::new(Worker { inner: self.inner.worker(), refusals: 0, by_class: BTreeMap::new() })
+    }
+
+    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
+        self.inner.take_header_rules()
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {

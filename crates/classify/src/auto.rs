@@ -4,7 +4,8 @@
 //! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about a dozen
 //! rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at every size, take
 //! updates, and stay within their budget on any rule set: what fits no table they search linearly. Where that is much (rules of which
-//! each has a port of its own), the bit vectors of [`BitVector`] are faster, as far as they fit the budget.
+//! each has a port of its own), the bit vectors of [`BitVector`] are faster, as far as they fit the budget. Tables take a megabyte at
+//! least: with a smaller budget, for those who have thousands of sets, bit vectors are taken, too.
 
 use crate::bitvector::BitVector;
 use crate::classifier::{Classifier, Entry, InsertError, Linear};
@@ -16,6 +17,9 @@ pub const LINEAR_MAX: usize = 12;
 /// Rules searched linearly up to which tables are kept: about what bit vectors take for a lookup.
 const REST_MAX: usize = 64;
 
+/// Bytes that the smallest tables take. With a smaller budget none are built, unless nothing else fits it.
+const TABLES_MIN: usize = 1 << 20;
+
 /// A structure, filled, and why it was chosen.
 #[derive(Debug)]
 pub struct Auto {
@@ -23,6 +27,8 @@ pub struct Auto {
     pub classifier: Box<dyn Classifier>,
     /// Why this one, for people.
     pub why: String,
+    /// Whether it keeps to the budget without searching many rules linearly.
+    pub fits: bool,
 }
 
 impl Auto {
@@ -32,28 +38,32 @@ impl Auto {
     /// There are more sets than [`crate::SETS_MAX`].
     pub fn new(sets: &[Vec<Entry>], budget: usize) -> Result<Self, InsertError> {
         let rules: usize = sets.iter().map(Vec::len).sum();
-        let count = u8::try_from(sets.len()).unwrap_or(u8::MAX);
         if rules <= LINEAR_MAX {
+            let count = u8::try_from(sets.len()).unwrap_or(u8::MAX);
             let mut linear = Linear::new(count);
             for (set, entries) in sets.iter().enumerate() {
                 linear.insert(set as u8, entries)?;
             }
             let why = format!("linear search: {rules} rules, and up to {LINEAR_MAX} nothing is faster");
-            return Ok(Auto { classifier: Box::new(linear), why });
+            return Ok(Auto { classifier: Box::new(linear), why, fits: true });
+        }
+        if budget < TABLES_MIN
+            && let Some(bits) = bit_vectors(sets, budget)
+        {
+            let bytes = bits.memory();
+            let why = format!("bit vectors: {rules} rules, {bytes} bytes of {budget}; tables take more");
+            return Ok(Auto { classifier: Box::new(bits), why, fits: true });
         }
         let live = Auto::live(sets, budget)?;
         let (rest, summary) = (live.rest(), live.summary().join("\n  "));
-        if rest > REST_MAX {
-            let mut bits = BitVector::new(count, budget);
-            let filled =
-                sets.iter().enumerate().all(|(set, entries)| bits.insert(set as u8, entries).is_ok());
-            if filled {
-                let bytes = bits.memory();
-                let why = format!(
-                    "bit vectors: {rules} rules, {bytes} bytes of {budget}; tables would leave {rest} rules to a linear search"
-                );
-                return Ok(Auto { classifier: Box::new(bits), why });
-            }
+        if rest > REST_MAX
+            && let Some(bits) = bit_vectors(sets, budget)
+        {
+            let bytes = bits.memory();
+            let why = format!(
+                "bit vectors: {rules} rules, {bytes} bytes of {budget}; tables would leave {rest} rules to a linear search"
+            );
+            return Ok(Auto { classifier: Box::new(bits), why, fits: true });
         }
         let left = match rest {
             0 => "all rules are in tables".to_owned(),
@@ -65,7 +75,7 @@ impl Auto {
             "tables split by prefix length: {rules} rules, {} bytes of {budget}; {left}\n  {summary}",
             live.memory()
         );
-        Ok(Auto { classifier: Box::new(live), why })
+        Ok(Auto { classifier: Box::new(live), why, fits: rest <= REST_MAX })
     }
 
     /// The structure for large and changing sets, in its fastest form.
@@ -81,4 +91,13 @@ impl Auto {
         live.finish(rebuild.run());
         Ok(live)
     }
+}
+
+/// Bit vectors of the sets, if they fit the budget.
+fn bit_vectors(sets: &[Vec<Entry>], budget: usize) -> Option<BitVector> {
+    let mut bits = BitVector::new(u8::try_from(sets.len()).ok()?, budget);
+    for (set, entries) in sets.iter().enumerate() {
+        bits.insert(u8::try_from(set).ok()?, entries).ok()?;
+    }
+    Some(bits)
 }

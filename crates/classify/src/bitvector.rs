@@ -199,6 +199,13 @@ impl Classifier for BitVector {
         }
     }
 
+    fn all_entries(&self) -> Vec<Vec<Entry>> {
+        let mut all = self.everything();
+        all.sort_by_key(Stored::order);
+        let of = |set| all.iter().filter(move |s| s.set == set).map(|s| s.entry).collect();
+        (0..self.sets).map(of).collect()
+    }
+
     fn sets(&self) -> usize {
         usize::from(self.sets)
     }

@@ -94,6 +94,9 @@ pub trait Classifier: Debug + Send + Sync {
         fids.iter_mut().zip(results).for_each(|(fid, result)| *fid = result.map_or(NO_FID, |m| m.fid));
     }
 
+    /// All entries, each set in its order. For explanations and tests: everything is copied.
+    fn all_entries(&self) -> Vec<Vec<Entry>>;
+
     /// Rule sets.
     fn sets(&self) -> usize;
 
@@ -168,6 +171,10 @@ impl Classifier for Linear {
                 .find(|e| e.rule.matches(header))
                 .map(|e| Match { fid: e.fid, priority: e.priority });
         }
+    }
+
+    fn all_entries(&self) -> Vec<Vec<Entry>> {
+        self.sets.clone()
     }
 
     fn sets(&self) -> usize {

@@ -45,6 +45,13 @@ impl Net {
         (v6, number & !low, number | if host == 0 { 0 } else { low })
     }
 
+    /// The addresses that lie in both: those of the longer one, or none.
+    #[must_use]
+    pub fn and(self, other: Net) -> Option<Net> {
+        let (long, short) = if self.length >= other.length { (self, other) } else { (other, self) };
+        short.contains(long.address).then_some(long)
+    }
+
     /// Whether an address lies in it.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
@@ -79,6 +86,13 @@ impl Range {
     #[must_use]
     pub const fn one(number: u16) -> Self {
         Range { first: number, last: number }
+    }
+
+    /// The numbers that lie in both.
+    #[must_use]
+    pub fn and(self, other: Range) -> Option<Range> {
+        let both = Range { first: self.first.max(other.first), last: self.last.min(other.last) };
+        (both.first <= both.last).then_some(both)
     }
 
     /// Whether a number lies in it.
@@ -125,4 +139,31 @@ impl HeaderRule {
             && self.source.is_none_or(|n| n.contains(header.source))
             && self.destination.is_none_or(|n| n.contains(header.destination))
     }
+
+    /// What both match; `None` if that is nothing.
+    #[must_use]
+    pub fn and(&self, other: &HeaderRule) -> Option<HeaderRule> {
+        let net = |a: Net, b: Net| a.and(b);
+        Some(HeaderRule {
+            tenant: both(self.tenant, other.tenant, equal)?,
+            link: both(self.link, other.link, equal)?,
+            source: both(self.source, other.source, net)?,
+            destination: both(self.destination, other.destination, net)?,
+            protocol: both(self.protocol, other.protocol, equal)?,
+            source_ports: self.source_ports.and(other.source_ports)?,
+            destination_ports: self.destination_ports.and(other.destination_ports)?,
+        })
+    }
+}
+
+/// A value that two conditions allow; `None` if there is none.
+fn both<T: Copy>(a: Option<T>, b: Option<T>, and: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
+    match (a, b) {
+        (Some(a), Some(b)) => and(a, b).map(Some),
+        (one, other) => Some(one.or(other)),
+    }
+}
+
+fn equal<T: PartialEq>(a: T, b: T) -> Option<T> {
+    (a == b).then_some(a)
 }

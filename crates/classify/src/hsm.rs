@@ -398,6 +398,10 @@ impl Classifier for Hsm {
         }
     }
 
+    fn all_entries(&self) -> Vec<Vec<Entry>> {
+        self.sets.clone()
+    }
+
     fn sets(&self) -> usize {
         self.sets.len()
     }

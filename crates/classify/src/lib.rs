@@ -4,7 +4,7 @@
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
+//! [`Auto`] chooses. [`Segments`] explain a lookup. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
 //!
 //! Not done: the program's use of [`Live`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -18,6 +18,7 @@ pub mod generate;
 mod header;
 mod hsm;
 mod live;
+pub mod segments;
 mod split;
 mod stride;
 mod sync;
@@ -30,5 +31,6 @@ pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderRule, Net, Range};
 pub use hsm::{Hsm, Segmentation};
 pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
+pub use segments::Segments;
 pub use split::{Compiled, Level, Options};
 pub use stride::{StrideBv, Ternary};

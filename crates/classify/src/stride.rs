@@ -304,6 +304,10 @@ impl Classifier for StrideBv {
         }
     }
 
+    fn all_entries(&self) -> Vec<Vec<Entry>> {
+        self.live()
+    }
+
     fn sets(&self) -> usize {
         self.sets.len()
     }

@@ -5,7 +5,7 @@ use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw};
 use bartizan_classify::{
     Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
-    Match, NO_FID, Net, Range, Rebuild, Segmentation, StrideBv,
+    Match, NO_FID, Net, Range, Rebuild, Segmentation, Segments, StrideBv,
 };
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
@@ -99,6 +99,53 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn two_rules_together_match_what_both_match(
+        rules in proptest::collection::vec(rule(), 12),
+        headers in proptest::collection::vec(header(), 48),
+    ) {
+        for (a, b) in rules.iter().flat_map(|a| rules.iter().map(move |b| (a, b))) {
+            let both = a.and(b);
+            for header in &headers {
+                let matches = both.is_some_and(|both| both.matches(header));
+                prop_assert_eq!(matches, a.matches(header) && b.matches(header), "{:?} {:?} {:?}", a, b, header);
+            }
+        }
+    }
+
+    /// Whatever values of its segments a header takes, the same rules match it; one step beyond, some rule begins or ends.
+    #[test]
+    fn segments_are_as_far_as_no_rule_notices(
+        rules in proptest::collection::vec(rule(), 1..16),
+        header in header(),
+        picks in proptest::collection::vec(any::<bool>(), 7),
+    ) {
+        let mut segments = Segments::new(&header);
+        rules.iter().for_each(|rule| segments.cut(rule));
+        let [first, last] = segments.ends();
+        let mut other = header;
+        let end = |index: usize| if picks[index] { &first } else { &last };
+        other.destination_port = end(0).destination_port;
+        other.source_port = end(1).source_port;
+        other.protocol = end(2).protocol;
+        other.tenant = end(3).tenant;
+        other.link = end(4).link;
+        // Ends have the version of the source.
+        if header.source.is_ipv4() == header.destination.is_ipv4() {
+            other.destination = end(5).destination;
+        }
+        other.source = end(6).source;
+        let matching = |header: &Header| rules.iter().map(|r| r.matches(header)).collect::<Vec<_>>();
+        prop_assert_eq!(matching(&header), matching(&other));
+        let edges: Vec<u16> = rules.iter().flat_map(|r| {
+            let ports = r.destination_ports;
+            [Some(ports.first), ports.last.checked_add(1)]
+        }).flatten().collect();
+        prop_assert!(first.destination_port == 0 || edges.contains(&first.destination_port));
+        let beyond = last.destination_port.checked_add(1);
+        prop_assert!(beyond.is_none_or(|beyond| edges.contains(&beyond)));
+    }
+
     #[test]
     fn bit_vectors_answer_as_the_linear_search(
         steps in proptest::collection::vec(step(), 1..8),
@@ -234,8 +281,11 @@ proptest! {
                 Step::Begin(_) | Step::Finish => {}
             }
             let auto = Auto::new(&sets, 1 << 20).unwrap().classifier;
-            for other in others.iter().chain([&auto]) {
+            let small = Auto::new(&sets, 256 << 10).unwrap().classifier;
+            let entries = linear.all_entries();
+            for other in others.iter().chain([&auto, &small]) {
                 prop_assert_eq!(linear.len(), other.len());
+                prop_assert_eq!(&entries, &other.all_entries());
                 for header in &headers {
                     let (mut a, mut b) = ([None; 4], [Some(Match { fid: Fid(9), priority: 9 }); 4]);
                     linear.lookup(header, &mut a);

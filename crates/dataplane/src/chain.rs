@@ -2,7 +2,9 @@
 //! The functions of a generation and the chains that policies make of them.
 
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use bartizan_classify::Header;
 use bartizan_function::{Function, Model, Together, WorkerState};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
@@ -31,13 +33,43 @@ pub struct ClassName {
     pub staged: bool,
 }
 
-/// The names of a generation's classes, by fid.
-pub type ClassNames = Arc<[Option<ClassName>]>;
+/// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
+pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
+
+/// What the lookup of a header meets, for people.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct LookupExplained {
+    /// The segment of each field: how far it could differ without a rule of any set noticing.
+    pub segments: Vec<SegmentExplained>,
+    /// The rule sets.
+    pub sets: Vec<SetExplained>,
+}
+
+/// The segment of a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SegmentExplained {
+    /// Name of the field.
+    pub field: &'static str,
+    /// First and last value: `10.0.0.0 to 10.0.255.255`, `80`; `any` if no rule asks.
+    pub values: String,
+}
+
+/// What the lookup meets in one rule set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SetExplained {
+    /// `policies`, `service-levels` or a function.
+    pub set: &'static str,
+    /// The rules that match, in their order: the first is the set's answer.
+    pub matching: Vec<String>,
+    /// Matching rules that are left out.
+    pub omitted: usize,
+}
 
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
-    /// The class and the chain of a flow whose first packet is looked at.
-    fn classify(&self, tenant: TenantId, key: &bartizan_flow::FlowKey) -> Class;
+    /// The class and the chain of a flow by the header of its first packet, and into `matches` what functions' rules on
+    /// headers say of it; what was there before goes.
+    fn classify(&self, header: &Header, matches: &mut Matches) -> Class;
 
     /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
@@ -45,37 +77,43 @@ pub trait FlowClassifier: Send + Sync {
         TenantId(0)
     }
 
-    /// Names of the classes; without policies there are none.
-    fn names(&self) -> ClassNames {
-        Arc::new([])
+    /// For `explain`: what the lookup of a header meets. Never called for traffic.
+    fn explain(&self, header: &Header) -> Option<LookupExplained> {
+        let _ = header;
+        None
     }
 
-    /// Which policy a class belongs to. Without policies all are of one.
+    /// Which policy a class belongs to. Without policies all are of none.
     fn policies(&self) -> Arc<PolicyMap> {
         Arc::default()
     }
 }
 
-/// Policies by number, for counters. A policy keeps its number over generations; 0 is for what belongs to none.
+/// The policies of classes: by number for counters, by name for events. A policy keeps its number over generations; 0 is
+/// for what belongs to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyMap {
-    names: Vec<String>,
-    by_fid: Vec<u32>,
+    /// By number, the first that of none.
+    names: Vec<Arc<str>>,
+    /// Number and whether verdicts are only reported.
+    by_fid: Vec<Option<(u32, bool)>>,
 }
 
 impl PolicyMap {
     /// Name of what belongs to no policy.
     pub const NONE: &'static str = "default";
 
-    /// From the names of the policies 1, 2, ... and the classes that belong to one of them.
+    /// From the names of the policies 1, 2, ... and for each class the number of its policy and whether that is staged.
     #[must_use]
-    pub fn new(names: Vec<String>, classes: &[(Fid, u32)]) -> Self {
-        let mut by_fid = vec![0; classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0)];
-        for (fid, number) in classes {
+    pub fn new(names: Vec<String>, classes: &[(Fid, u32, bool)]) -> Self {
+        let end = classes.iter().map(|(fid, ..)| fid.0 as usize + 1).max().unwrap_or(0);
+        let mut by_fid = vec![None; end];
+        for (fid, number, staged) in classes {
             if let Some(place) = by_fid.get_mut(fid.0 as usize) {
-                *place = *number;
+                *place = Some((*number, *staged));
             }
         }
+        let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
         PolicyMap { names, by_fid }
     }
 
@@ -83,20 +121,26 @@ impl PolicyMap {
     #[inline]
     #[must_use]
     pub fn number(&self, fid: Fid) -> u32 {
-        self.by_fid.get(fid.0 as usize).copied().unwrap_or(0)
+        self.by_fid.get(fid.0 as usize).copied().flatten().map_or(0, |(number, _)| number)
     }
 
     /// Name of a policy.
     #[must_use]
     pub fn name(&self, number: u32) -> &str {
-        let place = (number as usize).checked_sub(1);
-        place.and_then(|place| self.names.get(place)).map_or(Self::NONE, String::as_str)
+        self.names.get(number as usize).map_or(Self::NONE, |name| name)
+    }
+
+    /// What a class is called; without policies no class has a name.
+    #[must_use]
+    pub fn class_name(&self, fid: Fid) -> Option<ClassName> {
+        let (number, staged) = self.by_fid.get(fid.0 as usize).copied().flatten()?;
+        Some(ClassName { policy: Arc::clone(self.names.get(number as usize)?), staged })
     }
 
     /// Numbers given so far, 0 included.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.names.len() + 1
+        if self.names.is_empty() { 1 } else { self.names.len() }
     }
 
     /// Never.
@@ -115,12 +159,13 @@ pub struct Class {
     pub path: Path,
 }
 
-/// Every flow gets the same class: what `inspect` does without a policy.
+/// Every flow gets the same class, and nothing is looked up: what `inspect` does without a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct OneClass(pub Class);
 
 impl FlowClassifier for OneClass {
-    fn classify(&self, _tenant: TenantId, _key: &bartizan_flow::FlowKey) -> Class {
+    fn classify(&self, _header: &Header, matches: &mut Matches) -> Class {
+        matches.clear();
         self.0
     }
 }
@@ -153,7 +198,7 @@ impl Chains {
         Chains { generation, functions, classifier, by_bit, payload, apart, each }
     }
 
-    /// A generation with all functions in one chain for every flow.
+    /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
     #[must_use]
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));

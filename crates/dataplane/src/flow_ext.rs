@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
+use crate::chain::Matches;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{Decision, Direction, PerDirection};
 use bartizan_flow::stream::StreamPair;
@@ -21,6 +22,10 @@ pub struct FlowExt {
     pub app: Option<Box<AppLayer>>,
     /// What functions keep, by their bit in paths.
     pub slots: Vec<Slot>,
+    /// What the generation's lookup found among functions' rules on headers.
+    pub matches: Matches,
+    /// ICMP: type and code that they hold for, as the opener would send them.
+    pub matched_icmp: (u16, u16),
     /// Least and greatest TTL or hop limit by direction.
     pub ttl: PerDirection<Option<(u8, u8)>>,
     /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some output

@@ -167,6 +167,7 @@ impl Worker {
         let flow = view(entry, summary, established);
         let mut path = entry.path;
         let mut reject = None;
+        let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in chains.header_part(path).functions() {
             let Some(function) = chains.function(bit) else { continue };
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
@@ -184,7 +185,7 @@ impl Worker {
                 app_events: &[],
                 again: false,
                 detection_done: false,
-                notes,
+                notes: &noted,
                 worker: state,
                 slot,
                 reject: &mut reject,
@@ -196,11 +197,12 @@ impl Worker {
             if decision.done {
                 path = path.without(bit);
             }
-            notes.decision = notes.decision.strictest(decision);
-            if !notes.decision.verdict.forwards() {
+            noted.decision = noted.decision.strictest(decision);
+            if !noted.decision.verdict.forwards() {
                 break;
             }
         }
+        notes.decision = noted.decision;
         entry.path = path;
     }
 
@@ -242,6 +244,7 @@ impl Worker {
             let mut path = entry.path;
             let all = chains.payload_part(path);
             let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
+            let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
             for bit in functions.functions() {
                 let Some(function) = chains.function(bit) else { continue };
                 let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit))
@@ -260,7 +263,7 @@ impl Worker {
                     app_events: if first { &detection.events } else { &[] },
                     again: !first,
                     detection_done: first && detection.done,
-                    notes,
+                    notes: &noted,
                     worker: state,
                     slot,
                     reject: &mut reject,
@@ -272,8 +275,9 @@ impl Worker {
                 if decision.done && decision.verdict.forwards() {
                     path = path.without(bit);
                 }
-                notes.decision = notes.decision.strictest(decision);
+                noted.decision = noted.decision.strictest(decision);
             }
+            notes.decision = noted.decision;
             entry.path = path;
             first = false;
             let Some(end) = news.map(|n| n.1) else { break };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
+use crate::chain::{Chains, Class, Matches};
 use crate::functions::Looks;
 use crate::identity::{flow_key, icmp_of, scope_of, segment};
-use crate::record::{Anomaly, Around, Fate, Occasion, Recorder};
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
@@ -11,6 +12,7 @@ use bartizan_flow::tcp::{
     Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamContext, StreamEvent,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, FlowState, Insert};
+use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
 use bartizan_function::{Model, Notes, PacketContext};
 use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
 
@@ -137,15 +139,25 @@ impl Worker {
 
     /// A flow whose class another generation gave is classified anew; what functions keep of it stays. Gives the class.
     pub(crate) fn renew_class(&mut self, id: FlowId) -> Fid {
-        let chains = &self.chains;
         let Some(entry) = self.flows.get_mut(id) else { return Fid(0) };
-        if entry.generation != chains.generation {
-            let class = chains.classifier.classify(entry.tenant(), entry.key());
+        if entry.generation != self.chains.generation {
+            let class = look_up(&self.chains, entry);
             entry.fid = class.fid;
             entry.path = class.path;
-            entry.generation = chains.generation;
+            entry.generation = self.chains.generation;
         }
         entry.fid
+    }
+
+    /// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the
+    /// packet in hand.
+    fn renew_matches(&mut self, id: FlowId, packet: &Decoded, direction: Direction) {
+        let Some(entry) = self.flows.get_mut(id).filter(|e| e.key().is_icmp()) else { return };
+        let numbers = icmp_numbers(packet, direction);
+        if entry.ext.matched_icmp != numbers {
+            entry.ext.matched_icmp = numbers;
+            look_up(&self.chains, entry);
+        }
     }
 
     pub(crate) fn new_flow(
@@ -158,12 +170,13 @@ impl Worker {
         for _ in 0..2 {
             match self.flows.insert(key, frame.now) {
                 Insert::Created { id } => {
-                    let class = self.chains.classifier.classify(key.tenant(), key);
                     let number = self.next_flow;
                     self.next_flow += 1;
                     let generation = self.chains.generation;
                     let hash = self.flows.hash(key);
                     if let Some(entry) = self.flows.get_mut(id) {
+                        entry.ext.matched_icmp = icmp_numbers(packet, Direction::ToServer);
+                        let class = look_up(&self.chains, entry);
                         entry.fid = class.fid;
                         entry.path = class.path;
                         entry.generation = generation;
@@ -233,6 +246,7 @@ impl Worker {
             self.flows.set_state(id, state);
         }
         let occasion = Occasion { direction, ..*occasion };
+        self.renew_matches(id, packet, direction);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
         if let Some(ttl) = packet.ttl() {
             let seen = &mut entry.ext.ttl[direction];
@@ -402,6 +416,8 @@ impl Worker {
     pub(crate) fn reverse(&mut self, id: FlowId) {
         if let Some(entry) = self.flows.get_mut(id) {
             entry.flip();
+            // Policies hold for both directions, rules for the side that opens a flow.
+            look_up(&self.chains, entry);
         }
     }
 
@@ -423,10 +439,14 @@ impl Worker {
         }
         let chains = std::sync::Arc::clone(&self.chains);
         let packet = occasion.packet.decoded();
-        let class = flow_key(self, frame, packet).map(|key| chains.classifier.classify(key.tenant(), &key));
+        // By its own header, also if it is about a flow that is not known: what it quotes can be made up.
+        let mut matches = Matches::new();
+        let header = header_of_packet(packet, self.tenant_of(frame, packet), frame.link);
+        let class = header.map(|header| chains.classifier.classify(&header, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         self.fid = class.map(|c| c.fid).unwrap_or_default();
-        let mut notes = Notes { fid: self.fid, related: self.related(frame, packet), ..Notes::default() };
+        let related = self.related(frame, packet);
+        let mut notes = Notes { fid: self.fid, related, matches: &matches, ..Notes::default() };
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();
@@ -477,6 +497,12 @@ impl Worker {
         self.note_edits(occasion.packet, notes.decision);
         notes.decision
     }
+}
+
+/// Looks a flow up: gives its class and keeps what functions' rules on headers say of it.
+fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
+    let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
+    chains.classifier.classify(&header, &mut entry.ext.matches)
 }
 
 /// The verdict of a policy on the packet in hand.

@@ -5,7 +5,7 @@ use crate::finding::{Edit, Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
 use crate::view::FlowView;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Direction, Fid, Timestamp};
+use bartizan_base::{Decision, Direction, Fid, FunctionId, Timestamp};
 use bartizan_flow::tcp::{Outcome, StreamEvent};
 use bartizan_packet::PacketView;
 
@@ -33,6 +33,18 @@ pub struct Notes<'a> {
     pub fid: Fid,
     /// An ICMP error: whether it quotes a packet of a known flow. `None`: it is none, or nobody looked.
     pub related: Option<bool>,
+    /// What the generation's lookup found among functions' rules on headers: of each function that has one the number of the
+    /// first rule that matches the flow. For ICMP it is that of the packet, since types and codes change within a flow.
+    pub matches: &'a [(FunctionId, u32)],
+}
+
+impl Notes<'_> {
+    /// The first of a function's [header rules](crate::HeaderRules) that matches.
+    #[inline]
+    #[must_use]
+    pub fn matched(&self, function: FunctionId) -> Option<u32> {
+        self.matches.iter().find(|(of, _)| *of == function).map(|(_, rule)| *rule)
+    }
 }
 
 /// One packet, for one function.

@@ -10,11 +10,13 @@
 
 mod context;
 mod finding;
+pub mod header;
 mod spec;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
+pub use header::HeaderRules;
 pub use spec::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
     Slot, Together, WorkerState,

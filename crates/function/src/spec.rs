@@ -2,6 +2,7 @@
 //! What a function is and does.
 
 use crate::context::PacketContext;
+use crate::header::HeaderRules;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
 
@@ -132,6 +133,13 @@ pub trait Function: Send + Sync {
     /// What it keeps per worker.
     fn worker(&self) -> WorkerState {
         Box::new(())
+    }
+
+    /// Rules on headers alone, which who builds the generation takes from it, once, before the first packet. One lookup on a
+    /// flow's first packet serves all functions and policies; what it found is in the packets'
+    /// [`Notes`](crate::Notes::matched).
+    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
+        Vec::new()
     }
 
     /// Callback **packet**: the header half.

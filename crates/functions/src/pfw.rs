@@ -5,20 +5,19 @@
 //! leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes, which a flow
 //! may change. A rule counts the packets that were decided by it: of an allowed flow the first.
 //!
+//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]).
+//!
 //! Not done: TCP flags, DSCP, time of day.
 
 use crate::classes::{self, ByFid, Class, Names};
-use bartizan_base::{Decision, Direction, Fid, FunctionId, Generation, LinkId, Reason, TenantId, Verdict};
-use bartizan_classify::{
-    Auto, BitVector, Classifier, Entry, Header, HeaderRule, InsertError, Linear, Net, Range,
-};
+use bartizan_base::{Decision, Fid, FunctionId, Reason, TenantId, Verdict};
+use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::{List, Ports, Prefix};
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
-    RuleSource, RulesError, WorkerState,
+    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HeaderRules, Model,
+    PacketContext, RuleSource, RulesError, WorkerState,
 };
-use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
 use core::num::NonZeroU32;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -52,13 +51,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
 
 /// Header rules that the rules of one policy may become at most.
 const ENTRIES_MAX: usize = 1 << 16;
-/// Up to so many header rules are searched one by one.
-const LINEAR_MAX: usize = 32;
-/// Up to so many are found by bit vectors. Compiled tables are faster, but take a megabyte at least, and there may be thousands of
-/// policies with a filter each.
-const BIT_VECTOR_MAX: usize = 1024;
-/// Bytes that the classifier of one policy may take.
-const CLASSIFIER_BYTES: usize = 64 << 20;
 /// Names of rule counters that are kept for the life of the program.
 const NAMES_MAX: usize = 1 << 16;
 
@@ -108,7 +100,7 @@ impl FunctionKind for PfwKind {
             return Err(errors);
         }
         let by_fid = ByFid::new(&classes);
-        Ok(Box::new(Pfw { id: source.id, generation: source.generation, filters, by_fid, counters }))
+        Ok(Box::new(Pfw { id: source.id, filters, by_fid, counters }))
     }
 }
 
@@ -116,7 +108,6 @@ impl FunctionKind for PfwKind {
 #[derive(Debug)]
 pub struct Pfw {
     id: FunctionId,
-    generation: Generation,
     filters: Vec<Filter>,
     by_fid: ByFid,
     /// Names of the counters of all filters' rules, the default last in each.
@@ -126,21 +117,14 @@ pub struct Pfw {
 /// The rules of one policy.
 #[derive(Debug)]
 struct Filter {
-    classifier: Box<dyn Classifier>,
+    /// Where it holds, and what its rules match, until that is taken.
+    header_rules: HeaderRules,
     actions: Vec<FilterAction>,
     default: FilterAction,
     /// Rules ask for ICMP codes: a flow's packets may be decided differently.
     by_code: bool,
     /// Place of its first counter.
     counter: usize,
-}
-
-/// What was decided for a flow: the rule's index, or that of the default behind them.
-#[derive(Clone, Copy, Debug)]
-struct Cached {
-    generation: Generation,
-    fid: Fid,
-    rule: usize,
 }
 
 #[derive(Debug, Default)]
@@ -181,38 +165,20 @@ impl Filter {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let classifier = classifier(entries)
-            .map_err(|error| vec![classes::error(SPEC.name, class.path.clone(), error.to_string())])?;
+        let header_rules = HeaderRules { fids: class.fids.clone(), rules: entries };
         let by_code = class.rules.rules.iter().any(|r| r.code.is_some());
         let default = class.rules.default;
-        Ok(Filter { classifier, actions, default, by_code, counter })
+        Ok(Filter { header_rules, actions, default, by_code, counter })
     }
 
     /// Index of the rule that decides; that of the default is the number of rules.
-    fn decide(&self, header: &Header) -> usize {
-        let mut result = [None];
-        self.classifier.lookup(header, &mut result);
-        let [found] = result;
-        found.map_or(self.actions.len(), |m| m.fid.0 as usize)
+    fn decide(&self, matched: Option<u32>) -> usize {
+        matched.map_or(self.actions.len(), |rule| rule as usize)
     }
 
     fn action(&self, rule: usize) -> FilterAction {
         self.actions.get(rule).copied().unwrap_or(self.default)
     }
-}
-
-/// What finds the first of a filter's rules.
-fn classifier(entries: Vec<Entry>) -> Result<Box<dyn Classifier>, InsertError> {
-    if entries.len() > BIT_VECTOR_MAX {
-        return Ok(Auto::new(&[entries], CLASSIFIER_BYTES)?.classifier);
-    }
-    let mut small: Box<dyn Classifier> = if entries.len() <= LINEAR_MAX {
-        Box::new(Linear::new(1))
-    } else {
-        Box::new(BitVector::new(1, CLASSIFIER_BYTES))
-    };
-    small.insert(0, &entries)?;
-    Ok(small)
 }
 
 /// The alternatives of a rule, field by field.
@@ -277,7 +243,7 @@ impl Expansion {
         Ok((action, expansion))
     }
 
-    fn entries(&self, index: u32, entries: &mut Vec<Entry>) {
+    fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
         for (source, destination) in self.from.iter().flat_map(|f| self.to.iter().map(move |t| (f, t))) {
             let mixed = |a: &Net, b: &Net| a.address.is_ipv4() != b.address.is_ipv4();
             if matches!((source, destination), (Some(a), Some(b)) if mixed(a, b)) {
@@ -301,7 +267,7 @@ impl Expansion {
                         source_ports: *source_ports,
                         destination_ports: *destination_ports,
                     };
-                    entries.push(Entry { fid: Fid(index), priority: index, rule });
+                    entries.push((index, rule));
                 }
             }
         }
@@ -324,54 +290,11 @@ fn nets(prefixes: &[Prefix]) -> Vec<Option<Net>> {
     prefixes.iter().map(|p| Some(Net { address: p.address, length: p.length })).collect()
 }
 
-/// Type and code of an ICMP packet of a flow, as its opener would have sent them.
-fn icmp_numbers(packet: &Decoded, direction: Direction) -> (u16, u16) {
-    let (icmp, counterpart) = match &packet.transport {
-        Transport::Icmp(icmp) => (icmp, icmpv4_counterpart(icmp.kind)),
-        Transport::Icmpv6(icmp) => (icmp, icmpv6_counterpart(icmp.kind)),
-        _ => return (0, 0),
-    };
-    match (direction, counterpart) {
-        // The answer is decided as the question.
-        (Direction::ToClient, Some(question)) => (u16::from(question), 0),
-        _ => (u16::from(icmp.kind), u16::from(icmp.code)),
-    }
-}
-
-fn header_of_flow(flow: &FlowView<'_>, packet: Option<&Decoded>, direction: Direction) -> Header {
-    let (source_port, destination_port) = match packet {
-        Some(packet) if ICMP.contains(&flow.protocol) => icmp_numbers(packet, direction),
-        _ => (flow.client.1, flow.server.1),
-    };
-    Header {
-        tenant: flow.tenant,
-        link: LinkId(0),
-        source: flow.client.0,
-        destination: flow.server.0,
-        protocol: flow.protocol,
-        source_port,
-        destination_port,
-    }
-}
-
-/// The header of a packet without a flow; tenants are told apart by the fid.
-fn header_of_packet(packet: &Decoded) -> Option<Header> {
-    let (source_port, destination_port) = match packet.transport.icmp() {
-        Some(icmp) => (u16::from(icmp.kind), u16::from(icmp.code)),
-        None => packet.ports().unwrap_or((0, 0)),
-    };
-    Some(Header {
-        tenant: TenantId(0),
-        link: LinkId(0),
-        source: packet.src()?,
-        destination: packet.dst()?,
-        protocol: packet.proto()?,
-        source_port,
-        destination_port,
-    })
-}
-
 impl Pfw {
+    fn filter(&self, fid: Fid) -> Option<&Filter> {
+        self.filters.get(self.by_fid.get(fid)?)
+    }
+
     fn conclude(&self, filter: &Filter, rule: usize, counts: &mut Counts) -> Decision {
         if let Some(count) = counts.rules.get_mut(filter.counter + rule) {
             *count += 1;
@@ -410,47 +333,25 @@ impl Function for Pfw {
         Box::new(Counts { rules: vec![0; self.counters.len()], ..Counts::default() })
     }
 
+    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
+        self.filters.iter_mut().map(|filter| core::mem::take(&mut filter.header_rules)).collect()
+    }
+
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let fid = context.notes.fid;
-        let (Some(counts), Some(filter)) =
-            (context.worker.downcast_mut::<Counts>(), self.by_fid.get(fid).and_then(|i| self.filters.get(i)))
+        let (Some(filter), Some(counts)) =
+            (self.filter(context.notes.fid), context.worker.downcast_mut::<Counts>())
         else {
             return Decision::CONTINUE;
         };
-        let packet = context.packet.map(|p| p.decoded());
-        let Some(flow) = context.flow else {
-            return match packet.and_then(header_of_packet) {
-                Some(header) => self.conclude(filter, filter.decide(&header), counts),
-                None => Decision::CONTINUE,
-            };
-        };
-        let by_packet = filter.by_code && ICMP.contains(&flow.protocol);
-        let cached = context.slot.as_ref().and_then(|s| s.downcast_ref::<Cached>());
-        let known = cached.filter(|c| c.generation == self.generation && c.fid == fid && !by_packet);
-        if let Some(Cached { rule, .. }) = known {
-            return self.conclude(filter, *rule, counts);
-        }
-        let rule = filter.decide(&header_of_flow(flow, packet, context.direction));
-        let decision = self.conclude(filter, rule, counts);
-        if decision.verdict.forwards() {
-            return Decision { done: !by_packet, ..decision };
-        }
-        if !by_packet {
-            *context.slot = Some(Box::new(Cached { generation: self.generation, fid, rule }));
-        }
-        decision
+        let decision = self.conclude(filter, filter.decide(context.notes.matched(self.id)), counts);
+        let decided = context.flow.is_some_and(|f| !(filter.by_code && ICMP.contains(&f.protocol)));
+        Decision { done: decided && decision.verdict.forwards(), ..decision }
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
-        let filter = self.by_fid.get(context.notes.fid).and_then(|i| self.filters.get(i));
-        let packet = context.packet.map(|p| p.decoded());
-        let header = match context.flow {
-            Some(flow) => Some(header_of_flow(flow, packet, context.direction)),
-            None => packet.and_then(header_of_packet),
-        };
-        let (Some(filter), Some(header)) = (filter, header) else { return said };
-        let rule = filter.decide(&header);
+        let Some(filter) = self.filter(context.notes.fid) else { return said };
+        let rule = filter.decide(context.notes.matched(self.id));
         said.insert("rules".to_owned(), filter.actions.len().into());
         let matched = if rule < filter.actions.len() { (rule + 1).into() } else { "default".into() };
         said.insert("matched".to_owned(), matched);

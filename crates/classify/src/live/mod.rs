@@ -209,7 +209,7 @@ impl Live {
         self.log = Some(Vec::new());
         self.changed = false;
         let options = Options { fast, ..self.options };
-        Rebuild { sets: self.entries(), options, number: self.rebuild }
+        Rebuild { sets: self.stored(), options, number: self.rebuild }
     }
 
     /// Publishes what was compiled, with all that changed since it was begun. False if it was forgotten, or if too
@@ -242,7 +242,7 @@ impl Live {
     }
 
     /// All entries, each set in its order.
-    fn entries(&self) -> Vec<Vec<Stored>> {
+    fn stored(&self) -> Vec<Vec<Stored>> {
         let version = self.published.load();
         let mut sets: Vec<Vec<Stored>> = version.sets.iter().map(|s| s.live().collect()).collect();
         for added in version.delta.iter().filter(|a| a.valid.load(Ordering::Acquire)) {
@@ -258,7 +258,7 @@ impl Live {
 
     /// Compiles with new entries, here and now.
     fn rebuild_with(&mut self, set: u8, entries: &[Entry]) {
-        let mut sets = self.entries();
+        let mut sets = self.stored();
         if let Some(list) = sets.get_mut(usize::from(set)) {
             for entry in entries {
                 list.push(Stored { entry: *entry, sequence: self.sequence });
@@ -353,6 +353,10 @@ impl Classifier for Live {
 
     fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
         self.published.load().fids_v6(headers, fids);
+    }
+
+    fn all_entries(&self) -> Vec<Vec<Entry>> {
+        self.stored().into_iter().map(|set| set.into_iter().map(|s| s.entry).collect()).collect()
     }
 
     fn sets(&self) -> usize {

@@ -6,7 +6,7 @@ mod flow;
 mod head;
 mod packet;
 
-use crate::chain::{Chains, ClassName, ClassNames};
+use crate::chain::{Chains, ClassName, PolicyMap};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::worker::Worker;
@@ -85,7 +85,7 @@ pub struct EveRecorder {
     alerts: BTreeMap<u32, u64>,
     files: u32,
     /// Names of the classes of the latest generations.
-    names: VecDeque<(Generation, ClassNames)>,
+    names: VecDeque<(Generation, Arc<PolicyMap>)>,
     /// Packets that were refused, or would have been.
     refusals: BTreeMap<RefusalKey, u64>,
     app_counters: AppCounters,
@@ -226,7 +226,7 @@ impl EveRecorder {
     /// What a flow's class is called.
     fn class_name(&self, flow: &Entry) -> Option<ClassName> {
         let (_, names) = self.names.iter().find(|(generation, _)| *generation == flow.generation)?;
-        names.get(flow.fid.0 as usize).cloned().flatten()
+        names.class_name(flow.fid)
     }
 
     fn count_refusal(&mut self, flow: Option<&Entry>, fate: &Fate) {
@@ -446,7 +446,7 @@ impl Recorder for EveRecorder {
             return;
         }
         self.names.truncate(NAMES_KEPT - 1);
-        self.names.push_front((chains.generation, chains.classifier.names()));
+        self.names.push_front((chains.generation, chains.classifier.policies()));
     }
 
     fn store(

@@ -3,14 +3,16 @@
 
 use super::observe::{Call, How, observed, take};
 use super::probe;
-use crate::chain::{Chains, Class};
+use crate::chain::{Chains, Class, LookupExplained, Matches};
 use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
 use crate::settings::{ChecksumMode, EngineSettings};
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, LinkId, TenantId, Timestamp};
+use bartizan_classify::Header;
 use bartizan_flow::{EndReason, FlowKey, FlowScope, TableError};
 use bartizan_function::Finding;
+use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -39,6 +41,13 @@ impl Probe {
         self.icmp.unwrap_or(if self.protocol == 58 { (128, 0) } else { (8, 0) })
     }
 
+    /// What is looked up of the flow.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let (kind, code) = self.icmp_numbers();
+        header_of_flow(&self.key(), (u16::from(kind), u16::from(code)))
+    }
+
     /// The flow's identity.
     #[must_use]
     pub fn key(&self) -> FlowKey {
@@ -59,6 +68,8 @@ impl Probe {
 pub struct FirstPacket {
     /// The flow's class, as the classifier gives it.
     pub class: Class,
+    /// What its lookup meets.
+    pub lookup: Option<LookupExplained>,
     /// The calls of the functions, in their order; all of them are asked, whatever the ones before say.
     pub calls: Vec<Call>,
     /// What becomes of the packet: the strictest decision, of equals the first.
@@ -96,7 +107,9 @@ pub fn first_packet(
     worker.frame(&frame, &mut Nobody);
     let calls = take(&calls);
     let decision = calls.iter().fold(Decision::CONTINUE, |all, call| all.strictest(call.decision));
-    Ok(FirstPacket { class: chains.classifier.classify(asked.tenant, &asked.key()), calls, decision })
+    let header = asked.header();
+    let class = chains.classifier.classify(&header, &mut Matches::new());
+    Ok(FirstPacket { class, lookup: chains.classifier.explain(&header), calls, decision })
 }
 
 /// Records nothing.

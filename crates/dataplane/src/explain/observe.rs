@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function that is looked at: it does what it does, and each call is written down.
 
-use crate::chain::{Chains, Class, ClassNames, FlowClassifier};
+use crate::chain::{Chains, Class, FlowClassifier, Matches, PolicyMap};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, RuleId, TenantId};
-use bartizan_flow::FlowKey;
+use bartizan_classify::Header;
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext, Together, WorkerState};
 use core::net::IpAddr;
 use serde_json::{Map, Value};
@@ -185,16 +185,16 @@ struct Borrowed {
 }
 
 impl FlowClassifier for Borrowed {
-    fn classify(&self, tenant: TenantId, key: &FlowKey) -> Class {
-        self.chains.classifier.classify(tenant, key)
+    fn classify(&self, header: &Header, matches: &mut Matches) -> Class {
+        self.chains.classifier.classify(header, matches)
     }
 
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         self.tenant.unwrap_or_else(|| self.chains.classifier.tenant_of(packet, link))
     }
 
-    fn names(&self) -> ClassNames {
-        self.chains.classifier.names()
+    fn policies(&self) -> Arc<PolicyMap> {
+        self.chains.classifier.policies()
     }
 }
 

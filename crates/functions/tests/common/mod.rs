@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A function alone on a bench: packets are decoded, their flows and TCP sessions are tracked as the data plane does
-//! it, and the function says what it says.
+//! it, its rules on headers are searched one by one, and the function says what it says.
 #![allow(dead_code)] // Each test uses a part.
 
 use bartizan_base::{
     Decision, Direction, Fid, FunctionId, Generation, LinkId, PerDirection, TenantId, Timestamp,
 };
+use bartizan_classify::Header;
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
     Arrival, HostPolicy, Outcome, Segment, SegmentOptions, Seq, StreamConfig, StreamContext, StreamCounters,
     TcpFlags, TcpSession,
 };
 use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_function::header::{header_of_packet, icmp_numbers};
 use bartizan_function::{
-    FlowView, Function, FunctionKind, Notes, PacketContext, RuleSource, RulesError, Slot, WorkerState,
+    FlowView, Function, FunctionKind, HeaderRules, Notes, PacketContext, RuleSource, RulesError, Slot,
+    WorkerState,
 };
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType, PacketView, Transport};
 use core::net::IpAddr;
@@ -110,6 +113,7 @@ struct Flow {
 pub struct Bench {
     pub function: Box<dyn Function>,
     pub worker: WorkerState,
+    header_rules: Vec<HeaderRules>,
     pub fid: Fid,
     pub tenant: TenantId,
     pub related: Option<bool>,
@@ -161,9 +165,10 @@ fn key_of(packet: &Decoded) -> FlowKey {
 
 impl Bench {
     pub fn new(kind: &dyn FunctionKind, rules: &str) -> Self {
-        let function = make(kind, &class(rules), 1).unwrap();
+        let mut function = make(kind, &class(rules), 1).unwrap();
         let worker = function.worker();
         Bench {
+            header_rules: function.take_header_rules(),
             function,
             worker,
             fid: Fid(1),
@@ -180,6 +185,7 @@ impl Bench {
     /// Another generation of the same rules or others.
     pub fn generation(&mut self, kind: &dyn FunctionKind, rules: &str, generation: u64) {
         self.function = make(kind, &class(rules), generation).unwrap();
+        self.header_rules = self.function.take_header_rules();
         self.worker = self.function.worker();
         for flow in self.flows.values_mut() {
             flow.on_path = true;
@@ -201,6 +207,14 @@ impl Bench {
         value.unwrap_or_else(|| panic!("no counter {name}"))
     }
 
+    /// The function's rule for a header.
+    fn matches(&self, header: &Header) -> Vec<(FunctionId, u32)> {
+        let own = self.header_rules.iter().find(|r| r.fids.contains(&self.fid));
+        let all = own.iter().flat_map(|own| &own.rules);
+        let found = all.filter(|(_, rule)| rule.matches(header)).map(|(number, _)| *number).min();
+        found.map(|number| (self.function.id(), number)).into_iter().collect()
+    }
+
     /// Runs a packet; `None` when the function is no longer on the flow's path.
     pub fn run(&mut self, bytes: &[u8]) -> Option<Decision> {
         let mut out = DecodeOutput::default();
@@ -219,12 +233,15 @@ impl Bench {
             self.flows.insert(key, flow);
         }
         let mut outcome = Outcome::default();
+        let header = header_of_packet(&packet, self.tenant, LinkId(0)).unwrap();
+        let mut matches = self.matches(&header);
         let mut notes = Notes { fid: self.fid, related: self.related, ..Notes::default() };
         let mut findings = Vec::new();
         let mut edits = Vec::new();
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
             let mut reject = None;
+            notes.matches = &matches;
             let mut context = context(
                 self.now,
                 &view,
@@ -287,6 +304,19 @@ impl Bench {
         if !flow.on_path {
             return None;
         }
+        let (protocol, client, server) = (key.protocol(), flow.client, flow.server);
+        let icmp = icmp_numbers(&packet, direction);
+        let ports = if key.is_icmp() { icmp } else { (client.1, server.1) };
+        matches = self.matches(&Header {
+            source: client.0,
+            destination: server.0,
+            protocol,
+            source_port: ports.0,
+            destination_port: ports.1,
+            ..header
+        });
+        notes.matches = &matches;
+        let flow = self.flows.get_mut(&key)?;
         let established = match &notes.tcp {
             Some(o) => o.established || o.established_now,
             None => flow.packets.to_server > 0 && flow.packets.to_client > 0,

@@ -3,6 +3,7 @@
 
 use super::flow::Told;
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
+use bartizan_dataplane::chain::LookupExplained;
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
@@ -101,11 +102,25 @@ fn explanation(told: &FlowExplanation) {
     };
     println!("chain     {chain}");
     println!("fid       {}, generation {}, level {}", told.fid, told.generation, told.level);
+    lookup(&told.lookup);
     for function in &told.functions {
         answer(function);
     }
     if let Some(disagreement) = &told.disagreement {
         println!("defect    {disagreement}");
+    }
+}
+
+/// What the lookup meets: of fields what some rule asks about, of sets the rules that match.
+fn lookup(told: &LookupExplained) {
+    let narrow = told.segments.iter().filter(|segment| segment.values != "any");
+    let segments: Vec<String> =
+        narrow.map(|segment| format!("{} {}", segment.field.replace('_', " "), segment.values)).collect();
+    let all = if segments.is_empty() { "every header alike".to_owned() } else { segments.join(", ") };
+    println!("lookup    {all}");
+    for set in told.sets.iter().filter(|set| !set.matching.is_empty()) {
+        let more = if set.omitted > 0 { format!(" and {} more", set.omitted) } else { String::new() };
+        println!("  {:<7} {}{more}", set.set, set.matching.join(", "));
     }
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules on headers, which a generation looks up for its functions, and the headers that are looked up.
+
+use bartizan_base::{Direction, Fid, LinkId, TenantId};
+use bartizan_classify::{Header, HeaderRule};
+use bartizan_flow::FlowKey;
+use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
+
+/// A function's rules on the headers of some classes of flows. Each class is in one of these at most.
+#[derive(Clone, Debug, Default)]
+pub struct HeaderRules {
+    /// The classes.
+    pub fids: Vec<Fid>,
+    /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that match
+    /// that with the lowest number is found.
+    pub rules: Vec<(u32, HeaderRule)>,
+}
+
+/// What is looked up of a flow: its header as the side that opened it sends it, with type and code of ICMP
+/// ([`icmp_numbers`]) in place of ports.
+#[must_use]
+pub fn header_of_flow(key: &FlowKey, icmp: (u16, u16)) -> Header {
+    let (source_port, destination_port) =
+        if key.is_icmp() { icmp } else { (key.source_port(), key.destination_port()) };
+    Header {
+        tenant: key.tenant(),
+        link: key.scope().link,
+        source: key.source(),
+        destination: key.destination(),
+        protocol: key.protocol(),
+        source_port,
+        destination_port,
+    }
+}
+
+/// What is looked up of a packet without a flow; `None`: it is not IP.
+#[must_use]
+pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Option<Header> {
+    let (source_port, destination_port) = match packet.transport.icmp() {
+        Some(icmp) => (u16::from(icmp.kind), u16::from(icmp.code)),
+        None => packet.ports().unwrap_or((0, 0)),
+    };
+    Some(Header {
+        tenant,
+        link,
+        source: packet.src()?,
+        destination: packet.dst()?,
+        protocol: packet.proto()?,
+        source_port,
+        destination_port,
+    })
+}
+
+/// Type and code of an ICMP packet of a flow, as its opener would have sent them: an answer has those of its question. Zeros for
+/// other packets.
+#[must_use]
+pub fn icmp_numbers(packet: &Decoded, direction: Direction) -> (u16, u16) {
+    let (icmp, counterpart) = match &packet.transport {
+        Transport::Icmp(icmp) => (icmp, icmpv4_counterpart(icmp.kind)),
+        Transport::Icmpv6(icmp) => (icmp, icmpv6_counterpart(icmp.kind)),
+        _ => return (0, 0),
+    };
+    match (direction, counterpart) {
+        (Direction::ToClient, Some(question)) => (u16::from(question), 0),
+        _ => (u16::from(icmp.kind), u16::from(icmp.code)),
+    }
+}
