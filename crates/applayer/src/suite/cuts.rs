@@ -51,7 +51,7 @@ pub(crate) fn play<P: Player>(
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
     // An earlier one may be open for good: a response without request makes a transaction of its own in between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
-    let last = parser.tx_range().filter_map(progress).filter(|progress| *progress > 0).next_back();
+    let last = parser.tx_range().filter_map(progress).rfind(|progress| *progress > 0);
     spec.name == "http" && last == Some(spec.complete[direction])
 }
 
