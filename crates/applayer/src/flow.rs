@@ -6,6 +6,7 @@ use crate::event::{self, Events};
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
+use crate::transaction::TxId;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -215,6 +216,13 @@ impl AppLayer {
     #[must_use]
     pub fn parser(&self) -> Option<&dyn Parser> {
         self.parser.as_deref()
+    }
+
+    /// The first transaction that is not inspected to its end in a direction.
+    #[must_use]
+    pub fn first_open(&self, direction: Direction) -> Option<TxId> {
+        let parser = self.parser()?;
+        parser.tx_range().find(|id| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]))
     }
 
     /// The parser, to mark and free transactions.

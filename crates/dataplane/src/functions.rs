@@ -73,8 +73,9 @@ impl Worker {
         if waiting.is_some() {
             notes.decision = Decision::CONTINUE;
         }
+        let silent = wants_payload && self.brings_nothing(&occasion, id, tcp, looks, &parts);
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
-        if wants_payload && (notes.decision.verdict.forwards() || !self.settings.prevention) {
+        if wants_payload && !silent && (notes.decision.verdict.forwards() || !self.settings.prevention) {
             let readable = tcp.map(|o| {
                 let mut readable = o.readable;
                 waiting.into_iter().for_each(|direction| readable[direction] = true);

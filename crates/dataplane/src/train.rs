@@ -86,23 +86,36 @@ impl Worker {
         let Some(outcome) = tcp.filter(|_| self.train.follows && looks.inspect && !looks.spared) else {
             return false;
         };
-        let packet = occasion.packet.decoded();
-        let plain = packet.source == PacketSource::Wire
-            && packet.recursion == 0
-            && !packet.flags.contains(PacketFlags::REBUILT)
-            && packet.events.as_slice().is_empty();
-        let in_order = outcome.previous == TcpState::Established
-            && outcome.state == TcpState::Established
-            && outcome.advice == Advice::Forward
+        is_plain(occasion)
+            && is_quiet(outcome)
             && outcome.stored
             && outcome.readable[occasion.direction]
-            && outcome.events.iter().next().is_none()
-            && outcome.exception.is_none()
-            && !(outcome.reverse || outcome.rejected || outcome.bypass);
-        plain
-            && in_order
             && self.has_room(occasion, parts)
             && self.chains.together(self.path_of(id)) != Together::Apart
+    }
+
+    /// Whether a segment is an acknowledgement and no more: without data, event, or news for a reader, and nothing of the
+    /// application layer waits for a packet of its direction. Functions that want to see of a train only the last need not see it.
+    pub(crate) fn brings_nothing(
+        &self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        looks: Looks,
+        parts: &FlowParts,
+    ) -> bool {
+        let Some(outcome) = tcp.filter(|_| self.forms_trains() && looks.inspect && !looks.spared) else {
+            return false;
+        };
+        let reads = outcome.stored || outcome.readable.to_server || outcome.readable.to_client;
+        let open = || parts.app.as_deref().and_then(|app| app.first_open(occasion.direction));
+        occasion.packet.payload().is_empty()
+            && !reads
+            && is_plain(occasion)
+            && is_quiet(outcome)
+            && self.train.waits_in(id).is_none()
+            && self.chains.together(self.path_of(id)) == Together::Joined
+            && open().is_none()
     }
 
     /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because
@@ -230,6 +243,25 @@ impl Worker {
         let fate = Fate { decision: *decision, reject: None };
         recorder.refused(&occasion, self.flows.get(id), &fate, &[]);
     }
+}
+
+/// Whether a packet is as it came, and by itself in its frame.
+fn is_plain(occasion: &Occasion<'_>) -> bool {
+    let packet = occasion.packet.decoded();
+    packet.source == PacketSource::Wire
+        && packet.recursion == 0
+        && !packet.flags.contains(PacketFlags::REBUILT)
+        && packet.events.as_slice().is_empty()
+}
+
+/// Whether a segment leaves its session as it was, and nothing is to be said of it.
+fn is_quiet(outcome: &Outcome) -> bool {
+    outcome.previous == TcpState::Established
+        && outcome.state == TcpState::Established
+        && outcome.advice == Advice::Forward
+        && outcome.events.iter().next().is_none()
+        && outcome.exception.is_none()
+        && !(outcome.reverse || outcome.rejected || outcome.bypass)
 }
 
 fn payload_len(packet: &PacketView<'_>) -> u32 {

@@ -27,6 +27,8 @@ struct Seen {
     /// Calls with a packet, by the packet's sequence number.
     packets: Vec<u32>,
     calls: usize,
+    /// Acknowledgements without data that were shown.
+    bare: usize,
 }
 
 /// Writes down streams; refuses the flow whose stream says `evil`, and the packet that says `worse`.
@@ -78,6 +80,7 @@ impl Function for Reader {
             && let bartizan_packet::Transport::Tcp(tcp) = &packet.decoded().transport
         {
             seen.packets.push(tcp.seq);
+            seen.bare += usize::from(packet.payload().is_empty() && tcp.flags.bits() == ACK);
         }
         if let (Some(news), Some(flow)) = (&context.stream, &context.flow) {
             let to_server = context.direction == Direction::ToServer;
@@ -298,7 +301,7 @@ proptest! {
     fn the_same_is_seen_and_leaves(steps in steps(), v6 in any::<bool>(), station in any::<bool>()) {
         let bench = bench(true, "no");
         let (frames, sent) = script(&steps, v6);
-        let one_by_one = run(&bench, &frames, Together::Joined, false, station);
+        let one_by_one = run(&bench, &frames, Together::Apart, false, station);
         prop_assert_eq!(one_by_one.waited, 0);
         prop_assert_eq!(one_by_one.seen.streams.get(&(1000, true)).cloned().unwrap_or_default(), sent);
         for together in WAYS {
@@ -307,7 +310,8 @@ proptest! {
             prop_assert_eq!(&joined.seen.streams, &one_by_one.seen.streams);
             prop_assert_eq!(&joined.counters, &one_by_one.counters);
             if together == Together::Joined {
-                prop_assert_eq!(joined.seen.calls + joined.waited, one_by_one.seen.calls);
+                let bare = one_by_one.seen.bare - joined.seen.bare;
+                prop_assert_eq!(joined.seen.calls + joined.waited + bare, one_by_one.seen.calls);
             } else {
                 prop_assert_eq!(&joined.seen.packets, &one_by_one.seen.packets, "each packet is shown");
             }
@@ -323,6 +327,19 @@ fn full_segments_wait_for_the_last_of_them() {
         assert_eq!(run(&bench, &frames, Together::Joined, true, station).waited, 9);
         assert_eq!(run(&bench, &frames, Together::StreamJoined, true, station).waited, 9);
         assert_eq!(run(&bench, &frames, Together::Apart, true, station).waited, 0);
+    }
+}
+
+#[test]
+fn bare_acknowledgements_are_not_shown_with_trains() {
+    let bench = bench(true, "no");
+    let steps = [Step::Full(3), Step::Acknowledge, Step::Full(3), Step::Acknowledge];
+    let (frames, sent) = script(&steps, false);
+    for (together, shown) in [(Together::Apart, 8), (Together::StreamJoined, 8), (Together::Joined, 6)] {
+        let run = run(&bench, &frames, together, true, false);
+        // Those that complete the two handshakes and the four halves of the end are always shown.
+        assert_eq!(run.seen.bare, shown, "{together:?}");
+        assert_eq!(run.seen.streams[&(1000, true)], sent);
     }
 }
 

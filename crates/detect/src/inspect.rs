@@ -159,7 +159,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
     let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
-    let guess = app.as_deref().filter(|_| guesses).and_then(|app| first_open(app, scene.direction));
+    let guess = app.as_deref().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
     let mut pass =
         Pass { rules, worker, flow, has_flow, again, guess, stream: stream.map(|w| w.data), scene };
     if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
@@ -197,12 +197,6 @@ struct Pass<'p, 'a> {
     /// The stream as it is shown now.
     stream: Option<&'a [u8]>,
     scene: Scene<'a>,
-}
-
-/// The first transaction that is not inspected to its end in a direction.
-fn first_open(app: &AppLayer, direction: bartizan_base::Direction) -> Option<TxId> {
-    let parser = app.parser()?;
-    parser.tx_range().find(|id| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]))
 }
 
 impl Pass<'_, '_> {

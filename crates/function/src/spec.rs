@@ -25,7 +25,8 @@ pub enum Together {
     Apart,
     /// Each packet is shown; what the stream has new by all of them comes with the last.
     StreamJoined,
-    /// Only the last packet is shown, with what the stream has new by all of them.
+    /// Only the last packet is shown, with what the stream has new by all of them; acknowledgements that bring nothing new are
+    /// not shown.
     Joined,
 }
 
