@@ -150,9 +150,7 @@ fn set_bit(words: &mut [u64], bit: usize) {
 
 impl Classifier for BitVector {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
-        if set >= self.sets {
-            return Err(InsertError::NoSuchSet { set, sets: self.sets });
-        }
+        InsertError::check(set, self.sets.into(), entries)?;
         let mut new = Vec::with_capacity(entries.len());
         for entry in entries {
             new.push(Stored { set, sequence: self.sequence, entry: *entry });

@@ -43,6 +43,9 @@ pub enum InsertError {
         /// There are.
         sets: u8,
     },
+    /// An entry has the fid that stands for no match.
+    #[error("classifier: fid {} stands for no match and can be no entry's; give the entry another", NO_FID.0)]
+    ReservedFid,
     /// The structure would grow beyond its bound.
     #[error(
         "classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit"
@@ -53,6 +56,19 @@ pub enum InsertError {
         /// The bound, in bytes.
         limit: usize,
     },
+}
+
+impl InsertError {
+    /// Says what forbids these entries in this set of so many.
+    pub(crate) fn check(set: u8, sets: usize, entries: &[Entry]) -> Result<(), Self> {
+        if usize::from(set) >= sets {
+            return Err(InsertError::NoSuchSet { set, sets: sets as u8 });
+        }
+        if entries.iter().any(|e| e.fid == NO_FID) {
+            return Err(InsertError::ReservedFid);
+        }
+        Ok(())
+    }
 }
 
 /// Finds the first match of a header in each of several rule sets, by one lookup.
@@ -145,13 +161,12 @@ impl Linear {
 
 impl Classifier for Linear {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
-        let sets = self.sets.len() as u8;
-        let Some(list) = self.sets.get_mut(usize::from(set)) else {
-            return Err(InsertError::NoSuchSet { set, sets });
-        };
-        list.extend_from_slice(entries);
-        // Stable: of equals the earlier stays first.
-        list.sort_by_key(|e| e.priority);
+        InsertError::check(set, self.sets.len(), entries)?;
+        if let Some(list) = self.sets.get_mut(usize::from(set)) {
+            list.extend_from_slice(entries);
+            // Stable: of equals the earlier stays first.
+            list.sort_by_key(|e| e.priority);
+        }
         Ok(())
     }
 

@@ -353,11 +353,12 @@ impl Hsm {
 
 impl Classifier for Hsm {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+        InsertError::check(set, self.sets.len(), entries)?;
         let mut sets = self.sets.clone();
-        let count = sets.len() as u8;
-        let list = sets.get_mut(usize::from(set)).ok_or(InsertError::NoSuchSet { set, sets: count })?;
-        list.extend_from_slice(entries);
-        list.sort_by_key(|e| e.priority);
+        if let Some(list) = sets.get_mut(usize::from(set)) {
+            list.extend_from_slice(entries);
+            list.sort_by_key(|e| e.priority);
+        }
         self.replace(sets)
     }
 

@@ -5,8 +5,6 @@
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
 //! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
 //! [`Auto`] chooses. [`Segments`] explain a lookup. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
-//!
-//! Not done: the program's use of [`Live`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auto;

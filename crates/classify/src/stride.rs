@@ -246,11 +246,12 @@ impl StrideBv {
 
 impl Classifier for StrideBv {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
+        InsertError::check(set, self.sets.len(), entries)?;
         let mut sets = self.live();
-        let count = sets.len() as u8;
-        let list = sets.get_mut(usize::from(set)).ok_or(InsertError::NoSuchSet { set, sets: count })?;
-        list.extend_from_slice(entries);
-        list.sort_by_key(|e| e.priority);
+        if let Some(list) = sets.get_mut(usize::from(set)) {
+            list.extend_from_slice(entries);
+            list.sort_by_key(|e| e.priority);
+        }
         let rules = sets.iter().map(Vec::len).sum();
         let build =
             |v6| Planes::new(&sets, v6, self.limit).ok_or(InsertError::Memory { rules, limit: self.limit });

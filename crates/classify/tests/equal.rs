@@ -501,3 +501,22 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     bits.lookup(&header, &mut result);
     assert_eq!(result, [Some(Match { fid: Fid(1), priority: 1 })]);
 }
+
+#[test]
+fn every_structure_refuses_a_set_that_is_not_there_and_the_fid_of_no_match() {
+    let entry = |fid| Entry { fid, priority: 0, rule: HeaderRule::default() };
+    let structures: [Box<dyn Classifier>; 5] = [
+        Box::new(Linear::new(1)),
+        Box::new(BitVector::new(1, 1 << 20)),
+        Box::new(Hsm::new(1, Segmentation::Integrated, 1 << 20)),
+        Box::new(StrideBv::new(1, 1 << 20)),
+        Box::new(Live::new(1, 1 << 20)),
+    ];
+    for mut structure in structures {
+        let missing = Err(InsertError::NoSuchSet { set: 1, sets: 1 });
+        assert_eq!(structure.insert(1, &[entry(Fid(1))]), missing, "{structure:?}");
+        let reserved = structure.insert(0, &[entry(Fid(1)), entry(NO_FID)]);
+        assert_eq!(reserved, Err(InsertError::ReservedFid), "{structure:?}");
+        assert!(structure.is_empty(), "{structure:?}");
+    }
+}

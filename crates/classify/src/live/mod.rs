@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The compiled structure with inserts and deletes under lookups: [`Live`] writes, [`Reader`]s look up.
 //!
-//! A delete clears a flag and is seen by the next batch. An insert revives the same entry if it was deleted, or goes to
+//! A delete takes an entry its fid and is seen by the next batch. An insert revives the same entry if it was deleted, or goes to
 //! the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by [`Rebuild`], beside the lookups
 //! and beside further changes, which are done again on the new version before it is published. Readers take a version
 //! by one atomic exchange of a pointer's debt (arc-swap): no lock. A result was right at some moment between the beginning and
@@ -290,9 +290,7 @@ impl Live {
 impl Classifier for Live {
     fn insert(&mut self, set: u8, entries: &[Entry]) -> Result<(), InsertError> {
         let version = self.published.load_full();
-        if usize::from(set) >= version.sets() {
-            return Err(InsertError::NoSuchSet { set, sets: version.sets() as u8 });
-        }
+        InsertError::check(set, version.sets(), entries)?;
         if entries.len() > DELTA_MAX {
             self.rebuild_with(set, entries);
             return Ok(());

@@ -7,15 +7,15 @@
 //! A lookup that looks at several flags one after the other may see the first as it was before two changes and the second as
 //! it is after them: what takes the place of an entry not yet, the entry not any more. So the writer counts changes, each
 //! before it is done. A result that rests on one flag is right at the moment of that flag; one that rests on several is
-//! found again while the count moves. Such headers are few (their best rule was deleted, or an added entry matches),
-//! and to be found again means that the writer has gone on.
+//! settled by itself, again while the count moves. Such headers are few (their best rule was deleted, or an added entry
+//! matches), what the tables gave for them stays, and to be settled again means that the writer has gone on.
 
 use super::delta::{Delta, Found};
 use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::{Compiled, Options};
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, DELTA_MAX, spin_loop};
+use crate::sync::{AtomicU32, AtomicU64, DELTA_MAX, spin_loop};
 use bartizan_base::Fid;
 use core::sync::atomic::Ordering;
 
@@ -34,15 +34,15 @@ pub(crate) struct Stored {
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
     priorities: Vec<u32>,
-    /// An entry may be given a new fid when it comes back.
+    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both.
     fids: Vec<AtomicU32>,
-    valid: Vec<AtomicU64>,
-    dead: AtomicUsize,
 }
 
 /// What a lookup gives.
 trait Answer: Copy {
+    /// Of a compiled entry; none if it is deleted, or if there is none of this rank.
     fn compiled(set: &Set, rank: u32) -> Self;
+    fn is_none(&self) -> bool;
     fn added(entry: &Entry) -> Self;
 }
 
@@ -50,7 +50,13 @@ impl Answer for Option<Match> {
     #[inline(always)]
     fn compiled(set: &Set, rank: u32) -> Self {
         let priority = *set.priorities.get(rank as usize)?;
-        Some(Match { fid: set.fid(rank), priority })
+        let fid = set.fid(rank);
+        (fid != NO_FID).then_some(Match { fid, priority })
+    }
+
+    #[inline(always)]
+    fn is_none(&self) -> bool {
+        Option::is_none(self)
     }
 
     fn added(entry: &Entry) -> Self {
@@ -64,6 +70,11 @@ impl Answer for Fid {
         set.fid(rank)
     }
 
+    #[inline(always)]
+    fn is_none(&self) -> bool {
+        *self == NO_FID
+    }
+
     fn added(entry: &Entry) -> Self {
         entry.fid
     }
@@ -74,16 +85,13 @@ impl Set {
         Set {
             priorities: stored.iter().map(|s| s.entry.priority).collect(),
             fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
-            valid: (0..stored.len().div_ceil(64)).map(|_| AtomicU64::new(u64::MAX)).collect(),
-            dead: AtomicUsize::new(0),
             stored,
         }
     }
 
     #[inline]
     pub fn is_valid(&self, rank: u32) -> bool {
-        // Acquire: a fid that came before the flag is seen.
-        self.valid.get(rank as usize / 64).is_some_and(|w| w.load(Ordering::Acquire) >> (rank % 64) & 1 == 1)
+        self.fid(rank) != NO_FID
     }
 
     #[inline]
@@ -92,44 +100,26 @@ impl Set {
         self.fids.get(rank as usize).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
     }
 
-    /// Clears the flag; whether it was set.
+    /// Deletes an entry; whether it was there.
     pub fn kill(&self, rank: u32) -> bool {
-        let Some(word) = self.valid.get(rank as usize / 64) else { return false };
-        let bit = 1 << (rank % 64);
-        // Before the flag: a reader that still sees the flag set may miss this, one that sees it clear may not.
-        self.dead.fetch_add(1, Ordering::Release);
-        let was = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
-        if !was {
-            self.dead.fetch_sub(1, Ordering::Release);
-        }
-        was
+        let was = self.fids.get(rank as usize).map(|f| f.swap(NO_FID.0, Ordering::AcqRel));
+        was.is_some_and(|was| was != NO_FID.0)
     }
 
-    /// Sets the flag of an entry that was deleted and comes back.
+    /// Gives an entry that was deleted and comes back its fid.
     pub fn revive(&self, rank: u32, fid: Fid) {
-        let (Some(word), Some(place)) = (self.valid.get(rank as usize / 64), self.fids.get(rank as usize))
-        else {
-            return;
-        };
-        place.store(fid.0, Ordering::Relaxed);
-        word.fetch_or(1 << (rank % 64), Ordering::AcqRel);
-        self.dead.fetch_sub(1, Ordering::Release);
+        if let Some(place) = self.fids.get(rank as usize) {
+            place.swap(fid.0, Ordering::AcqRel);
+        }
     }
 
     /// Entries that are not deleted, with their present fids.
     pub fn live(&self) -> impl Iterator<Item = Stored> {
-        self.stored.iter().enumerate().filter(|(rank, _)| self.is_valid(*rank as u32)).map(|(rank, s)| {
+        self.stored.iter().enumerate().filter_map(|(rank, s)| {
             let fid = self.fid(rank as u32);
-            Stored { entry: Entry { fid, ..s.entry }, ..*s }
+            (fid != NO_FID).then_some(Stored { entry: Entry { fid, ..s.entry }, ..*s })
         })
     }
-}
-
-/// Where the results of a batch go: behind those of so many headers, of so many in all.
-#[derive(Clone, Copy)]
-struct Place {
-    first: usize,
-    total: usize,
 }
 
 /// See the module.
@@ -243,90 +233,91 @@ impl Version {
         added: impl Fn(&H, &mut [Found]),
     ) {
         let mut ranks = [0u32; RANKS];
-        let total = headers.len();
         for (number, batch) in headers.chunks(BATCH).enumerate() {
+            let first = number * BATCH;
             let Some(ranks) = ranks.get_mut(..batch.len() * self.sets.len()) else { return };
-            let mut at = Place { first: number * BATCH, total };
-            if self.lookup_batch(batch, ranks, results, at, &find, &next, &added) {
-                continue;
-            }
-            for header in batch.chunks(1) {
-                let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
-                while !self.lookup_batch(header, ranks, results, at, &find, &next, &added) {
-                    spin_loop();
+            find(batch, ranks);
+            // Headers, by bit, whose results rest on several flags.
+            let mut open = 0u64;
+            for (index, (set, ranks)) in self.sets.iter().zip(ranks.chunks_exact(batch.len())).enumerate() {
+                let results = results.get_mut(index * headers.len() + first..).unwrap_or_default();
+                for (i, (rank, result)) in ranks.iter().zip(results).enumerate() {
+                    *result = A::compiled(set, *rank);
+                    open |= u64::from(result.is_none() && *rank != u32::MAX) << i;
                 }
-                at.first += 1;
+            }
+            // After the flags: entries are only ever appended, so none now means that there was none then.
+            if self.delta.len() > 0 {
+                for (i, header) in batch.iter().enumerate() {
+                    let mut found = self.found(ranks.iter().skip(i).step_by(batch.len()));
+                    let found = found.get_mut(..self.sets.len()).unwrap_or_default();
+                    added(header, found);
+                    open |= u64::from(found.iter().any(|f| f.met)) << i;
+                }
+            }
+            while open != 0 {
+                let i = open.trailing_zeros() as usize;
+                open &= open - 1;
+                if let Some(header) = batch.get(i) {
+                    let ranks = ranks.iter().skip(i).step_by(batch.len());
+                    let results = results.iter_mut().skip(first + i).step_by(headers.len());
+                    self.settle(header, ranks, results, &next, &added);
+                }
             }
         }
     }
 
-    /// Looks a batch up; false if results rest on flags of which some may have changed meanwhile.
+    /// What is found so far: for each set the rank that the tables gave.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "one body for both IP versions and what is answered")]
-    fn lookup_batch<H, A: Answer>(
+    fn found<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> [Found; SETS_MAX as usize] {
+        let mut found = [Found { rank: u32::MAX, added: None, met: false }; SETS_MAX as usize];
+        for (found, rank) in found.iter_mut().zip(ranks) {
+            found.rank = *rank;
+        }
+        found
+    }
+
+    /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all flags.
+    fn settle<'a, H, A: Answer + 'a>(
         &self,
-        batch: &[H],
-        ranks: &mut [u32],
-        results: &mut [A],
-        at: Place,
-        find: &impl Fn(&[H], &mut [u32]),
+        header: &H,
+        ranks: impl Iterator<Item = &'a u32>,
+        results: impl Iterator<Item = &'a mut A>,
         next: &impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: &impl Fn(&H, &mut [Found]),
-    ) -> bool {
-        let before = self.changes.load(Ordering::Acquire);
-        let mut several = false;
-        find(batch, ranks);
-        let rows = ranks.chunks_exact_mut(batch.len());
-        for (index, (set, ranks)) in self.sets.iter().zip(rows).enumerate() {
-            if set.dead.load(Ordering::Acquire) > 0 {
-                for (header, rank) in batch.iter().zip(ranks.iter_mut()) {
-                    if *rank != u32::MAX && !set.is_valid(*rank) {
-                        *rank = next(header, index as u8, *rank, &|r| set.is_valid(r));
-                        several = true;
-                    }
-                }
-            }
-            let results = results.get_mut(index * at.total + at.first..).unwrap_or_default();
-            for (rank, result) in ranks.iter().zip(results) {
-                *result = A::compiled(set, *rank);
-            }
-        }
-        // After the flags: entries are only ever appended, so none now means that there was none then.
-        if self.delta.len() > 0 {
-            several |= self.merge_delta(batch, ranks, added, |set, i, found| {
-                if let Some(result) = results.get_mut(set * at.total + at.first + i) {
-                    *result = A::added(found);
-                }
-            });
-        }
-        !several || self.changes.load(Ordering::Acquire) == before
-    }
-
-    /// Results that added entries change; whether any was met, be it valid or not.
-    #[inline(always)]
-    fn merge_delta<H>(
-        &self,
-        batch: &[H],
-        ranks: &[u32],
-        added: &impl Fn(&H, &mut [Found]),
-        mut change: impl FnMut(usize, usize, &Entry),
-    ) -> bool {
-        let mut met = false;
-        let mut found = [Found { rank: u32::MAX, added: None, met: false }; SETS_MAX as usize];
-        for (i, header) in batch.iter().enumerate() {
+    ) {
+        let tables = self.found(ranks);
+        let mut answers: [Option<A>; SETS_MAX as usize] = [None; SETS_MAX as usize];
+        loop {
+            let before = self.changes.load(Ordering::Acquire);
+            let mut found = tables;
             let found = found.get_mut(..self.sets.len()).unwrap_or_default();
-            for (found, ranks) in found.iter_mut().zip(ranks.chunks_exact(batch.len())) {
-                *found = Found { rank: ranks.get(i).copied().unwrap_or(u32::MAX), added: None, met: false };
+            for (index, ((set, found), answer)) in
+                self.sets.iter().zip(&mut *found).zip(&mut answers).enumerate()
+            {
+                // What is found valid may be deleted before its fid is read: then on to the next.
+                *answer = loop {
+                    let answer = A::compiled(set, found.rank);
+                    if found.rank == u32::MAX || !answer.is_none() {
+                        break Some(answer);
+                    }
+                    found.rank = next(header, index as u8, found.rank, &|r| set.is_valid(r));
+                };
             }
             added(header, found);
-            for (set, found) in found.iter().enumerate() {
-                met |= found.met;
+            for (found, answer) in found.iter().zip(&mut answers) {
                 if let Some(added) = found.added.and_then(|(_, _, place)| self.delta.get(place)) {
-                    change(set, i, &added.entry);
+                    *answer = Some(A::added(&added.entry));
                 }
             }
+            if self.changes.load(Ordering::Acquire) == before {
+                break;
+            }
+            spin_loop();
         }
-        met
+        for (result, answer) in results.zip(answers) {
+            *result = answer.unwrap_or(*result);
+        }
     }
 
     /// Looks any header up, one entry after the other: for those that have no flat form.
@@ -358,7 +349,7 @@ impl Version {
     pub fn memory(&self) -> usize {
         let per_entry = size_of::<Stored>() + 8;
         self.compiled.memory()
-            + self.sets.iter().map(|s| s.stored.len() * per_entry + s.valid.len() * 8).sum::<usize>()
+            + self.sets.iter().map(|s| s.stored.len() * per_entry).sum::<usize>()
             + size_of::<super::delta::Added>() * DELTA_MAX
             + (128 << 10)
     }
