@@ -42,6 +42,7 @@ pub fn compile(text: &[u8]) -> Option<RuleSet> {
         shared: &Arc::new(Shared::default()),
         compiler: &COMPILER,
         generation: Generation(1),
+        tenants: &[],
     };
     let loaded = ruleset::load(&[file], &input).ok()?;
     assert!(loaded.rules.report.loaded <= rules);

@@ -276,6 +276,10 @@ impl<'a> Build<'a> {
         if !self.problems.is_empty() {
             return None;
         }
+        let called = |id: &FunctionId| rules.iter().find(|r| r.function == *id).map_or("rule", |r| r.called);
+        let agent = self.agent;
+        let named = agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name, called(id)));
+        let function_names = named.collect();
         let lookup = Lookup::new(entries, self.level_entries(), &selectors, rules, self.agent.together_max);
         let lookup = lookup.map_err(|error| self.problem("policies", error.to_string())).ok()?;
         let placed = |index, variants| Variants { places: lookup.places(index), ..variants };
@@ -286,12 +290,11 @@ impl<'a> Build<'a> {
         let mut infos = core::mem::take(&mut self.infos);
         infos.sort_by_key(|i| i.fid);
         let policies = Arc::new(self.policy_map(&infos));
-        let agent = self.agent;
         let classifier = Box::new(PolicyClassifier {
             lookup,
             classes,
             defaults,
-            functions: agent.kinds.iter().zip(&agent.ids).map(|(kind, id)| (*id, kind.spec().name)).collect(),
+            functions: function_names,
             levels: self.file.service_levels.iter().map(|l| l.level.clone()).collect(),
             tenants: tenants.clone(),
             policies,
@@ -557,13 +560,22 @@ impl<'a> Build<'a> {
             };
             match kind.rules(&source) {
                 Ok(mut function) => {
-                    for HeaderRules { fids, rules } in function.take_header_rules() {
-                        let group = own.iter().find(|g| g.fids.iter().any(|fid| fids.contains(fid)));
-                        looked_up.extend(group.map(|g| PolicyRules {
-                            function: *id,
-                            policy: g.owner,
-                            rules,
-                        }));
+                    let header_rules = function.take_header_rules();
+                    let shared = header_rules.len() == 1;
+                    for HeaderRules { called, fids, rules } in header_rules {
+                        let concerned =
+                            |g: &&&Group<'_>| fids.is_empty() || g.fids.iter().any(|f| fids.contains(f));
+                        let mut policies: Vec<usize> =
+                            own.iter().filter(concerned).map(|g| g.owner).collect();
+                        policies.sort_unstable();
+                        policies.dedup();
+                        let of =
+                            |policies| PolicyRules { function: *id, called, policies, rules: rules.clone() };
+                        if shared {
+                            looked_up.push(of(policies));
+                        } else {
+                            looked_up.extend(policies.into_iter().map(|policy| of(vec![policy])));
+                        }
                     }
                     let is_staged = |g: &&&Group<'_>| owners.get(g.owner).is_some_and(|o| o.staged);
                     let staged: HashSet<Fid> =

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
 
-use crate::lookup::{Found, Lookup, Places};
+use crate::lookup::{Found, Lookup, Places, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
-use bartizan_base::{Fid, FunctionId, LinkId, TenantId};
-use bartizan_classify::{Header, HeaderRule, Match, Net};
+use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
+use bartizan_classify::{Header, HeaderRule, InsertError, Match, Net};
 use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::{
-    Class, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
+    Chains, Class, FlowClassifier, LookupExplained, Matches, PolicyMap, SegmentExplained, SetExplained,
 };
+use bartizan_function::{Function, HeaderRules};
 use bartizan_packet::Decoded;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ pub struct PolicyClassifier {
     pub(crate) classes: HashMap<u32, Variants>,
     /// What traffic gets that no policy names, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
-    /// What the functions are called.
-    pub(crate) functions: Vec<(FunctionId, &'static str)>,
+    /// What the functions are called, and what their rules on headers.
+    pub(crate) functions: Vec<(FunctionId, &'static str, &'static str)>,
     /// The service levels, in their order.
     pub(crate) levels: Vec<String>,
     /// Whose traffic a packet is.
@@ -98,8 +99,9 @@ impl FlowClassifier for PolicyClassifier {
             explained("service-levels", &met.levels, level),
         ];
         sets.extend(met.rules.iter().map(|(id, rules)| {
-            let name = self.functions.iter().find(|(of, _)| of == id).map_or("?", |(_, name)| *name);
-            explained(name, rules, |number| format!("rule {}", u64::from(number) + 1))
+            let known = self.functions.iter().find(|(of, ..)| of == id);
+            let (name, called) = known.map_or(("?", "rule"), |(_, name, called)| (*name, *called));
+            explained(name, rules, |number| format!("{called} {}", u64::from(number) + 1))
         }));
         let segments = met.segments.texts().map(|(field, values)| SegmentExplained { field, values });
         Some(LookupExplained { segments: segments.collect(), sets })
@@ -116,6 +118,41 @@ impl FlowClassifier for PolicyClassifier {
             addresses: packet.src().zip(packet.dst()),
         })
     }
+}
+
+/// A generation without policies: all functions in one chain for every flow, with one lookup for their rules on headers.
+///
+/// # Errors
+/// The classifier cannot be built.
+pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> Result<Chains, InsertError> {
+    let mut rules = Vec::new();
+    let mut names = Vec::new();
+    let mut path = Path::EMPTY;
+    let mut shared: Vec<Arc<dyn Function>> = Vec::new();
+    for mut function in functions {
+        let id = function.id();
+        path = path.with(id);
+        // All flows are of one class, so a function has one list of rules at most.
+        if let Some(HeaderRules { called, rules: list, .. }) = function.take_header_rules().into_iter().next()
+        {
+            names.push((id, function.spec().name, called));
+            rules.push(PolicyRules { function: id, called, policies: vec![0], rules: list });
+        }
+        shared.push(Arc::from(function));
+    }
+    let lookup = Lookup::new(Vec::new(), Vec::new(), &[], rules, TOGETHER_MAX)?;
+    let plain = Class { fid: Fid(0), path };
+    let variants = Variants { plain, by_level: Vec::new(), places: lookup.places(0) };
+    let classifier = PolicyClassifier {
+        lookup,
+        classes: HashMap::new(),
+        defaults: HashMap::from([(TenantId(0), variants)]),
+        functions: names,
+        levels: Vec::new(),
+        tenants: TenantSelector::default(),
+        policies: Arc::default(),
+    };
+    Ok(Chains::new(generation, shared, Box::new(classifier)))
 }
 
 /// A pair of sides, both ways round.

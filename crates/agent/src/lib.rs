@@ -22,6 +22,7 @@ pub mod staged;
 pub mod tenants;
 
 pub use build::{Agent, ClassInfo, Prepared};
+pub use classes::one_chain;
 pub use grt::GlobalRuleTable;
 pub use lookup::TOGETHER_MAX;
 pub use tenants::TenantSelector;

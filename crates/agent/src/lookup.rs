@@ -31,12 +31,14 @@ const FEW_BYTES: usize = 512 << 10;
 /// Sets before those of functions: policies and service levels.
 const OWN_SETS: usize = 2;
 
-/// The rules of a function for the flows of one policy.
+/// The rules of a function for the flows of a policy, or of all that have the function: then there are no others.
 #[derive(Debug)]
 pub(crate) struct PolicyRules {
     pub(crate) function: FunctionId,
-    /// The policy, in the order in which they are tried.
-    pub(crate) policy: usize,
+    /// What explanations call one of them.
+    pub(crate) called: &'static str,
+    /// The policies, in the order in which they are tried.
+    pub(crate) policies: Vec<usize>,
     /// Number and what it matches; the lowest number that matches is found.
     pub(crate) rules: Vec<(u32, HeaderRule)>,
 }
@@ -81,7 +83,7 @@ impl Lookup {
         mut rules: Vec<PolicyRules>,
         together_max: usize,
     ) -> Result<Self, InsertError> {
-        rules.sort_by_key(|r| (r.function, r.policy));
+        rules.sort_by_key(|r| (r.function, r.policies.first().copied()));
         let mut sets = vec![policies, levels];
         let own: usize = sets.iter().map(Vec::len).sum();
         if let Some(Together { places, sets: more }) =
@@ -96,12 +98,12 @@ impl Lookup {
         }
         let classifier = Auto::new(&sets, TOGETHER_BYTES)?.classifier;
         let mut places = BTreeMap::new();
-        for PolicyRules { function, policy, rules } in rules {
+        for PolicyRules { function, policies, rules, .. } in rules {
             let bytes = if rules.len() <= FEW_RULES { FEW_BYTES } else { ALONE_BYTES };
             let entry = |(number, rule)| Entry { fid: Fid(number), priority: number, rule };
             let entries = rules.into_iter().map(entry).collect();
             let alone = Auto::new(&[entries], bytes)?.classifier;
-            add(&mut places, policy, function, Place::Alone(Arc::from(alone)));
+            add(&mut places, &policies, function, Place::Alone(Arc::from(alone)));
         }
         Ok(Lookup { classifier, places })
     }
@@ -183,9 +185,11 @@ impl Found {
     }
 }
 
-fn add(places: &mut BTreeMap<usize, Places>, policy: usize, function: FunctionId, place: Place) {
-    let Places(known) = places.entry(policy).or_default();
-    *known = known.iter().cloned().chain([(function, place)]).collect();
+fn add(places: &mut BTreeMap<usize, Places>, policies: &[usize], function: FunctionId, place: Place) {
+    for policy in policies {
+        let Places(known) = places.entry(*policy).or_default();
+        *known = known.iter().cloned().chain([(function, place.clone())]).collect();
+    }
 }
 
 /// Sets of functions, and where each policy's rules are found there.
@@ -207,10 +211,11 @@ fn together(rules: &[PolicyRules], selectors: &[Vec<HeaderRule>], most: usize) -
         }
         let mut entries = Vec::new();
         let mut first = 0u32;
-        for (index, PolicyRules { function, policy, rules }) in of_function.iter().enumerate() {
+        for (index, PolicyRules { function, policies, rules, .. }) in of_function.iter().enumerate() {
             let whole = [HeaderRule::default()];
             let is_last = index + 1 == of_function.len();
-            let selectors = if is_last { whole.as_slice() } else { selectors.get(*policy)? };
+            let own = policies.first().and_then(|policy| selectors.get(*policy));
+            let selectors = if is_last { whole.as_slice() } else { own? };
             if rules.len().saturating_mul(selectors.len()) > PAIRS_MAX {
                 return None;
             }
@@ -222,7 +227,7 @@ fn together(rules: &[PolicyRules], selectors: &[Vec<HeaderRule>], most: usize) -
                 }
             }
             let count = rules.iter().map(|(number, _)| *number + 1).max().unwrap_or(0);
-            add(&mut places, *policy, *function, Place::Together { set, first, count });
+            add(&mut places, policies, *function, Place::Together { set, first, count });
             first = first.checked_add(count)?;
         }
         sets.push(entries);

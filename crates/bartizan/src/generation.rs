@@ -5,7 +5,7 @@ use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
 use crate::{input, load};
-use bartizan_agent::{Agent, ClassInfo, TenantSelector};
+use bartizan_agent::{Agent, ClassInfo, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::chain::Chains;
@@ -190,7 +190,7 @@ impl Builder {
         let report = loaded.rules.report.clone();
         let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
-        let chains = Arc::new(Chains::one(number, vec![Arc::new(ids)]));
+        let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
         Ok(Built { chains, report, function_names: vec!["ids"], needs, policy: None })
     }
 

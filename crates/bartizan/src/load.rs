@@ -135,6 +135,7 @@ impl Base {
             shared: &self.shared,
             compiler: &self.compiler,
             generation,
+            tenants: &[],
         }
     }
 

@@ -2,6 +2,7 @@
 //! The head of a rule: protocol, addresses, ports, and `flow:`.
 
 use crate::condition::Scene;
+use crate::heads::Heads;
 use crate::signature::{Family, FlowNeeds, ProtocolMatch, Signature};
 use bartizan_base::Direction;
 use bartizan_packet::{PacketFlags, PacketView, Transport};
@@ -10,8 +11,10 @@ use core::net::IpAddr;
 /// Both ends of what is being inspected: of the packet, or of the flow when there is no packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    source: Option<(IpAddr, u16)>,
-    destination: Option<(IpAddr, u16)>,
+    /// Where it comes from.
+    pub source: Option<(IpAddr, u16)>,
+    /// Where it goes.
+    pub destination: Option<(IpAddr, u16)>,
 }
 
 impl Ends {
@@ -35,7 +38,9 @@ impl Ends {
         }
     }
 
-    const fn turned(self) -> Self {
+    /// The other way round.
+    #[must_use]
+    pub const fn turned(self) -> Self {
         Ends { source: self.destination, destination: self.source }
     }
 }
@@ -67,10 +72,10 @@ pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
 
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
-pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
+pub fn holds(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
     protocol_holds(&signature.protocol, scene)
         && flow_holds(signature.flow, scene)
-        && ends_hold(signature, scene)
+        && ends_hold(signature, heads, scene)
 }
 
 /// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is found
@@ -78,6 +83,7 @@ pub fn holds(signature: &Signature, scene: &Scene<'_>) -> bool {
 #[must_use]
 pub fn can_hold(
     signature: &Signature,
+    heads: &Heads,
     flow: &bartizan_function::view::FlowView<'_>,
     direction: Direction,
 ) -> bool {
@@ -98,7 +104,7 @@ pub fn can_hold(
         && family
         && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
         && !signature.flow.contains(turned)
-        && (one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned()))
+        && heads.get(flow.tenant, signature.head).is_some_and(|head| head.holds(ends))
 }
 
 pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
@@ -157,37 +163,7 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     true
 }
 
-pub(crate) fn ends_hold(signature: &Signature, scene: &Scene<'_>) -> bool {
-    let nothing = signature.source.is_none()
-        && signature.destination.is_none()
-        && signature.source_ports.is_none()
-        && signature.destination_ports.is_none();
-    if nothing {
-        return true;
-    }
-    let ends = Ends::of(scene);
-    one_way(signature, ends) || signature.bidirectional && one_way(signature, ends.turned())
-}
-
-fn one_way(signature: &Signature, ends: Ends) -> bool {
-    let address = |set: &Option<_>, end: Option<(IpAddr, u16)>| match (set, end) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(set), Some((address, _))) => address_in(set, address),
-    };
-    let port = |set: &Option<std::sync::Arc<bartizan_rules::PortSet>>, end: Option<(IpAddr, u16)>| match (
-        set, end,
-    ) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(set), Some((_, port))) => set.contains(port),
-    };
-    address(&signature.source, ends.source)
-        && address(&signature.destination, ends.destination)
-        && port(&signature.source_ports, ends.source)
-        && port(&signature.destination_ports, ends.destination)
-}
-
-fn address_in(set: &std::sync::Arc<bartizan_rules::AddressSet>, address: IpAddr) -> bool {
-    set.contains(address)
+/// Whether addresses and ports of a rule's head hold.
+pub(crate) fn ends_hold(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
+    heads.get(scene.tenant(), signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
 }

@@ -7,6 +7,7 @@
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
+use crate::groups::Group;
 use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
 use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
@@ -46,6 +47,8 @@ pub struct Work<'a> {
     pub inspect_payload: bool,
     /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
     pub again: bool,
+    /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
+    pub group: Option<Group<'a>>,
     /// The flow's application layer, for marking transactions as inspected.
     pub app: Option<&'a mut AppLayer>,
 }
@@ -157,11 +160,12 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules.generation);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work { scene, stream, payload_in_stream, inspect_payload, again, app } = work;
+    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, app } = work;
+    let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
     let mut pass =
-        Pass { rules, worker, flow, has_flow, again, guess, stream: stream.map(|w| w.data), scene };
+        Pass { rules, worker, flow, has_flow, again, group, guess, stream: stream.map(|w| w.data), scene };
     if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
         // The flow is decided: its transactions count as inspected, so that they can be let go of.
         if let Some(app) = app {
@@ -186,12 +190,18 @@ fn is_made(packet: &PacketView<'_>) -> bool {
     matches!(packet.decoded().source, Source::FlowTimeout | Source::StreamFlush | Source::ShutdownFlush)
 }
 
+/// Whether a packet has its flow's header: an ICMP error about a flow has another.
+fn is_of_flow(scene: &Scene<'_>) -> bool {
+    scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
+}
+
 struct Pass<'p, 'a> {
     rules: &'p RuleSet,
     worker: &'p mut Worker,
     flow: &'p mut FlowDetect,
     has_flow: bool,
     again: bool,
+    group: Option<Group<'a>>,
     /// The transaction that a match on a packet or the stream is probably about.
     guess: Option<TxId>,
     /// The stream as it is shown now.
@@ -213,7 +223,7 @@ impl Pass<'_, '_> {
         let class = Class::of(packet.decoded().proto());
         let payload = if inspect_payload { packet.payload() } else { &[] };
         if !self.again {
-            candidates.extend(&filters.packet_always.get(class)[direction]);
+            filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);
             for key in PrefilterKeys::of(packet, self.scene.stream_events) {
                 if let Some(rules) = filters.by_key.get(&key) {
                     candidates.extend(rules);
@@ -238,7 +248,7 @@ impl Pass<'_, '_> {
             }
         }
         if let Some(window) = stream {
-            candidates.extend(&filters.stream_always[direction]);
+            filters.stream_always[direction].add_to(self.group, &mut candidates);
             if let Some(set) = &filters.stream[direction] {
                 if window.whole {
                     let known = self.flow.window(direction);
@@ -267,6 +277,9 @@ impl Pass<'_, '_> {
         stream: Option<StreamWindow<'_>>,
         payload_in_stream: bool,
     ) {
+        if !self.is_in_group(index) {
+            return;
+        }
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let ip_only = signature.is_ip_only() && self.has_flow;
@@ -295,11 +308,18 @@ impl Pass<'_, '_> {
         }
     }
 
+    /// Whether the packet can meet the head of a rule. Says so without a look at the rule itself.
+    #[inline]
+    fn is_in_group(&self, rule: u32) -> bool {
+        self.group
+            .is_none_or(|group| self.rules.head_of.get(rule as usize).is_none_or(|head| group.has(*head)))
+    }
+
     /// Header, flow and packet conditions: everything but values and transactions.
     fn header_holds(&self, signature: &Signature) -> bool {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
         let made = self.scene.packet.is_some_and(is_made);
-        crate::header::holds(signature, &scene)
+        crate::header::holds(signature, &self.rules.heads, &scene)
             && signature.packet.iter().all(|c| !(made && c.needs_packet()) && c.matches(&scene))
     }
 
@@ -496,7 +516,7 @@ impl Pass<'_, '_> {
             return;
         }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
-        candidates.extend(&tx_rules.always);
+        tx_rules.always.add_to(self.group, &mut candidates);
         let direction = self.scene.direction;
         for (number, set) in tx_rules.sets.iter().enumerate() {
             if set.spec.kind != BufferKind::Streaming
@@ -568,6 +588,9 @@ impl Pass<'_, '_> {
     }
 
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
+        if !self.is_in_group(index) {
+            return;
+        }
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };

@@ -8,6 +8,7 @@
 
 use crate::buffers::{BufferRef, Buffers};
 use crate::condition::PrefilterKey;
+use crate::groups::Group;
 use crate::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
@@ -131,6 +132,62 @@ impl Candidates {
     }
 }
 
+/// Rules that are candidates without a literal: all those whose head the packets of the flow can meet.
+#[derive(Default)]
+pub struct Always {
+    /// Head and rule, sorted.
+    rules: Vec<(u32, u32)>,
+    /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
+    words: Vec<(u32, u64, u32)>,
+}
+
+impl Always {
+    fn push(&mut self, head: u32, rule: u32) {
+        self.rules.push((head, rule));
+    }
+
+    /// To be called when all rules are there.
+    fn finish(&mut self) {
+        self.rules.sort_unstable();
+        self.words.clear();
+        for (at, (head, _)) in self.rules.iter().enumerate() {
+            let (word, bit) = (head / 64, 1u64 << (head % 64));
+            match self.words.last_mut() {
+                Some((last, heads, _)) if *last == word => *heads |= bit,
+                _ => self.words.push((word, bit, u32::try_from(at).unwrap_or(u32::MAX))),
+            }
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether a rule is among them.
+    #[must_use]
+    pub fn contains(&self, rule: u32) -> bool {
+        self.rules.iter().any(|(_, r)| *r == rule)
+    }
+
+    /// Adds those of a flow's group to `candidates`; without a group all.
+    pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
+        for (word, heads, first) in &self.words {
+            let met = group.map_or(u64::MAX, |g| g.word(*word)) & heads;
+            if met == 0 {
+                continue;
+            }
+            let rules = self.rules.get(*first as usize..).unwrap_or_default();
+            for (head, rule) in rules.iter().take_while(|(head, _)| head / 64 == *word) {
+                if met >> (head % 64) & 1 == 1 {
+                    candidates.add(*rule);
+                }
+            }
+        }
+    }
+}
+
 /// A set on one buffer of transactions.
 pub struct TxSet {
     /// Buffer.
@@ -149,7 +206,7 @@ pub struct TxRules {
     /// Sets, by the progress at which their buffer is complete.
     pub sets: Vec<TxSet>,
     /// Rules without a literal.
-    pub always: Vec<u32>,
+    pub always: Always,
 }
 
 impl TxRules {
@@ -221,9 +278,9 @@ pub struct Prefilters {
     /// Packet buffers.
     pub packet_buffers: Vec<(u16, Set)>,
     /// Rules on packets without literal or key, by class and direction.
-    pub packet_always: PerClass<Vec<u32>>,
+    pub packet_always: PerClass<Always>,
     /// Rules on streams without literal.
-    pub stream_always: PerDirection<Vec<u32>>,
+    pub stream_always: PerDirection<Always>,
     /// Rules found by a property of the packet.
     pub by_key: HashMap<PrefilterKey, Vec<u32>>,
     /// Rules on transactions.
@@ -391,7 +448,7 @@ pub fn build(
             if basis.stream {
                 match fast_on {
                     Some(BufferRef::Payload) => stream[direction].add(signature, index),
-                    _ => prefilters.stream_always[direction].push(index),
+                    _ => prefilters.stream_always[direction].push(signature.head, index),
                 }
             }
             if !basis.packet {
@@ -423,7 +480,7 @@ pub fn build(
                 }
                 _ => {
                     for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        prefilters.packet_always.get_mut(class)[direction].push(index);
+                        prefilters.packet_always.get_mut(class)[direction].push(signature.head, index);
                     }
                 }
             }
@@ -445,6 +502,13 @@ pub fn build(
         }
     }
     build_tx(&mut prefilters, tx, buffers, compiler)?;
+    for direction in Direction::BOTH {
+        prefilters.stream_always[direction].finish();
+        for class in Class::ALL {
+            prefilters.packet_always.get_mut(class)[direction].finish();
+        }
+        prefilters.tx.0.iter_mut().for_each(|both| both[direction].always.finish());
+    }
     Ok(prefilters)
 }
 
@@ -497,7 +561,7 @@ fn add_tx<'s>(
         }
         if !placed {
             for direction in directions(signature) {
-                prefilters.tx.change(protocol, direction, |rules| rules.always.push(index));
+                prefilters.tx.change(protocol, direction, |rules| rules.always.push(signature.head, index));
             }
         }
     }

@@ -4,6 +4,7 @@
 use crate::buffers::{BufferRef, Buffers};
 use crate::builder::{Environment, Ordering, Origin, SignatureBuilder};
 use crate::content::Item;
+use crate::heads::{BadHead, Collector, Heads};
 use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
 use crate::prefilter::{self, Prefilters};
@@ -11,12 +12,12 @@ use crate::protocol;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
-use bartizan_base::{Generation, Settings};
+use bartizan_base::{Generation, Settings, TenantId};
 use bartizan_function::Together;
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
-    RuleDirection, RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
+    RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct LoadInput<'l> {
     pub compiler: &'l Compiler,
     /// Number of the generation that is built.
     pub generation: Generation,
+    /// Address and port groups of tenants that have some of their own: those and, for other names, the settings'.
+    pub tenants: &'l [(TenantId, Variables)],
 }
 
 /// A compiled set of rules.
@@ -44,6 +47,9 @@ pub struct RuleSet {
     pub generation: Generation,
     /// The rules in the order of evaluation.
     pub signatures: Vec<Signature>,
+    /// Addresses and ports of their heads, and which is whose.
+    pub heads: Heads,
+    pub(crate) head_of: Vec<u32>,
     /// Buffers by number.
     pub buffers: Buffers,
     /// Which rules are worth evaluating.
@@ -107,6 +113,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     let buffers = Buffers::new();
     let mut report = RuleSetReport::new();
     let mut diagnostics = Vec::new();
+    let mut heads = Collector::default();
     let mut resolver = input.variables.resolver();
     let mut duplicates = Duplicates::default();
     let mut built: Vec<Option<Built>> = Vec::new();
@@ -122,7 +129,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
             rule_folder: &folder,
         };
         for rule in &file.rules {
-            match compile(rule, &environment, input, &mut resolver) {
+            match compile(rule, &environment, input, &mut heads, &mut resolver) {
                 Ok(None) => report.skip("requires"),
                 Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
                     Duplicate::New => {
@@ -168,7 +175,9 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
         generation: input.generation,
+        head_of: signatures.iter().map(|s| s.head).collect(),
         signatures,
+        heads: heads.finish(input.tenants),
         buffers,
         prefilters,
         report,
@@ -228,6 +237,7 @@ fn compile(
     rule: &Rule,
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
+    heads: &mut Collector,
     resolver: &mut Resolver<'_>,
 ) -> Result<Option<Built>, Refusal> {
     let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
@@ -279,7 +289,7 @@ fn compile(
             }
         }
     }
-    finish(rule, builder, input, resolver).map(Some)
+    finish(rule, builder, input, heads, resolver).map(Some)
 }
 
 fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> Refusal {
@@ -318,18 +328,15 @@ fn finish(
     rule: &Rule,
     mut builder: SignatureBuilder<'_>,
     input: &LoadInput<'_>,
+    heads: &mut Collector,
     resolver: &mut Resolver<'_>,
 ) -> Result<Built, Refusal> {
     let buffers = builder.environment.buffers;
     let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
-    let bad = |error: bartizan_rules::ResolveError, start: bartizan_rules::Span| {
-        let place = start.slice(error.span.start as usize, error.span.end as usize);
+    let head = heads.add(rule, &builder.protocol, resolver).map_err(|BadHead { error, place }| {
+        let place = place.slice(error.span.start as usize, error.span.end as usize);
         refuse(rule, KeywordError::new(RefusalCode::BadAddress, error.kind.to_string()), place)
-    };
-    let source = resolver.address_set(&rule.src.expr).map_err(|e| bad(e, rule.src.span))?;
-    let destination = resolver.address_set(&rule.dst.expr).map_err(|e| bad(e, rule.dst.span))?;
-    let source_ports = resolver.port_set(&rule.src_port.expr).map_err(|e| bad(e, rule.src_port.span))?;
-    let destination_ports = resolver.port_set(&rule.dst_port.expr).map_err(|e| bad(e, rule.dst_port.span))?;
+    })?;
     let class = rule.classtype().map(|name| {
         let found = input.classifications.and_then(|c| c.get(name));
         (
@@ -364,11 +371,7 @@ fn finish(
         noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
         text: text(rule.raw()).into(),
         protocol: builder.protocol,
-        source: (!source.is_all()).then_some(source),
-        destination: (!destination.is_all()).then_some(destination),
-        source_ports: (!source_ports.is_all()).then_some(source_ports),
-        destination_ports: (!destination_ports.is_all()).then_some(destination_ports),
-        bidirectional: rule.direction == RuleDirection::Both,
+        head,
         flow: builder.flow,
         packet: builder.packet,
         values,
@@ -525,7 +528,7 @@ pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
         shared: input.shared,
         rule_folder: std::path::Path::new(""),
     };
-    match compile(rule, &environment, input, &mut input.variables.resolver()) {
+    match compile(rule, &environment, input, &mut Collector::default(), &mut input.variables.resolver()) {
         Ok(Some(built)) => built.origins,
         _ => Vec::new(),
     }

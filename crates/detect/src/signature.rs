@@ -7,7 +7,6 @@ use crate::content::Program;
 use crate::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
-use bartizan_rules::{AddressSet, PortSet};
 use bitflags::bitflags;
 use std::sync::Arc;
 
@@ -55,7 +54,7 @@ pub struct ProtocolMatch {
 }
 
 /// IP versions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Both.
     #[default]
@@ -181,16 +180,8 @@ pub struct Signature {
     pub text: Arc<str>,
     /// Protocol of the header.
     pub protocol: ProtocolMatch,
-    /// Source addresses; `None` for any.
-    pub source: Option<Arc<AddressSet>>,
-    /// Destination addresses; `None` for any.
-    pub destination: Option<Arc<AddressSet>>,
-    /// Source ports; `None` for any.
-    pub source_ports: Option<Arc<PortSet>>,
-    /// Destination ports; `None` for any.
-    pub destination_ports: Option<Arc<PortSet>>,
-    /// `<>`: either way round.
-    pub bidirectional: bool,
+    /// Number of its addresses and ports in [`crate::ruleset::RuleSet::heads`].
+    pub head: u32,
     /// `flow:`.
     pub flow: FlowNeeds,
     /// Conditions on packet and flow, cheap ones first.

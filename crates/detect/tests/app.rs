@@ -8,6 +8,7 @@ use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport};
 use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
+use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Work, Worker, inspect};
 use bartizan_detect::ruleset::Needs;
 use bartizan_detect::txstate::FlowDetect;
@@ -26,6 +27,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
     let engine = Engine::new(&Settings::new(), files).unwrap();
+    let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let (mut app, mut flow, mut worker) =
         (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
@@ -89,6 +91,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             inspect_payload: true,
             app: Some(&mut app),
             again: false,
+            group: common::group_of(&groups, &view, *direction),
         };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
         let hits = worker.hits.iter().filter(|h| h.alert);

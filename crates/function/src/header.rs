@@ -6,10 +6,13 @@ use bartizan_classify::{Header, HeaderRule};
 use bartizan_flow::FlowKey;
 use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart};
 
-/// A function's rules on the headers of some classes of flows. Each class is in one of these at most.
+/// A function's rules on the headers of some classes of flows. Each class is in one of these at most. Best is one for all
+/// classes: the rules of several have to be kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
-    /// The classes.
+    /// What explanations call one of them: `rule`.
+    pub called: &'static str,
+    /// The classes; empty for all.
     pub fids: Vec<Fid>,
     /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that match
     /// that with the lowest number is found.

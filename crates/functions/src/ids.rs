@@ -3,6 +3,7 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
+use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, Left, LeftKind, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
@@ -10,8 +11,8 @@ use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
-    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RejectTo, RuleInfo,
-    Together, WorkerState,
+    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, Model, PacketContext,
+    RejectTo, RuleInfo, Together, WorkerState,
 };
 use core::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
+/// What explanations call a header rule: a part of the headers whose flows have one signature group.
+pub(crate) const HEADER_RULE: &str = "signature group of headers";
+
 /// Alerts of one packet that are reported; more are counted (Suricata's `packet-alert-max`).
 pub const ALERTS_PER_PACKET: usize = 15;
 
@@ -44,6 +48,9 @@ pub struct Ids {
     rules: Arc<RuleSet>,
     infos: Vec<Arc<RuleInfo>>,
     alerts_max: usize,
+    /// Signature groups of this and other rule sets, and which of these this is.
+    groups: (Arc<Groups>, usize),
+    header_rules: Vec<HeaderRules>,
     /// Stands in findings for packets that are only recorded.
     tag: Arc<RuleInfo>,
 }
@@ -57,11 +64,33 @@ struct State {
 }
 
 impl Ids {
-    /// Makes it.
+    /// Makes it, for all flows.
     #[must_use]
     pub fn new(id: FunctionId, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
+        let groups = Arc::new(Groups::new(&[&rules.heads], RULES_MAX));
+        let all =
+            HeaderRules { called: HEADER_RULE, fids: Vec::new(), rules: groups.header_rules().to_vec() };
+        Ids { header_rules: vec![all], ..Ids::one_of(id, rules, alerts_max, groups, 0) }
+    }
+
+    /// Makes one of several; its rules are that set of those that the groups were formed of.
+    pub(crate) fn one_of(
+        id: FunctionId,
+        rules: Arc<RuleSet>,
+        alerts_max: usize,
+        groups: Arc<Groups>,
+        set: usize,
+    ) -> Self {
         let infos = rules.signatures.iter().map(|s| Arc::new(info(s))).collect();
-        Ids { id, rules, infos, alerts_max, tag: Arc::default() }
+        Ids {
+            id,
+            rules,
+            infos,
+            alerts_max,
+            groups: (groups, set),
+            header_rules: Vec::new(),
+            tag: Arc::default(),
+        }
     }
 
     /// The rules.
@@ -121,6 +150,10 @@ impl Function for Ids {
         Box::new(State { worker: Worker::new(&self.rules), reported: 0, alerts: 0, discarded: 0 })
     }
 
+    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
+        core::mem::take(&mut self.header_rules)
+    }
+
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
         let made =
@@ -151,12 +184,18 @@ impl Function for Ids {
             fresh: s.bytes.len().saturating_sub(s.seen),
             whole: context.prevention,
         });
+        let (groups, set) = &self.groups;
         let work = Work {
             scene,
             stream,
             payload_in_stream: context.payload_in_stream,
             inspect_payload: true,
             again: context.again,
+            group: context
+                .notes
+                .matched(self.id)
+                .zip(context.flow)
+                .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, context.direction)),
             app: context.app.as_deref_mut(),
         };
         // The packet that starts a tag is an alert's own; those after it are recorded.

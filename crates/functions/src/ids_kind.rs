@@ -2,12 +2,14 @@
 //! `ids` as policies ask for it: one rule set for each set of rule files that some policy or service level names.
 
 use crate::classes::{self, ByFid};
-use crate::ids::{Ids, SPEC};
+use crate::ids::{HEADER_RULE, Ids, SPEC};
 use bartizan_base::{Decision, FunctionId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
+use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, PacketContext, RuleSource, RulesError, Together, WorkerState,
+    Function, FunctionKind, FunctionSpec, HeaderRules, PacketContext, RuleSource, RulesError, Together,
+    WorkerState,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -49,7 +51,7 @@ impl FunctionKind for IdsKind {
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<IdsSection>(SPEC.name, source)?;
         let mut errors = Vec::new();
-        let mut sets = Vec::new();
+        let mut compiled = Vec::new();
         for class in &classes {
             let mut files = class.rules.rules.to_vec();
             if let Some(level) = &class.rules.level {
@@ -63,12 +65,7 @@ impl FunctionKind for IdsKind {
                 }
             }
             match self.compiler.compile(&files, source) {
-                Ok(rules) => sets.push(Set {
-                    ids: Ids::new(source.id, rules, self.alerts_max),
-                    detect_only: class.rules.mode == IdsMode::Detect,
-                    level: class.rules.level.clone(),
-                    files,
-                }),
+                Ok(rules) => compiled.push((rules, class.rules.mode, class.rules.level.clone(), files)),
                 Err(message) => {
                     errors.push(classes::error(SPEC.name, format!("{}/rules", class.path), message))
                 }
@@ -77,8 +74,32 @@ impl FunctionKind for IdsKind {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Box::new(PolicyIds { id: source.id, by_fid: ByFid::new(&classes), sets }))
+        // Policies that name the same files have the same rules, and their heads stand in the groups once.
+        let mut different: Vec<Arc<RuleSet>> = Vec::new();
+        let places: Vec<usize> = compiled.iter().map(|(rules, ..)| place_in(&mut different, rules)).collect();
+        let heads: Vec<_> = different.iter().map(|rules| &rules.heads).collect();
+        let groups = Arc::new(Groups::new(&heads, RULES_MAX));
+        let fids = classes.iter().flat_map(|class| class.fids.iter().copied()).collect();
+        let header_rules =
+            vec![HeaderRules { called: HEADER_RULE, fids, rules: groups.header_rules().to_vec() }];
+        let set = |((rules, mode, level, files), place)| Set {
+            ids: Ids::one_of(source.id, rules, self.alerts_max, Arc::clone(&groups), place),
+            detect_only: mode == IdsMode::Detect,
+            level,
+            files,
+        };
+        let sets = compiled.into_iter().zip(places).map(set).collect();
+        Ok(Box::new(PolicyIds { id: source.id, by_fid: ByFid::new(&classes), sets, header_rules }))
     }
+}
+
+/// Where a rule set stands among the different ones, which it joins if it is new.
+fn place_in(different: &mut Vec<Arc<RuleSet>>, rules: &Arc<RuleSet>) -> usize {
+    let known = different.iter().position(|other| Arc::ptr_eq(other, rules));
+    known.unwrap_or_else(|| {
+        different.push(Arc::clone(rules));
+        different.len() - 1
+    })
 }
 
 /// Detection of one policy or service level.
@@ -95,6 +116,8 @@ struct PolicyIds {
     id: FunctionId,
     by_fid: ByFid,
     sets: Vec<Set>,
+    /// By which flows of all classes find their signature groups.
+    header_rules: Vec<HeaderRules>,
 }
 
 impl Function for PolicyIds {
@@ -108,6 +131,10 @@ impl Function for PolicyIds {
 
     fn worker(&self) -> WorkerState {
         Box::new(self.sets.iter().map(|s| s.ids.worker()).collect::<Vec<WorkerState>>())
+    }
+
+    fn take_header_rules(&mut self) -> Vec<HeaderRules> {
+        core::mem::take(&mut self.header_rules)
     }
 
     fn together(&self) -> Together {

@@ -165,7 +165,7 @@ impl Filter {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let header_rules = HeaderRules { fids: class.fids.clone(), rules: entries };
+        let header_rules = HeaderRules { called: "rule", fids: class.fids.clone(), rules: entries };
         let by_code = class.rules.rules.iter().any(|r| r.code.is_some());
         let default = class.rules.default;
         Ok(Filter { header_rules, actions, default, by_code, counter })

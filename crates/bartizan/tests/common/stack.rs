@@ -39,6 +39,7 @@ impl RuleCompiler for Rules {
             shared: &Arc::default(),
             compiler: &compiler,
             generation: source.generation,
+            tenants: &[],
         };
         let file = bartizan_rules::parse_file(self.text.as_bytes(), "r");
         let mut loaded = load(&[file], &input).unwrap();

@@ -54,8 +54,8 @@ pub fn groups_of(rules: &RuleSet, flow: &FlowView<'_>) -> Value {
     let mut protocols: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut sids = Vec::new();
     for signature in &rules.signatures {
-        let server = header::can_hold(signature, flow, Direction::ToServer);
-        let client = header::can_hold(signature, flow, Direction::ToClient);
+        let server = header::can_hold(signature, &rules.heads, flow, Direction::ToServer);
+        let client = header::can_hold(signature, &rules.heads, flow, Direction::ToClient);
         if !server && !client {
             continue;
         }

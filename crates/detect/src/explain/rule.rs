@@ -12,7 +12,7 @@ use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Family, FlowNeeds, RejectSide, RuleAction, Signature};
 use bartizan_applayer::protocol::BufferKind;
 use bartizan_applayer::protocols;
-use bartizan_base::Direction;
+use bartizan_base::{Direction, TenantId};
 use bartizan_rules::{OptionRef, Rule};
 use serde::Serialize;
 
@@ -127,7 +127,7 @@ pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule, origins: &[O
         priority: signature.priority,
         about: kind_name(signature.kind),
         evaluated_on: evaluated_on(rules, signature),
-        head: head(signature, rule),
+        head: head(rules, signature, rule),
         prefilter: prefilter(rules, signature),
         conditions: Vec::new(),
         effects: Vec::new(),
@@ -135,7 +135,7 @@ pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule, origins: &[O
     };
     options(&mut explanation, rule, origins);
     buffers(&mut explanation, rules, signature);
-    explanation.warnings = warnings(signature, &explanation);
+    explanation.warnings = warnings(rules, signature, &explanation);
     explanation
 }
 
@@ -165,7 +165,8 @@ fn cut(text: String) -> String {
     }
 }
 
-fn head(signature: &Signature, rule: &Rule) -> Head {
+fn head(rules: &RuleSet, signature: &Signature, rule: &Rule) -> Head {
+    let ends = rules.heads.get(TenantId::default(), signature.head).cloned().unwrap_or_default();
     let protocol = &signature.protocol;
     let any = || "any".to_owned();
     let flow = signature.flow;
@@ -183,11 +184,11 @@ fn head(signature: &Signature, rule: &Rule) -> Head {
             Family::V6 => Some(6),
         },
         app_protocols: apps(signature),
-        source: signature.source.as_ref().map_or_else(any, |s| cut(s.to_string())),
-        source_ports: signature.source_ports.as_ref().map_or_else(any, |s| cut(s.to_string())),
-        destination: signature.destination.as_ref().map_or_else(any, |s| cut(s.to_string())),
-        destination_ports: signature.destination_ports.as_ref().map_or_else(any, |s| cut(s.to_string())),
-        bidirectional: signature.bidirectional,
+        source: ends.source.as_ref().map_or_else(any, |s| cut(s.to_string())),
+        source_ports: ends.source_ports.as_ref().map_or_else(any, |s| cut(s.to_string())),
+        destination: ends.destination.as_ref().map_or_else(any, |s| cut(s.to_string())),
+        destination_ports: ends.destination_ports.as_ref().map_or_else(any, |s| cut(s.to_string())),
+        bidirectional: ends.bidirectional,
         directions: prefilter::directions(signature).into_iter().map(direction_name).collect(),
         state: state.into_iter().find(|(flag, _)| flow.contains(*flag)).map(|(_, name)| name),
     }
@@ -400,7 +401,7 @@ fn buffers(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signa
     }
 }
 
-fn warnings(signature: &Signature, explanation: &RuleExplanation) -> Vec<String> {
+fn warnings(rules: &RuleSet, signature: &Signature, explanation: &RuleExplanation) -> Vec<String> {
     let mut warnings = Vec::new();
     if explanation.prefilter.engine == "none" && !signature.is_ip_only() && !signature.is_detection_only() {
         let on = explanation.evaluated_on.join(" and ");
@@ -418,11 +419,8 @@ fn warnings(signature: &Signature, explanation: &RuleExplanation) -> Vec<String>
             fast.bytes.len()
         ));
     }
-    let anywhere = signature.source.is_none()
-        && signature.destination.is_none()
-        && signature.source_ports.is_none()
-        && signature.destination_ports.is_none()
-        && signature.protocol.app.is_empty();
+    let anywhere = signature.protocol.app.is_empty()
+        && rules.heads.get(TenantId::default(), signature.head).is_some_and(|head| head.is_any());
     if anywhere && explanation.prefilter.engine == "none" {
         warnings
             .push("the head fits everything: name addresses, ports or an application protocol".to_owned());

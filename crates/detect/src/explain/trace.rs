@@ -321,7 +321,8 @@ impl Run<'_, '_> {
             return false;
         }
         let ends = header::Ends::of(&scene).to_string();
-        if !self.step("head", "addresses and ports", header::ends_hold(signature, &scene), Some(ends)) {
+        let held = header::ends_hold(signature, &self.rules.heads, &scene);
+        if !self.step("head", "addresses and ports", held, Some(ends)) {
             return false;
         }
         for (index, condition) in signature.packet.iter().enumerate() {

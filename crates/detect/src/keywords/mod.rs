@@ -203,6 +203,7 @@ mod tests {
             shared: &std::sync::Arc::default(),
             compiler: &compiler,
             generation: bartizan_base::Generation(1),
+            tenants: &[],
         };
         let file = bartizan_rules::parse_file(rule.as_bytes(), &at("test.rules"));
         crate::ruleset::load(&[file], &input).unwrap()

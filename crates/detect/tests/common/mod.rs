@@ -2,8 +2,10 @@
 //! Rules against packets built by hand: loads rules, inspects, tells which alerted.
 #![allow(dead_code)]
 
-use bartizan_base::{Direction, Generation, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_base::{Direction, Generation, LinkId, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_classify::Header;
 use bartizan_detect::condition::Scene;
+use bartizan_detect::groups::{Group, Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, Work, Worker, inspect};
 use bartizan_detect::ruleset::{LoadInput, Loaded, RuleSet, load};
 use bartizan_detect::shared::Shared;
@@ -29,6 +31,7 @@ pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loade
         shared,
         compiler: &compiler,
         generation: Generation(1),
+        tenants: &[],
     };
     let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
     load(&[file], &input).unwrap()
@@ -60,6 +63,7 @@ pub fn matches(options: &str, payload: &[u8]) -> bool {
 /// Rules and one flow.
 pub struct Lab {
     pub rules: RuleSet,
+    groups: Groups,
     pub shared: Arc<Shared>,
     pub flow: FlowDetect,
     pub now: Timestamp,
@@ -90,6 +94,7 @@ impl Lab {
         assert!(said.is_empty(), "{text}: {said:?}");
         let worker = Worker::new(&loaded.rules);
         Lab {
+            groups: Groups::new(&[&loaded.rules.heads], RULES_MAX),
             rules: loaded.rules,
             shared,
             flow: FlowDetect::default(),
@@ -181,6 +186,7 @@ impl Lab {
             payload_in_stream: false,
             inspect_payload: true,
             again: false,
+            group: group_of(&self.groups, &flow, direction),
             app: None,
         };
         let state = (!self.flowless).then_some(&mut self.flow);
@@ -195,6 +201,21 @@ impl Lab {
             IpAddr::from([192, 0, 2, last])
         }
     }
+}
+
+/// The signature group of a flow, as its lookup would find it.
+pub fn group_of<'g>(groups: &'g Groups, flow: &FlowView<'_>, direction: Direction) -> Option<Group<'g>> {
+    let header = Header {
+        tenant: flow.tenant,
+        link: LinkId::default(),
+        source: flow.client.0,
+        destination: flow.server.0,
+        protocol: flow.protocol,
+        source_port: flow.client.1,
+        destination_port: flow.server.1,
+    };
+    let matching = groups.header_rules().iter().filter(|(_, rule)| rule.matches(&header));
+    groups.find(matching.map(|(number, _)| *number).min()?, 0, flow.client.1, direction)
 }
 
 /// An Ethernet frame with a datagram. The UDP checksum of IPv4 is left out, that of IPv6 is right.

@@ -209,7 +209,7 @@ impl Bench {
 
     /// The function's rule for a header.
     fn matches(&self, header: &Header) -> Vec<(FunctionId, u32)> {
-        let own = self.header_rules.iter().find(|r| r.fids.contains(&self.fid));
+        let own = self.header_rules.iter().find(|r| r.fids.is_empty() || r.fids.contains(&self.fid));
         let all = own.iter().flat_map(|own| &own.rules);
         let found = all.filter(|(_, rule)| rule.matches(header)).map(|(number, _)| *number).min();
         found.map(|number| (self.function.id(), number)).into_iter().collect()
