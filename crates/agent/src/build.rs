@@ -11,8 +11,8 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
-    read,
+    DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, Vars,
+    did_you_mean, read,
 };
 use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
@@ -195,6 +195,13 @@ struct Group<'f> {
     fids: Vec<Fid>,
     /// Detection's level, where it is not the section's.
     level: Option<&'f str>,
+}
+
+/// A tenant's variables as functions get them: names and expressions, and where they stand.
+fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
+    let addresses: BTreeMap<_, _> = vars.address_groups.iter().map(|(n, v)| (n, v.expression())).collect();
+    let ports: BTreeMap<_, _> = vars.port_groups.iter().map(|(n, v)| (n, v.expression())).collect();
+    json!({"place": place, "tenant": tenant.0, "address-groups": addresses, "port-groups": ports})
 }
 
 struct Build<'a> {
@@ -634,12 +641,21 @@ impl<'a> Build<'a> {
             .collect();
         let tenants: Map<String, Value> =
             self.all_tenants().into_iter().map(|(n, id)| (n, json!(id.0))).collect();
-        json!({"tenants": tenants, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
+        let own_vars = self.file.tenants.iter().enumerate().filter_map(|(index, tenant)| {
+            let number = self.state.tenants.get(&tenant.name)?;
+            Some(variables(&format!("tenants/{index}/vars"), *number, tenant.vars.as_ref()?))
+        });
+        let vars: Vec<Value> = own_vars.collect();
+        json!({"tenants": tenants, "vars": vars, "groups": groups, "rule-groups": self.file.rule_groups, "classes": classes})
     }
 
     /// A function's error, with the place in the file that its path means.
     fn rules_error(&mut self, owners: &[Owner<'_>], groups: &[&Group<'_>], error: RulesError) {
         let RulesError { function, place, message } = error;
+        if place.starts_with("tenants/") {
+            self.problem(&place, message);
+            return;
+        }
         let mut parts = place.splitn(4, '/');
         let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
             (Some("classes"), Some(index), _) => groups.get(index),

@@ -6,11 +6,12 @@ use crate::error::Failure;
 use crate::outputs::Wanted;
 use crate::{input, load};
 use bartizan_agent::{Agent, ClassInfo, TenantSelector, one_chain};
-use bartizan_base::{FunctionId, Generation, LinkId, Settings};
+use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_config::policy::{self, PolicyFile};
 use bartizan_dataplane::chain::Chains;
 use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
+use bartizan_detect::signature::Signature;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
@@ -18,7 +19,7 @@ use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
-use bartizan_rules::RuleSetReport;
+use bartizan_rules::{RuleSetReport, Variables};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -185,7 +186,7 @@ impl Builder {
     /// Detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
         let files = load::rule_files(&self.options.rules)?;
-        let loaded = self.base.rules(&files, &self.settings, number)?;
+        let loaded = self.base.rules(&files, &self.settings, number, &[])?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
         let needs = Needs::of(&loaded.rules);
@@ -270,6 +271,13 @@ fn links_of(file: &PolicyFile) -> Vec<(String, LinkId)> {
     names
 }
 
+/// What a policy file calls a tenant.
+fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
+    let names = source.rules.get("tenants").and_then(|t| t.as_object());
+    let known = names.and_then(|names| names.iter().find(|(_, id)| id.as_u64() == Some(tenant.0.into())));
+    known.map_or_else(|| tenant.0.to_string(), |(name, _)| name.clone())
+}
+
 /// Compiles the rule files that policies name: each set of files once per generation.
 struct Compiler {
     base: Arc<load::Base>,
@@ -298,7 +306,16 @@ impl Compiler {
 }
 
 impl RuleCompiler for Compiler {
-    fn compile(&self, files: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String> {
+    fn variables(&self) -> &Variables {
+        self.base.variables()
+    }
+
+    fn compile(
+        &self,
+        files: &[String],
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Arc<RuleSet>, String> {
         let named = files.iter().map(|f| self.folder.join(f));
         let paths: Vec<PathBuf> = self.always.iter().cloned().chain(named).collect();
         let mut compiled = self.compiled.lock().map_err(|_| "an earlier load broke off".to_owned())?;
@@ -306,9 +323,22 @@ impl RuleCompiler for Compiler {
             return Ok(Arc::clone(known));
         }
         let parsed = load::rule_files(&paths).map_err(|e| e.to_string())?;
-        let loaded =
-            self.base.rules(&parsed, &self.settings, source.generation).map_err(|e| e.to_string())?;
+        let loaded = self
+            .base
+            .rules(&parsed, &self.settings, source.generation, tenants)
+            .map_err(|e| e.to_string())?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &parsed);
+        for (tenant, _) in tenants {
+            let heads = loaded.rules.heads.of(*tenant);
+            let nothing = |s: &&Signature| heads.get(s.head as usize).is_none_or(Option::is_none);
+            let count = loaded.rules.signatures.iter().filter(nothing).count();
+            if count > 0 {
+                let name = tenant_name(source, *tenant);
+                eprintln!(
+                    "note: {count} rules match nothing of tenant `{name}`: no address or port is left with its variables"
+                );
+            }
+        }
         let rules = Arc::new(loaded.rules);
         compiled.insert(paths, Arc::clone(&rules));
         Ok(rules)

@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::input;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, Settings};
+use bartizan_base::{Generation, Settings, TenantId};
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
@@ -125,8 +125,18 @@ impl Base {
         })
     }
 
-    /// What loading needs.
-    pub fn input<'b>(&'b self, settings: &'b Settings, generation: Generation) -> LoadInput<'b> {
+    /// The variables of the settings.
+    pub const fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    /// What loading needs. `tenants`: variables of those that have some of their own.
+    pub fn input<'b>(
+        &'b self,
+        settings: &'b Settings,
+        generation: Generation,
+        tenants: &'b [(TenantId, Variables)],
+    ) -> LoadInput<'b> {
         LoadInput {
             settings,
             variables: &self.variables,
@@ -135,7 +145,7 @@ impl Base {
             shared: &self.shared,
             compiler: &self.compiler,
             generation,
-            tenants: &[],
+            tenants,
         }
     }
 
@@ -145,10 +155,12 @@ impl Base {
         files: &[RuleFile],
         settings: &Settings,
         generation: Generation,
+        tenants: &[(TenantId, Variables)],
     ) -> Result<Loaded, Failure> {
         let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
         let before = damaged();
-        let mut loaded = ruleset::load(files, &self.input(settings, generation)).map_err(Failure::input)?;
+        let mut loaded =
+            ruleset::load(files, &self.input(settings, generation, tenants)).map_err(Failure::input)?;
         let found = damaged() - before;
         if found > 0 {
             eprintln!(

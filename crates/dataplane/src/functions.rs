@@ -29,7 +29,13 @@ impl Worker {
         let mut parts = FlowParts::take(&mut entry.ext);
         self.findings.clear();
         self.edits.clear();
-        let mut notes = Notes { tcp, fid: entry.fid, related: looks.related, ..Notes::default() };
+        let mut notes = Notes {
+            tcp,
+            fid: entry.fid,
+            tenant: entry.key().tenant(),
+            related: looks.related,
+            ..Notes::default()
+        };
         if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
             && self.settings.prevention
             && !looks.spared

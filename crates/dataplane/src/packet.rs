@@ -441,12 +441,13 @@ impl Worker {
         let packet = occasion.packet.decoded();
         // By its own header, also if it is about a flow that is not known: what it quotes can be made up.
         let mut matches = Matches::new();
-        let header = header_of_packet(packet, self.tenant_of(frame, packet), frame.link);
+        let tenant = self.tenant_of(frame, packet);
+        let header = header_of_packet(packet, tenant, frame.link);
         let class = header.map(|header| chains.classifier.classify(&header, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         self.fid = class.map(|c| c.fid).unwrap_or_default();
         let related = self.related(frame, packet);
-        let mut notes = Notes { fid: self.fid, related, matches: &matches, ..Notes::default() };
+        let mut notes = Notes { fid: self.fid, tenant, related, matches: &matches, ..Notes::default() };
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();

@@ -30,6 +30,8 @@ pub struct Scene<'a> {
     pub app_events: &'a [bartizan_applayer::event::EventCode],
     /// With this packet protocol detection of its direction came to an end.
     pub detection_done: bool,
+    /// Whose traffic it is.
+    pub tenant: bartizan_base::TenantId,
     /// What belongs to no flow: host table, names.
     pub shared: &'a crate::shared::Shared,
 }
@@ -44,12 +46,6 @@ impl Scene<'_> {
         }
         let flow = self.flow?;
         Some((flow.source(self.direction).0, flow.destination(self.direction).0))
-    }
-
-    /// Whose traffic it is.
-    #[must_use]
-    pub fn tenant(&self) -> bartizan_base::TenantId {
-        self.flow.map(|f| f.tenant).unwrap_or_default()
     }
 }
 

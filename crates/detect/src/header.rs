@@ -165,5 +165,5 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
 
 /// Whether addresses and ports of a rule's head hold.
 pub(crate) fn ends_hold(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
-    heads.get(scene.tenant(), signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
+    heads.get(scene.tenant, signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
 }

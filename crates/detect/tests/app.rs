@@ -82,6 +82,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             stream_events: &[],
             app_events: &[],
             detection_done,
+            tenant: TenantId::default(),
             shared: &shared,
         };
         let work = Work {

@@ -5,7 +5,7 @@ use crate::finding::{Edit, Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
 use crate::view::FlowView;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Direction, Fid, FunctionId, Timestamp};
+use bartizan_base::{Decision, Direction, Fid, FunctionId, TenantId, Timestamp};
 use bartizan_flow::tcp::{Outcome, StreamEvent};
 use bartizan_packet::PacketView;
 
@@ -31,6 +31,8 @@ pub struct Notes<'a> {
     pub marks: u64,
     /// Class of the flow (of a packet without a flow: what classification says of the packet).
     pub fid: Fid,
+    /// Whose traffic it is.
+    pub tenant: TenantId,
     /// An ICMP error: whether it quotes a packet of a known flow. `None`: it is none, or nobody looked.
     pub related: Option<bool>,
     /// What the generation's lookup found among functions' rules on headers: of each function that has one the number of the

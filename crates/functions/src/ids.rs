@@ -176,6 +176,7 @@ impl Function for Ids {
             stream_events: context.stream_events,
             app_events: context.app_events,
             detection_done: context.detection_done,
+            tenant: context.notes.tenant,
             shared: &self.rules.shared,
         };
         let stream = context.stream.map(|s| StreamWindow {
@@ -245,7 +246,7 @@ impl Ids {
     fn host_tagged(&self, scene: &Scene<'_>, len: u64) -> bool {
         let Some((source, destination)) = scene.addresses() else { return false };
         let tagged = |host| {
-            let key = HostKey::host(scene.tenant(), host);
+            let key = HostKey::host(scene.tenant, host);
             let ask = self.rules.shared.hosts.if_there(&key, scene.now, |host| {
                 host.tags_mut().iter_mut().fold(false, |any, tag| count_tagged(tag, len, scene.now) | any)
             });

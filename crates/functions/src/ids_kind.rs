@@ -3,7 +3,7 @@
 
 use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
-use bartizan_base::{Decision, FunctionId};
+use bartizan_base::{Decision, FunctionId, TenantId};
 use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
@@ -11,16 +11,26 @@ use bartizan_function::{
     Function, FunctionKind, FunctionSpec, HeaderRules, PacketContext, RuleSource, RulesError, Together,
     WorkerState,
 };
+use bartizan_rules::Variables;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Compiles rule files; the program implements it, as it knows settings and folders.
 pub trait RuleCompiler: Send + Sync {
-    /// Compiles the files into one set; the same files of the same generation give the same set again.
+    /// The settings' variables: those of tenants without their own.
+    fn variables(&self) -> &Variables;
+
+    /// Compiles the files into one set; the same files of the same generation give the same set again. `tenants`: variables of
+    /// those that have some of their own, with all that the settings define.
     ///
     /// # Errors
     /// A file cannot be read, or the pattern sets cannot be built.
-    fn compile(&self, files: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String>;
+    fn compile(
+        &self,
+        files: &[String],
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Arc<RuleSet>, String>;
 }
 
 /// Makes `ids`.
@@ -50,7 +60,10 @@ impl FunctionKind for IdsKind {
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
         let (_, classes) = classes::read::<IdsSection>(SPEC.name, source)?;
-        let mut errors = Vec::new();
+        let (tenants, mut errors) = tenant_variables(source, self.compiler.variables());
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         let mut compiled = Vec::new();
         for class in &classes {
             let mut files = class.rules.rules.to_vec();
@@ -64,7 +77,7 @@ impl FunctionKind for IdsKind {
                     )),
                 }
             }
-            match self.compiler.compile(&files, source) {
+            match self.compiler.compile(&files, source, &tenants) {
                 Ok(rules) => compiled.push((rules, class.rules.mode, class.rules.level.clone(), files)),
                 Err(message) => {
                     errors.push(classes::error(SPEC.name, format!("{}/rules", class.path), message))
@@ -91,6 +104,60 @@ impl FunctionKind for IdsKind {
         let sets = compiled.into_iter().zip(places).map(set).collect();
         Ok(Box::new(PolicyIds { id: source.id, by_fid: ByFid::new(&classes), sets, header_rules }))
     }
+}
+
+/// The variables of tenants that have some of their own, over the settings', and what is wrong with them.
+fn tenant_variables(
+    source: &RuleSource<'_>,
+    common: &Variables,
+) -> (Vec<(TenantId, Variables)>, Vec<RulesError>) {
+    let (mut tenants, mut errors) = (Vec::new(), Vec::new());
+    for own in source.rules.get("vars").and_then(Value::as_array).into_iter().flatten() {
+        let number = own.get("tenant").and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
+        let (Some(number), Some(place)) = (number, own.get("place").and_then(Value::as_str)) else {
+            continue;
+        };
+        let mut variables = common.clone();
+        let mut names = Vec::new();
+        let mut say = |at: String, message: String| {
+            errors.push(RulesError { function: SPEC.name, place: format!("{place}{at}"), message });
+        };
+        for (kind, is_port) in [("address-groups", false), ("port-groups", true)] {
+            for (name, value) in own.get(kind).and_then(Value::as_object).into_iter().flatten() {
+                let value = value.as_str().unwrap_or_default();
+                let set = match is_port {
+                    true => variables.set_port(name, value),
+                    false => variables.set_address(name, value),
+                };
+                match set {
+                    Ok(()) => names.push((kind, name)),
+                    Err(error) => say(format!("/{kind}/{name}"), format!("variable `{name}`: {error}")),
+                }
+            }
+        }
+        let (own, inherited): (Vec<_>, Vec<_>) = variables
+            .check()
+            .into_iter()
+            .partition(|(bad, _)| names.iter().any(|(_, name)| name.as_str() == &**bad));
+        for (bad, error) in &own {
+            let kind = names.iter().find(|(_, name)| name.as_str() == &**bad).map_or("", |(kind, _)| kind);
+            say(format!("/{kind}/{bad}"), format!("variable `{bad}`: {error}"));
+        }
+        // What is wrong with the tenant's own is the cause of the rest.
+        let anyway = common.check();
+        let is_new = |bad: &str| own.is_empty() && !anyway.iter().any(|(name, _)| &**name == bad);
+        let new: Vec<_> = inherited.iter().filter(|(bad, _)| is_new(bad)).collect();
+        if let Some((_, error)) = new.first() {
+            let names: Vec<_> = new.iter().map(|(bad, _)| format!("`{bad}`")).collect();
+            let message = format!(
+                "with these, variables of the settings come to nothing: {} ({error}); define what they are made of here, too",
+                names.join(", ")
+            );
+            say(String::new(), message);
+        }
+        tenants.push((TenantId(number), variables));
+    }
+    (tenants, errors)
 }
 
 /// Where a rule set stands among the different ones, which it joins if it is new.

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let per_policy = policies.iter().map(|p| policy_problems(args, p)).collect::<Result<Vec<_>, _>>()?;
     let problems = per_policy.concat();
     let files = load::rule_files(&rules)?;
-    let loaded = base.rules(&files, &settings, Generation(1))?;
+    let loaded = base.rules(&files, &settings, Generation(1), &[])?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }

@@ -4,7 +4,7 @@
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::Settings;
+use bartizan_base::{Settings, TenantId};
 use bartizan_config::policy;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::settings::EngineSettings;
@@ -26,10 +26,20 @@ use std::sync::Arc;
 struct Rules {
     text: String,
     thresholds: String,
+    variables: Variables,
 }
 
 impl RuleCompiler for Rules {
-    fn compile(&self, _: &[String], source: &RuleSource<'_>) -> Result<Arc<RuleSet>, String> {
+    fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    fn compile(
+        &self,
+        _: &[String],
+        source: &RuleSource<'_>,
+        tenants: &[(TenantId, Variables)],
+    ) -> Result<Arc<RuleSet>, String> {
         let compiler = Compiler::new(Config::default()).unwrap();
         let input = LoadInput {
             settings: &Settings::new(),
@@ -39,7 +49,7 @@ impl RuleCompiler for Rules {
             shared: &Arc::default(),
             compiler: &compiler,
             generation: source.generation,
-            tenants: &[],
+            tenants,
         };
         let file = bartizan_rules::parse_file(self.text.as_bytes(), "r");
         let mut loaded = load(&[file], &input).unwrap();
@@ -92,7 +102,11 @@ impl Stack {
             when_full: WhenHostsFull::Refuse,
         }));
         let mut kinds = registry::kinds(&Services { hosts });
-        let rules = Rules { text: made.rules.to_owned(), thresholds: made.thresholds.to_owned() };
+        let rules = Rules {
+            text: made.rules.to_owned(),
+            thresholds: made.thresholds.to_owned(),
+            variables: Variables::new(),
+        };
         kinds.push(Arc::new(IdsKind::new(Arc::new(rules), 15)));
         let mut agent = Agent::new(kinds).unwrap();
         let text = format!("policies:\n  - {{name: p, {}}}\ndefault: {{action: drop}}\n", made.policy);

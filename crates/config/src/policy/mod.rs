@@ -16,7 +16,7 @@ pub mod values;
 
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{List, Ports, Prefix, Protocol, Target};
+pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Target};
 
 use crate::yaml::{self, Node, Position, Value};
 use schemars::JsonSchema;
@@ -56,6 +56,21 @@ pub struct Tenant {
     pub name: String,
     /// What its traffic has in common; where several keys are given, all have to hold.
     pub select: Select,
+    /// Variables of detection rules that the tenant has for itself; others are those of the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vars: Option<Vars>,
+}
+
+/// Variables of rules, named as in Suricata's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Vars {
+    /// Addresses, by the variable's name: `HOME_NET`.
+    #[serde(default)]
+    pub address_groups: BTreeMap<String, List<AddressGroup>>,
+    /// Ports, by the variable's name: `HTTP_PORTS`.
+    #[serde(default)]
+    pub port_groups: BTreeMap<String, List<PortGroup>>,
 }
 
 /// What the traffic of a tenant has in common.

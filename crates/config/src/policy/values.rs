@@ -105,6 +105,64 @@ macro_rules! text_value {
     };
 }
 
+/// Addresses as rules name them: networks, ranges, lists in brackets, variables (`$HOME_NET`), each negated by `!`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressGroup(pub String);
+
+impl FromStr for AddressGroup {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        bartizan_rules::Variables::new().set_address("", text).map_err(|error| error.to_string())?;
+        Ok(AddressGroup(text.to_owned()))
+    }
+}
+
+/// Ports as rules name them: numbers, ranges (`1024:`), lists in brackets, variables, each negated by `!`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortGroup(pub String);
+
+impl FromStr for PortGroup {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        bartizan_rules::Variables::new().set_port("", text).map_err(|error| error.to_string())?;
+        Ok(PortGroup(text.to_owned()))
+    }
+}
+
+impl fmt::Display for AddressGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for PortGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<T: fmt::Display> List<T> {
+    /// The list as rules write one.
+    #[must_use]
+    pub fn expression(&self) -> String {
+        match self.0.as_slice() {
+            [only] => only.to_string(),
+            all => format!("[{}]", all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+text_value!(
+    AddressGroup,
+    "Addresses as rules name them: `10.0.0.0/8`, `[10.0.0.0/8,!10.1.0.0/16]`, `!$HOME_NET`.",
+    "string"
+);
+text_value!(
+    PortGroup,
+    "Ports as rules name them: `80`, `[80,8000:8100]`, `!$HTTP_PORTS`.",
+    ["string", "integer"]
+);
+
 /// Addresses with common leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {

@@ -171,6 +171,7 @@ impl Tracer {
             stream_events: context.stream_events,
             app_events: context.app_events,
             detection_done: context.detection_done,
+            tenant: context.notes.tenant,
             shared: &rules.shared,
         };
         let mut run = Run {

@@ -52,7 +52,7 @@ enum Track {
 impl Track {
     fn key(self, scene: &Scene<'_>) -> Option<HostKey> {
         let (source, destination) = scene.addresses()?;
-        let tenant = scene.tenant();
+        let tenant = scene.tenant;
         Some(match self {
             Track::Source => HostKey::host(tenant, source),
             Track::Destination => HostKey::host(tenant, destination),

@@ -223,6 +223,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
         stream_events: &[],
         app_events: &[],
         detection_done: false,
+        tenant: bartizan_base::TenantId::default(),
         shared: &shared,
     })
 }

@@ -168,7 +168,7 @@ impl Counting {
 
     fn key(&self, rule: RuleKey, scene: &Scene<'_>) -> Option<HostKey> {
         let (source, destination) = scene.addresses()?;
-        let tenant = scene.tenant();
+        let tenant = scene.tenant;
         Some(match self.track {
             ThresholdTrack::Source => HostKey::host(tenant, source),
             ThresholdTrack::Destination => HostKey::host(tenant, destination),

@@ -178,6 +178,7 @@ impl Lab {
             stream_events: &[],
             app_events: &[],
             detection_done: false,
+            tenant: self.tenant,
             shared: &self.shared,
         };
         let work = Work {

@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let alone = beside(file, |other| other.id() == rule.id() && other.span == rule.span);
     let related = related(rule, file, &files, &args.captures);
-    let loaded = base.rules(&related, &settings, Generation(1))?;
+    let loaded = base.rules(&related, &settings, Generation(1), &[])?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             rule.line
         )));
     };
-    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1)));
+    let origins = ruleset::origins(rule, &base.input(&settings, Generation(1), &[]));
     let mut told = explain(&loaded.rules, signature, rule, &origins);
     told.warnings.extend(unset_bits(rule, &files));
     let mine = loaded.diagnostics.iter().filter(|d| is_about(d, rule));
