@@ -12,7 +12,7 @@ use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, did_you_mean,
-    read,
+    read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
@@ -450,10 +450,7 @@ impl<'a> Build<'a> {
         for (index, name) in owner.chain.iter().enumerate() {
             let place = format!("{}/chain/{index}", owner.path);
             match self.agent.function_id(name).filter(|_| name != GATE) {
-                None => {
-                    let hint = did_you_mean(name, names.iter().copied());
-                    self.problem(&place, format!("there is no function `{name}`; {hint}"));
-                }
+                None => self.problem(&place, unknown_function(name, &names)),
                 Some(id) if path.contains(id) => {
                     self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
                 }

@@ -214,6 +214,11 @@ fn errors_say_where_and_what_to_do() {
     let with = |policy: &str| format!("default: {{action: drop}}\npolicies:\n  - {policy}\n");
     let cases = [
         ("{name: a, chain: [pfv]}", "3:23: there is no function `pfv`; did you mean `pfw`?"),
+        (
+            "{name: a, chain: [pfv], pfw: {default: drop}}",
+            "3:23: there is no function `pfv`; did you mean `pfw`?\n\
+             policy.yaml:3:29: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section",
+        ),
         ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
         (
             "{name: a, chain: [ids, sfw]}",
@@ -242,6 +247,17 @@ fn errors_say_where_and_what_to_do() {
     for (policy, expected) in cases {
         let error = prepare(&mut agent, &with(policy)).expect_err(policy);
         assert_eq!(error, format!("policy.yaml:{expected}"), "{policy}");
+    }
+}
+
+#[test]
+fn functions_that_the_reader_did_not_know_are_found_by_the_agent() {
+    let (mut agent, _) = agent();
+    for (name, says) in [("pfv", "did you mean `pfw`?"), ("gate", "known: `pfw`, `sfw`, `ids`")] {
+        let text = format!("default: {{action: drop}}\npolicies: [{{name: a, chain: [{name}]}}]\n");
+        let file = policy::parse("policy.yaml", &text, &[]).expect("names are not looked at");
+        let error = agent.prepare(&file, LINKS).expect_err(name).to_string();
+        assert_eq!(error, format!("policy.yaml:2:30: there is no function `{name}`; {says}"));
     }
 }
 
