@@ -149,17 +149,6 @@ impl Worker {
         entry.fid
     }
 
-    /// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the
-    /// packet in hand.
-    fn renew_matches(&mut self, id: FlowId, packet: &Decoded, direction: Direction) {
-        let Some(entry) = self.flows.get_mut(id).filter(|e| e.key().is_icmp()) else { return };
-        let numbers = icmp_numbers(packet, direction);
-        if entry.ext.matched_icmp != numbers {
-            entry.ext.matched_icmp = numbers;
-            look_up(&self.chains, entry);
-        }
-    }
-
     pub(crate) fn new_flow(
         &mut self,
         key: &FlowKey,
@@ -246,8 +235,8 @@ impl Worker {
             self.flows.set_state(id, state);
         }
         let occasion = Occasion { direction, ..*occasion };
-        self.renew_matches(id, packet, direction);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        renew_matches(&self.chains, entry, packet, direction);
         if let Some(ttl) = packet.ttl() {
             let seen = &mut entry.ext.ttl[direction];
             *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
@@ -503,6 +492,19 @@ impl Worker {
 fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
     chains.classifier.classify(&header, &mut entry.ext.matches)
+}
+
+/// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the packet in
+/// hand.
+fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direction: Direction) {
+    if !entry.key().is_icmp() {
+        return;
+    }
+    let numbers = icmp_numbers(packet, direction);
+    if entry.ext.matched_icmp != numbers {
+        entry.ext.matched_icmp = numbers;
+        look_up(chains, entry);
+    }
 }
 
 /// The verdict of a policy on the packet in hand.
