@@ -220,9 +220,9 @@ impl Worker {
         let Some((id, direction)) = self.train.flow else { return };
         let mut output = DecodeOutput::new();
         // It was counted when it came.
-        let counters = self.decoder.counters().clone();
-        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        *self.decoder.counters_mut() = counters;
+        pseudo::uncounted(&mut self.decoder, |decoder| {
+            decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        });
         let Some(packet) = output.outer() else { return };
         let occasion = Occasion {
             packet: &PacketView::new(frame.bytes, packet),
