@@ -163,7 +163,7 @@ impl Worker {
         direction: Direction,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        let entry = self.flows.get_mut(id)?;
+        let entry = self.flows.get(id)?;
         if let Some(refused) = entry.ext.refused {
             return Some(refused);
         }
@@ -173,10 +173,11 @@ impl Worker {
         let now = entry.last_seen;
         let inspect = !entry.ext.passed;
         let made = Made::of(entry, direction);
-        let mut parts = FlowParts::take(&mut entry.ext);
         let mut output = DecodeOutput::new();
         pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
+        // Nothing is taken from the flow before it is sure that it is put back.
         let packet = output.outer()?;
+        let mut parts = FlowParts::take(&mut self.flows.get_mut(id)?.ext);
         let view = PacketView::new(&made.bytes, packet);
         let generation = self.chains.generation;
         let mut occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
