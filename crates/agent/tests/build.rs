@@ -1,67 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the text of a policy to classes, paths and functions, and errors with their places.
 
+mod common;
+
 use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};
-use bartizan_base::{FunctionId, Generation, LinkId, TenantId};
+use bartizan_base::{Generation, LinkId, TenantId};
 use bartizan_config::policy;
 use bartizan_dataplane::chain::{Class, Matches};
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_flow::{FlowHasher, FlowKey, FlowScope};
+use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
-use bartizan_functions::registry::{Services, kinds};
 use bartizan_packet::{TunnelKind, TunnelTag};
-use std::sync::{Arc, Mutex};
-
-static IDS: FunctionSpec = FunctionSpec {
-    name: "ids",
-    summary: "stands in for detection",
-    model: Model::Payload,
-    runs_after: &["pfw", "sfw"],
-    runs_before: &[],
-    buffers: &[],
-    header_half: None,
-    counters: &[],
-};
-
-/// Stands in for detection and keeps what it was given.
-#[derive(Default)]
-struct Ids(Mutex<Vec<serde_json::Value>>);
-
-struct Nothing(FunctionId);
-
-impl Function for Nothing {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn id(&self) -> FunctionId {
-        self.0
-    }
-}
-
-impl FunctionKind for Ids {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        self.0.lock().unwrap().push(source.rules.clone());
-        Ok(Box::new(Nothing(source.id)))
-    }
-}
-
-fn agent() -> (Agent, Arc<Ids>) {
-    let hosts = Arc::new(HostTable::new(&HostTableConfig {
-        capacity: 16,
-        shards: 1,
-        hasher: FlowHasher::new([3, 4]),
-        when_full: WhenHostsFull::Refuse,
-    }));
-    let ids = Arc::new(Ids::default());
-    let mut all = kinds(&Services { hosts });
-    all.push(Arc::clone(&ids) as Arc<dyn FunctionKind>);
-    (Agent::new(all).expect("an order"), ids)
-}
+use common::agent_with_ids as agent;
 
 const LINKS: &[(&str, LinkId)] = &[("wan", LinkId(1)), ("dmz", LinkId(2))];
 
