@@ -12,7 +12,7 @@ use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, Vars,
-    did_you_mean, read,
+    did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
@@ -65,6 +65,15 @@ impl core::fmt::Debug for Prepared {
             .field("classes", &self.classes)
             .finish_non_exhaustive()
     }
+}
+
+/// The policies of a file as rules on headers: what the lookup of a new flow finds its policy by.
+#[derive(Clone, Debug)]
+pub struct PolicyEntries {
+    /// Policy by policy; fid and priority are the policy's place in the file, from 0. What none matches is the default's.
+    pub entries: Vec<Entry>,
+    /// The tenants of the file and the default one, by the numbers that the entries have.
+    pub tenants: Vec<(String, TenantId)>,
 }
 
 /// Turns policies into generations.
@@ -148,31 +157,57 @@ impl Agent {
     /// # Errors
     /// Everything that is wrong, with its place in the file; nothing has changed then.
     pub fn prepare(&mut self, file: &PolicyFile, links: &[(&str, LinkId)]) -> Result<Prepared, PolicyError> {
-        let mut state = self.state.clone();
-        state.generation = Generation(state.generation.0 + 1);
-        let mut build = Build {
-            agent: self,
-            file,
-            links,
-            state,
-            problems: Vec::new(),
-            groups: Vec::new(),
-            infos: Vec::new(),
-        };
+        let mut build = self.begin(file, links);
+        build.state.generation = Generation(build.state.generation.0 + 1);
         let prepared = build.run();
-        let Build { state, mut problems, .. } = build;
+        let Build { state, problems, .. } = build;
         match prepared {
             Some(prepared) if problems.is_empty() => {
                 self.state = state;
                 Ok(prepared)
             }
-            _ => {
-                problems.sort_by_key(|p| (p.position.line, p.position.column));
-                problems.dedup();
-                Err(PolicyError::Wrong { file: file.name.clone(), problems })
-            }
+            _ => Err(wrong(file, problems)),
         }
     }
+
+    /// The rules on headers by which a generation of this file would find a new flow's policy. No function is built, and the
+    /// agent stays as it is. `links`: as for [`Agent::prepare`].
+    ///
+    /// # Errors
+    /// Chains, tenants or links that cannot be, with their places in the file.
+    pub fn policy_entries(
+        &self,
+        file: &PolicyFile,
+        links: &[(&str, LinkId)],
+    ) -> Result<PolicyEntries, PolicyError> {
+        let mut build = self.begin(file, links);
+        let entries = build.policy_entries();
+        let tenants = build.all_tenants();
+        let Build { problems, .. } = build;
+        match entries {
+            Some(entries) if problems.is_empty() => Ok(PolicyEntries { entries, tenants }),
+            _ => Err(wrong(file, problems)),
+        }
+    }
+
+    fn begin<'a>(&'a self, file: &'a PolicyFile, links: &'a [(&'a str, LinkId)]) -> Build<'a> {
+        Build {
+            agent: self,
+            file,
+            links,
+            state: self.state.clone(),
+            problems: Vec::new(),
+            groups: Vec::new(),
+            infos: Vec::new(),
+        }
+    }
+}
+
+/// The problems in the order of the file, each once.
+fn wrong(file: &PolicyFile, mut problems: Vec<Problem>) -> PolicyError {
+    problems.sort_by_key(|p| (p.position.line, p.position.column));
+    problems.dedup();
+    PolicyError::Wrong { file: file.name.clone(), problems }
 }
 
 /// What the policies and the default have in common.
@@ -261,20 +296,18 @@ impl<'a> Build<'a> {
             let all_tenants = tenants.len() == self.all_tenants().len();
             for (tenant_name, tenant) in tenants {
                 let variants = self.variants(&owners, index, path, &tenant_name, tenant)?;
-                let Some(policy) = self.file.policies.get(index) else {
+                if owner.name.is_none() {
                     defaults.push((tenant, index, variants));
                     continue;
-                };
-                let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
-                let (from, to) = (self.file.resolve(owner.from), self.file.resolve(owner.to));
-                let fid = variants.plain.fid;
-                let rules = both_ways(&from, &to, Some(tenant), &links);
-                entries.extend(rules.iter().map(|rule| Entry { fid, priority: index as u32, rule: *rule }));
-                if !all_tenants {
-                    selected.extend(rules);
-                } else if selected.is_empty() {
-                    selected.extend(both_ways(&from, &to, None, &links));
                 }
+                let fid = variants.plain.fid;
+                let own = self.entries_of(index, tenant, fid);
+                if !all_tenants {
+                    selected.extend(own.iter().map(|entry| entry.rule));
+                } else if selected.is_empty() {
+                    selected = self.header_rules(index, None);
+                }
+                entries.extend(own);
                 classes.push((fid, index, variants));
             }
             selectors.push(selected);
@@ -308,6 +341,33 @@ impl<'a> Build<'a> {
         });
         let chains = Chains::new(self.state.generation, functions, classifier);
         Some(Prepared { chains, tenants, classes: infos })
+    }
+
+    /// See [`Agent::policy_entries`].
+    fn policy_entries(&mut self) -> Option<Vec<Entry>> {
+        self.tenants()?;
+        let mut entries = Vec::new();
+        for (index, owner) in self.owners().iter().enumerate() {
+            self.chain(owner)?;
+            for (_, tenant) in self.tenants_of(index) {
+                entries.extend(self.entries_of(index, tenant, Fid(index as u32)));
+            }
+        }
+        Some(entries)
+    }
+
+    /// The entries by which a tenant's flows find a policy; earlier policies come first. The default has none.
+    fn entries_of(&mut self, index: usize, tenant: TenantId, fid: Fid) -> Vec<Entry> {
+        let rules = self.header_rules(index, Some(tenant));
+        rules.into_iter().map(|rule| Entry { fid, priority: index as u32, rule }).collect()
+    }
+
+    /// Which headers a policy is about. `tenant`: of one tenant, or of all.
+    fn header_rules(&mut self, index: usize, tenant: Option<TenantId>) -> Vec<HeaderRule> {
+        let file = self.file;
+        let Some(policy) = file.policies.get(index) else { return Vec::new() };
+        let links = self.links_of(&format!("policies/{index}/link"), policy.link.as_deref());
+        both_ways(&file.resolve(&policy.from), &file.resolve(&policy.to), tenant, &links)
     }
 
     /// The policy of each class, by a number that stays; 0 for the default.
@@ -400,10 +460,7 @@ impl<'a> Build<'a> {
         for (index, name) in owner.chain.iter().enumerate() {
             let place = format!("{}/chain/{index}", owner.path);
             match self.agent.function_id(name).filter(|_| name != GATE) {
-                None => {
-                    let hint = did_you_mean(name, names.iter().copied());
-                    self.problem(&place, format!("there is no function `{name}`; {hint}"));
-                }
+                None => self.problem(&place, unknown_function(name, &names)),
                 Some(id) if path.contains(id) => {
                     self.problem(&place, format!("`{name}` stands in the chain twice; remove one"))
                 }

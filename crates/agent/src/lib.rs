@@ -21,7 +21,7 @@ pub mod order;
 pub mod staged;
 pub mod tenants;
 
-pub use build::{Agent, ClassInfo, Prepared};
+pub use build::{Agent, ClassInfo, PolicyEntries, Prepared};
 pub use classes::one_chain;
 pub use grt::GlobalRuleTable;
 pub use lookup::TOGETHER_MAX;

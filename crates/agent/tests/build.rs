@@ -1,67 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the text of a policy to classes, paths and functions, and errors with their places.
 
+mod common;
+
 use bartizan_agent::tenants::TenantQuestion;
 use bartizan_agent::{Agent, Prepared};
-use bartizan_base::{FunctionId, Generation, LinkId, TenantId};
+use bartizan_base::{Generation, LinkId, TenantId};
 use bartizan_config::policy;
 use bartizan_dataplane::chain::{Class, Matches};
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_flow::{FlowHasher, FlowKey, FlowScope};
+use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::header::header_of_flow;
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
-use bartizan_functions::registry::{Services, kinds};
 use bartizan_packet::{TunnelKind, TunnelTag};
-use std::sync::{Arc, Mutex};
-
-static IDS: FunctionSpec = FunctionSpec {
-    name: "ids",
-    summary: "stands in for detection",
-    model: Model::Payload,
-    runs_after: &["pfw", "sfw"],
-    runs_before: &[],
-    buffers: &[],
-    header_half: None,
-    counters: &[],
-};
-
-/// Stands in for detection and keeps what it was given.
-#[derive(Default)]
-struct Ids(Mutex<Vec<serde_json::Value>>);
-
-struct Nothing(FunctionId);
-
-impl Function for Nothing {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn id(&self) -> FunctionId {
-        self.0
-    }
-}
-
-impl FunctionKind for Ids {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        self.0.lock().unwrap().push(source.rules.clone());
-        Ok(Box::new(Nothing(source.id)))
-    }
-}
-
-fn agent() -> (Agent, Arc<Ids>) {
-    let hosts = Arc::new(HostTable::new(&HostTableConfig {
-        capacity: 16,
-        shards: 1,
-        hasher: FlowHasher::new([3, 4]),
-        when_full: WhenHostsFull::Refuse,
-    }));
-    let ids = Arc::new(Ids::default());
-    let mut all = kinds(&Services { hosts });
-    all.push(Arc::clone(&ids) as Arc<dyn FunctionKind>);
-    (Agent::new(all).expect("an order"), ids)
-}
+use common::agent_with_ids as agent;
 
 const LINKS: &[(&str, LinkId)] = &[("wan", LinkId(1)), ("dmz", LinkId(2))];
 
@@ -214,6 +164,11 @@ fn errors_say_where_and_what_to_do() {
     let with = |policy: &str| format!("default: {{action: drop}}\npolicies:\n  - {policy}\n");
     let cases = [
         ("{name: a, chain: [pfv]}", "3:23: there is no function `pfv`; did you mean `pfw`?"),
+        (
+            "{name: a, chain: [pfv], pfw: {default: drop}}",
+            "3:23: there is no function `pfv`; did you mean `pfw`?\n\
+             policy.yaml:3:29: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section",
+        ),
         ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
         (
             "{name: a, chain: [ids, sfw]}",
@@ -242,6 +197,17 @@ fn errors_say_where_and_what_to_do() {
     for (policy, expected) in cases {
         let error = prepare(&mut agent, &with(policy)).expect_err(policy);
         assert_eq!(error, format!("policy.yaml:{expected}"), "{policy}");
+    }
+}
+
+#[test]
+fn functions_that_the_reader_did_not_know_are_found_by_the_agent() {
+    let (mut agent, _) = agent();
+    for (name, says) in [("pfv", "did you mean `pfw`?"), ("gate", "known: `pfw`, `sfw`, `ids`")] {
+        let text = format!("default: {{action: drop}}\npolicies: [{{name: a, chain: [{name}]}}]\n");
+        let file = policy::parse("policy.yaml", &text, &[]).expect("names are not looked at");
+        let error = agent.prepare(&file, LINKS).expect_err(name).to_string();
+        assert_eq!(error, format!("policy.yaml:2:30: there is no function `{name}`; {says}"));
     }
 }
 

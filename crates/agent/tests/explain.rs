@@ -1,51 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is explained is what the classifier does: for any flow, the walk through the file finds the same policy.
 
+mod common;
+
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
 use bartizan_agent::{Agent, Prepared};
-use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{FunctionId, LinkId, Settings, TenantId};
-use bartizan_config::policy::{self, PolicyFile};
+use bartizan_base::{LinkId, Settings, TenantId};
+use bartizan_config::policy::PolicyFile;
 use bartizan_dataplane::settings::EngineSettings;
-use bartizan_flow::FlowHasher;
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
-use bartizan_functions::registry::{Services, kinds};
+use common::{agent_with_ids, engine, links, read};
 use proptest::prelude::*;
 use std::sync::Arc;
-
-static IDS: FunctionSpec = FunctionSpec {
-    name: "ids",
-    summary: "stands in for detection",
-    model: Model::Payload,
-    runs_after: &["pfw", "sfw"],
-    runs_before: &[],
-    buffers: &[],
-    header_half: None,
-    counters: &[],
-};
-
-struct Ids;
-struct Nothing(FunctionId);
-
-impl Function for Nothing {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn id(&self) -> FunctionId {
-        self.0
-    }
-}
-
-impl FunctionKind for Ids {
-    fn spec(&self) -> &'static FunctionSpec {
-        &IDS
-    }
-    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        Ok(Box::new(Nothing(source.id)))
-    }
-}
 
 const LINKS: [&str; 2] = ["wan", "dmz"];
 
@@ -80,22 +46,10 @@ struct World {
 }
 
 fn world() -> World {
-    let hosts = Arc::new(HostTable::new(&HostTableConfig {
-        capacity: 16,
-        shards: 1,
-        hasher: FlowHasher::new([3, 4]),
-        when_full: WhenHostsFull::Refuse,
-    }));
-    let mut all = kinds(&Services { hosts });
-    all.push(Arc::new(Ids));
-    let mut agent = Agent::new(all).expect("an order");
-    let names = agent.function_names();
-    let file = policy::parse("policy.yaml", POLICY, &names).expect("a policy");
-    let links: Vec<(&str, LinkId)> = LINKS.iter().zip(0..).map(|(n, i)| (*n, LinkId(i))).collect();
-    let prepared = agent.prepare(&file, &links).expect("a generation");
-    let settings = Settings::default();
-    let engine = Arc::new(Engine::new(&settings, FileSettings::default()).expect("an engine"));
-    let (settings, _) = EngineSettings::from_settings(&settings, true, [1, 2]).expect("settings");
+    let (mut agent, _) = agent_with_ids();
+    let file = read(&agent, POLICY);
+    let prepared = agent.prepare(&file, &links(&LINKS)).expect("a generation");
+    let (settings, engine) = engine(&Settings::default());
     World { agent, file, prepared, settings, engine }
 }
 

@@ -2,18 +2,14 @@
 //! What the one lookup found reaches the packet filter in a worker: for flows, packets without one, ICMP, flows that turn
 //! out to be the other way round, and other generations.
 
+mod common;
+
 use bartizan_agent::Agent;
-use bartizan_applayer::file::FileSettings;
-use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, LinkId, Reason, Settings, Timestamp};
-use bartizan_config::policy;
 use bartizan_dataplane::explain::first::Nobody;
-use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
-use bartizan_flow::FlowHasher;
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_functions::registry::{Services, kinds};
 use bartizan_packet::LinkType;
+use common::{agent, engine, read};
 use core::net::IpAddr;
 use std::sync::Arc;
 
@@ -31,26 +27,18 @@ struct Bench {
 
 impl Bench {
     fn new(text: &str) -> Self {
-        let hosts = Arc::new(HostTable::new(&HostTableConfig {
-            capacity: 16,
-            shards: 1,
-            hasher: FlowHasher::new([3, 4]),
-            when_full: WhenHostsFull::Refuse,
-        }));
-        let mut agent = Agent::new(kinds(&Services { hosts })).expect("an order");
+        let mut agent = agent();
         let chains = Bench::chains(&mut agent, text);
         let mut settings = Settings::default();
         settings.set("stream.midstream", "true");
         settings.set("stream.midstream-policy", "ignore");
         settings.set("pcap-file.checksum-checks", "no");
-        let engine = Arc::new(Engine::new(&settings, FileSettings::default()).expect("an engine"));
-        let (settings, _) = EngineSettings::from_settings(&settings, true, [1, 2]).expect("settings");
+        let (settings, engine) = engine(&settings);
         Bench { agent, worker: Worker::new(settings, engine, chains).expect("a worker") }
     }
 
     fn chains(agent: &mut Agent, text: &str) -> Arc<bartizan_dataplane::chain::Chains> {
-        let names = agent.function_names();
-        let file = policy::parse("policy.yaml", text, &names).expect("a policy");
+        let file = read(agent, text);
         Arc::new(agent.prepare(&file, &[]).expect("a generation").chains)
     }
 

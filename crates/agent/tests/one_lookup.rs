@@ -2,19 +2,18 @@
 //! The one lookup for policies and packet filters answers as a search does that first chooses the policy, one after the
 //! other, and then the policy's rule, one after the other; be the rules in one structure or each policy's in its own.
 
-use bartizan_agent::{Agent, Prepared, TOGETHER_MAX};
+mod common;
+
+use bartizan_agent::{Agent, PolicyEntries, Prepared, TOGETHER_MAX};
 use bartizan_base::{LinkId, TenantId};
-use bartizan_classify::Header;
-use bartizan_config::policy::{self, Prefix};
+use bartizan_classify::{Classifier, Header, Linear};
+use bartizan_config::policy::Prefix;
 use bartizan_dataplane::chain::Matches;
-use bartizan_flow::FlowHasher;
-use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_functions::registry::{Services, kinds};
+use common::{agent, links, read};
 use core::net::IpAddr;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::fmt::Write;
-use std::sync::Arc;
 
 const NETS: [&str; 10] = [
     "10.0.0.0/8",
@@ -219,24 +218,15 @@ fn header() -> impl Strategy<Value = Header> {
     )
 }
 
-fn agent() -> Agent {
-    let hosts = Arc::new(HostTable::new(&HostTableConfig {
-        capacity: 16,
-        shards: 1,
-        hasher: FlowHasher::new([3, 4]),
-        when_full: WhenHostsFull::Refuse,
-    }));
-    Agent::new(kinds(&Services { hosts })).expect("an order")
-}
-
-fn prepare(text: &str, together_max: usize) -> (Agent, Prepared) {
+fn prepare(text: &str, together_max: usize) -> (Agent, Prepared, PolicyEntries) {
     let mut agent = agent();
     agent.set_together_max(together_max);
-    let names = agent.function_names();
-    let file = policy::parse("policy.yaml", text, &names).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let links: Vec<(&str, LinkId)> = LINKS.iter().zip(0..).map(|(name, id)| (*name, LinkId(id))).collect();
+    let (file, links) = (read(&agent, text), links(&LINKS));
+    let before = format!("{agent:?}");
+    let entries = agent.policy_entries(&file, &links).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(format!("{agent:?}"), before, "entries by themselves change nothing");
     let prepared = agent.prepare(&file, &links).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    (agent, prepared)
+    (agent, prepared, entries)
 }
 
 /// The number of the policy and of its rule.
@@ -261,7 +251,10 @@ proptest! {
         let policies: Vec<Policy> = policies.into_iter().chain([default]).collect();
         let text = text(&policies);
         for together_max in [TOGETHER_MAX, 0] {
-            let (agent, prepared) = prepare(&text, together_max);
+            let (agent, prepared, alone) = prepare(&text, together_max);
+            prop_assert_eq!(&alone.tenants, &agent.tenants());
+            let mut numbers = Linear::new(1);
+            numbers.insert(0, &alone.entries).expect("one set");
             let pfw = agent.function_id("pfw").expect("a filter");
             // What was there before must not stay.
             let mut matches: Matches = [(pfw, 99)].into_iter().collect();
@@ -271,6 +264,10 @@ proptest! {
                 let (policy, rule) = search(&policies, header);
                 let name = (policy + 1 < policies.len()).then(|| format!("p{policy}"));
                 prop_assert_eq!(&info.policy, &name, "{:?}\n{}", header, text);
+                let mut number = [None];
+                numbers.lookup(header, &mut number);
+                let number = number[0].map_or(policies.len() - 1, |m| m.fid.0 as usize);
+                prop_assert_eq!(number, policy, "{:?}\n{}", header, text);
                 prop_assert_eq!(&info.tenant, TENANTS[usize::from(header.tenant.0)]);
                 let told = prepared.chains.classifier.explain(header).expect("an explanation");
                 let of = |name| told.sets.iter().find(|s| s.set == name).map(|s| s.matching.clone());

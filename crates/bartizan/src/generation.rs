@@ -5,9 +5,10 @@ use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
 use crate::{input, load};
-use bartizan_agent::{Agent, ClassInfo, TenantSelector, one_chain};
+use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
-use bartizan_config::policy::{self, PolicyFile};
+use bartizan_classify::Entry;
+use bartizan_config::policy::{self, PolicyFile, did_you_mean};
 use bartizan_dataplane::chain::Chains;
 use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
@@ -99,9 +100,51 @@ pub struct BuiltPolicy {
     /// Whose traffic a packet is.
     pub tenants: TenantSelector,
     /// Numbers of the tenants, by name.
-    pub tenant_ids: Vec<(String, bartizan_base::TenantId)>,
+    pub tenant_ids: Vec<(String, TenantId)>,
     /// Numbers of the links, by name.
     pub links: Vec<(String, LinkId)>,
+}
+
+/// Whom the policies of a file are about.
+pub struct Policies {
+    /// How many there are.
+    pub count: usize,
+    /// For a classifier; fid and priority are the policy's place in the file, from 0.
+    pub entries: Vec<Entry>,
+    /// Numbers of the tenants, by name.
+    pub tenants: Vec<(String, TenantId)>,
+    /// Numbers of the links that the file names, by name.
+    pub links: Vec<(String, LinkId)>,
+}
+
+/// The tenant of this name of a policy file.
+pub fn find_tenant(file: &str, known: &[(String, TenantId)], name: &str) -> Result<TenantId, Failure> {
+    let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
+    found.ok_or_else(|| {
+        let names = known.iter().map(|(n, _)| n.as_str());
+        Failure::input(format!("{file} has no tenant `{name}`; {}", did_you_mean(name, names)))
+    })
+}
+
+/// The link of this name among those that a policy file names.
+pub fn find_link(known: &[(String, LinkId)], name: &str) -> Result<LinkId, Failure> {
+    let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
+    found.ok_or_else(|| {
+        let names = known.iter().map(|(n, _)| n.as_str());
+        Failure::input(format!("no policy names a link `{name}`; {}", did_you_mean(name, names)))
+    })
+}
+
+/// A link that no policy names, beside those that they name.
+pub fn unnamed_link(known: &[(String, LinkId)]) -> LinkId {
+    LinkId(u16::try_from(known.len()).unwrap_or(u16::MAX))
+}
+
+/// Whether a file is a policy by its name.
+pub fn is_policy(path: &Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
 /// Builds generations.
@@ -203,8 +246,8 @@ impl Builder {
         }
     }
 
-    /// What a policy file says.
-    fn build_policy(&mut self, path: &Path, number: Generation) -> Result<Built, Failure> {
+    /// The agent with this program's functions, and what compiles rules for it.
+    fn agent(&mut self, path: &Path) -> Result<(&mut Agent, Arc<Compiler>), Failure> {
         let compiler = Arc::new(Compiler {
             base: Arc::clone(&self.base),
             settings: self.settings.clone(),
@@ -223,16 +266,33 @@ impl Builder {
             }
             none => none.insert(Agent::new(kinds).map_err(Failure::input)?),
         };
-        let text = input::read_utf8(path, "policy file")?;
-        let file = policy::parse(&path.display().to_string(), &text, &agent.function_names())
-            .map_err(Failure::input)?;
-        let links = self.links.clone().unwrap_or_else(|| links_of(&file));
+        Ok((agent, compiler))
+    }
+
+    /// Whom the policies of a file are about, for lookups of headers alone: no function is built, no rule file is read.
+    pub fn policy_entries(&mut self, path: &Path) -> Result<Policies, Failure> {
+        let links = self.links.clone();
+        let (agent, _) = self.agent(path)?;
+        let file = read_policy(path, agent)?;
+        let links = links.unwrap_or_else(|| links_of(&file));
+        let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        let PolicyEntries { entries, tenants } =
+            agent.policy_entries(&file, &by_name).map_err(Failure::input)?;
+        Ok(Policies { count: file.policies.len(), entries, tenants, links })
+    }
+
+    /// What a policy file says.
+    fn build_policy(&mut self, path: &Path, number: Generation) -> Result<Built, Failure> {
+        let (links, with_rules) = (self.links.clone(), !self.options.rules.is_empty());
+        let (agent, compiler) = self.agent(path)?;
+        let file = read_policy(path, agent)?;
+        let links = links.unwrap_or_else(|| links_of(&file));
         let by_name: Vec<(&str, LinkId)> = links.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         let mut prepared = agent.prepare(&file, &by_name).map_err(Failure::input)?;
         prepared.chains.generation = number;
         let detection = agent.function_id("ids");
         let detects = prepared.classes.iter().any(|c| detection.is_some_and(|id| c.path.contains(id)));
-        if !detects && !self.options.rules.is_empty() {
+        if !detects && with_rules {
             eprintln!(
                 "warning: --rules has no effect: no chain of {} has `ids`; add it to a chain there",
                 path.display()
@@ -255,6 +315,12 @@ impl Builder {
         let chains = Arc::new(prepared.chains);
         Ok(Built { chains, report, function_names: names, needs, policy: Some(policy) })
     }
+}
+
+/// Reads a policy file for the functions that the agent has.
+fn read_policy(path: &Path, agent: &Agent) -> Result<PolicyFile, Failure> {
+    let text = input::read_utf8(path, "policy file")?;
+    policy::parse(&path.display().to_string(), &text, &agent.function_names()).map_err(Failure::input)
 }
 
 /// Numbers for the links that a policy names, in the order of their first place in the file.

@@ -47,7 +47,8 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
-    /// Load header rules and classify headers, or say how fast that is.
+    /// Load header rules or policies and classify headers, or say how fast that is.
+    #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
     /// Print shell completions.
     Completions(commands::completions::Args),

@@ -158,7 +158,6 @@ impl Worker {
     }
 
     /// Header halves, in the order of the path.
-    #[allow(clippy::too_many_arguments)] // One call site; a struct would only rename the arguments.
     fn run_headers(
         &mut self,
         occasion: &Occasion<'_>,
@@ -214,7 +213,6 @@ impl Worker {
     }
 
     /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
-    #[allow(clippy::too_many_arguments)] // As above.
     fn run_payload(
         &mut self,
         occasion: &Occasion<'_>,

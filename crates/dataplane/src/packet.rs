@@ -57,21 +57,11 @@ impl Worker {
         let flow = if packet.wants_flow() && !packet.is_invalid() {
             self.flow_of(frame, packet, recorder)
         } else {
-            None
+            Err(Flowless::Apart)
         };
-        let Some((id, direction)) = flow else {
-            for event in packet.events.as_slice() {
-                recorder.anomaly(&occasion, None, Anomaly::Decode(*event));
-            }
-            if place.inner_refused && packet.is_fragment() {
-                crate::fragment::refuse_datagram(self, frame, &view);
-            }
-            if let Some(reason) = place.refused {
-                let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
-                recorder.refused(&occasion, None, &Fate { decision, reject: None }, &[]);
-                return decision;
-            }
-            return self.without_flow(frame, &occasion, recorder);
+        let (id, direction) = match flow {
+            Ok(flow) => flow,
+            Err(why) => return self.judge_flowless(frame, &occasion, why, &place, recorder),
         };
         occasion.direction = direction;
         // Before the first event of the packet.
@@ -86,18 +76,42 @@ impl Worker {
         self.in_flow(frame, &occasion, id, recorder)
     }
 
+    /// Judges a packet without a flow.
+    fn judge_flowless(
+        &mut self,
+        frame: &Frame<'_>,
+        occasion: &Occasion<'_>,
+        why: Flowless,
+        place: &Place,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let packet = occasion.packet.decoded();
+        for event in packet.events.as_slice() {
+            recorder.anomaly(occasion, None, Anomaly::Decode(*event));
+        }
+        if place.inner_refused && packet.is_fragment() {
+            crate::fragment::refuse_datagram(self, frame, occasion.packet);
+        }
+        if let Some(reason) = place.refused {
+            let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
+            recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+            return decision;
+        }
+        self.without_flow(frame, occasion, why, recorder)
+    }
+
     /// Finds or makes the flow of a packet.
     fn flow_of(
         &mut self,
         frame: &Frame<'_>,
         packet: &Decoded,
         recorder: &mut dyn Recorder,
-    ) -> Option<(FlowId, Direction)> {
-        let key = flow_key(self, frame, packet)?;
+    ) -> Result<(FlowId, Direction), Flowless> {
+        let key = flow_key(self, frame, packet).ok_or(Flowless::Apart)?;
         match self.flows.find(&key, frame.now) {
             Find::Found { id, direction } => {
                 let direction = self.direction_in(id, packet, direction);
-                return Some((id, direction));
+                return Ok((id, direction));
             }
             Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
             Find::Missing => {}
@@ -107,7 +121,7 @@ impl Worker {
             && icmp.kind == 3
             && icmp.quoted.is_some()
         {
-            return None;
+            return Err(Flowless::Apart);
         }
         self.new_flow(&key, frame, packet, recorder).map(|id| (id, Direction::ToServer))
     }
@@ -149,24 +163,13 @@ impl Worker {
         entry.fid
     }
 
-    /// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the
-    /// packet in hand.
-    fn renew_matches(&mut self, id: FlowId, packet: &Decoded, direction: Direction) {
-        let Some(entry) = self.flows.get_mut(id).filter(|e| e.key().is_icmp()) else { return };
-        let numbers = icmp_numbers(packet, direction);
-        if entry.ext.matched_icmp != numbers {
-            entry.ext.matched_icmp = numbers;
-            look_up(&self.chains, entry);
-        }
-    }
-
     pub(crate) fn new_flow(
         &mut self,
         key: &FlowKey,
         frame: &Frame<'_>,
         packet: &Decoded,
         recorder: &mut dyn Recorder,
-    ) -> Option<FlowId> {
+    ) -> Result<FlowId, Flowless> {
         for _ in 0..2 {
             match self.flows.insert(key, frame.now) {
                 Insert::Created { id } => {
@@ -184,15 +187,14 @@ impl Worker {
                         entry.ext.vlan = packet.vlan;
                         entry.ext.icmp = icmp_of(packet);
                     }
-                    return Some(id);
+                    return Ok(id);
                 }
                 Insert::Evict { id } => self.end_flow(id, EndReason::Forced, recorder),
                 Insert::Full => break,
             }
         }
         self.counters.no_flow += 1;
-        self.no_room = self.settings.flow_memory.refuses();
-        None
+        Err(Flowless::NoRoom)
     }
 
     /// A packet of a flow.
@@ -223,10 +225,11 @@ impl Worker {
             if outcome.reuse {
                 let key = flow_key(self, frame, packet);
                 self.end_flow(id, EndReason::TcpReuse, recorder);
-                let Some(new) = key.and_then(|key| self.new_flow(&key, frame, packet, recorder)) else {
-                    return self.without_flow(frame, occasion, recorder);
-                };
-                id = new;
+                let new = key.ok_or(Flowless::Apart);
+                match new.and_then(|key| self.new_flow(&key, frame, packet, recorder)) {
+                    Ok(new) => id = new,
+                    Err(why) => return self.without_flow(frame, occasion, why, recorder),
+                }
                 direction = Direction::ToServer;
                 self.track(id, &segment, direction, frame, &mut outcome);
             }
@@ -246,8 +249,8 @@ impl Worker {
             self.flows.set_state(id, state);
         }
         let occasion = Occasion { direction, ..*occasion };
-        self.renew_matches(id, packet, direction);
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
+        renew_matches(&self.chains, entry, packet, direction);
         if let Some(ttl) = packet.ttl() {
             let seen = &mut entry.ext.ttl[direction];
             *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
@@ -429,9 +432,11 @@ impl Worker {
         &mut self,
         frame: &Frame<'_>,
         occasion: &Occasion<'_>,
+        why: Flowless,
         recorder: &mut dyn Recorder,
     ) -> Decision {
-        if core::mem::take(&mut self.no_room) && self.settings.prevention {
+        let refuses = self.settings.prevention && self.settings.flow_memory.refuses();
+        if why == Flowless::NoRoom && refuses {
             let verdict = verdict_of(self.settings.flow_memory);
             let decision = Decision::refuse(verdict, Reason::FlowMemory, FunctionId::ENGINE);
             recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
@@ -506,6 +511,19 @@ fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     chains.classifier.classify(&header, &mut entry.ext.matches)
 }
 
+/// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the packet in
+/// hand.
+fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direction: Direction) {
+    if !entry.key().is_icmp() {
+        return;
+    }
+    let numbers = icmp_numbers(packet, direction);
+    if entry.ext.matched_icmp != numbers {
+        entry.ext.matched_icmp = numbers;
+        look_up(chains, entry);
+    }
+}
+
 /// The verdict of a policy on the packet in hand.
 const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
     match policy {
@@ -513,6 +531,15 @@ const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
         _ if policy.refuses() => Verdict::Drop,
         _ => Verdict::Continue,
     }
+}
+
+/// Why a packet has no flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flowless {
+    /// Its kind has none, or it is an error about one that is not there.
+    Apart,
+    /// The table is full.
+    NoRoom,
 }
 
 /// Where a packet was found.

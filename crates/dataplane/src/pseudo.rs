@@ -14,7 +14,7 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId, PerDirection};
 use bartizan_flow::tcp::{StreamContext, TcpState};
 use bartizan_flow::{EndReason, FlowKey, FlowState};
-use bartizan_packet::{DecodeOutput, IpContext, PacketSource, PacketView};
+use bartizan_packet::{DecodeOutput, Decoder, IpContext, PacketSource, PacketView};
 use core::net::IpAddr;
 
 impl Worker {
@@ -128,9 +128,14 @@ impl Made {
 
 /// Decodes what the engine made. It is no traffic, so it is not counted.
 pub(crate) fn decode(worker: &mut Worker, made: &Made, source: PacketSource, output: &mut DecodeOutput) {
-    let counters = worker.decoder.counters().clone();
-    worker.decoder.decode_ip(&made.bytes, source, made.around, output);
-    *worker.decoder.counters_mut() = counters;
+    uncounted(&mut worker.decoder, |decoder| decoder.decode_ip(&made.bytes, source, made.around, output));
+}
+
+/// Decodes without counting.
+pub(crate) fn uncounted(decoder: &mut Decoder, decode: impl FnOnce(&mut Decoder)) {
+    let counters = decoder.counters().clone();
+    decode(decoder);
+    *decoder.counters_mut() = counters;
 }
 
 /// An IP header and a TCP or UDP header of a flow's tuple, without payload.

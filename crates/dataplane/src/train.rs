@@ -83,13 +83,9 @@ impl Worker {
         looks: Looks,
         parts: &FlowParts,
     ) -> bool {
-        let Some(outcome) = tcp.filter(|_| self.train.follows && looks.inspect && !looks.spared) else {
-            return false;
-        };
-        is_plain(occasion)
-            && is_quiet(outcome)
-            && outcome.stored
-            && outcome.readable[occasion.direction]
+        let reads = |outcome: &Outcome| outcome.stored && outcome.readable[occasion.direction];
+        self.train.follows
+            && steady(occasion, tcp, looks).is_some_and(reads)
             && self.has_room(occasion, parts)
             && self.chains.together(self.path_of(id)) != Together::Apart
     }
@@ -104,15 +100,11 @@ impl Worker {
         looks: Looks,
         parts: &FlowParts,
     ) -> bool {
-        let Some(outcome) = tcp.filter(|_| self.forms_trains() && looks.inspect && !looks.spared) else {
-            return false;
-        };
-        let reads = outcome.stored || outcome.readable.to_server || outcome.readable.to_client;
+        let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
         let open = || parts.app.as_deref().and_then(|app| app.first_open(occasion.direction));
-        occasion.packet.payload().is_empty()
-            && !reads
-            && is_plain(occasion)
-            && is_quiet(outcome)
+        self.forms_trains()
+            && occasion.packet.payload().is_empty()
+            && steady(occasion, tcp, looks).is_some_and(|outcome| !reads(outcome))
             && self.train.waits_in(id).is_none()
             && self.chains.together(self.path_of(id)) == Together::Joined
             && open().is_none()
@@ -171,7 +163,7 @@ impl Worker {
         direction: Direction,
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
-        let entry = self.flows.get_mut(id)?;
+        let entry = self.flows.get(id)?;
         if let Some(refused) = entry.ext.refused {
             return Some(refused);
         }
@@ -181,10 +173,11 @@ impl Worker {
         let now = entry.last_seen;
         let inspect = !entry.ext.passed;
         let made = Made::of(entry, direction);
-        let mut parts = FlowParts::take(&mut entry.ext);
         let mut output = DecodeOutput::new();
         pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
+        // Nothing is taken from the flow before it is sure that it is put back.
         let packet = output.outer()?;
+        let mut parts = FlowParts::take(&mut self.flows.get_mut(id)?.ext);
         let view = PacketView::new(&made.bytes, packet);
         let generation = self.chains.generation;
         let mut occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
@@ -228,9 +221,9 @@ impl Worker {
         let Some((id, direction)) = self.train.flow else { return };
         let mut output = DecodeOutput::new();
         // It was counted when it came.
-        let counters = self.decoder.counters().clone();
-        self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
-        *self.decoder.counters_mut() = counters;
+        pseudo::uncounted(&mut self.decoder, |decoder| {
+            decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        });
         let Some(packet) = output.outer() else { return };
         let occasion = Occasion {
             packet: &PacketView::new(frame.bytes, packet),
@@ -243,6 +236,12 @@ impl Worker {
         let fate = Fate { decision: *decision, reject: None };
         recorder.refused(&occasion, self.flows.get(id), &fate, &[]);
     }
+}
+
+/// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its session as it was.
+fn steady<'o>(occasion: &Occasion<'_>, tcp: Option<&'o Outcome>, looks: Looks) -> Option<&'o Outcome> {
+    let is_steady = |outcome: &&Outcome| is_plain(occasion) && is_quiet(outcome);
+    tcp.filter(|_| looks.inspect && !looks.spared).filter(is_steady)
 }
 
 /// Whether a packet is as it came, and by itself in its frame.

@@ -226,8 +226,6 @@ pub struct Worker {
     /// The generation of which the recorder was told last.
     announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
-    /// The packet in hand has no flow because there is no room for one, and is to be refused for that.
-    pub(crate) no_room: bool,
     /// Class of the packet in hand, for counters.
     pub(crate) fid: Fid,
     pub(crate) tally: Tally,
@@ -276,7 +274,6 @@ impl Worker {
             next_flow: 1,
             announced: None,
             rewrite: None,
-            no_room: false,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),

@@ -10,7 +10,7 @@ use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::train;
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext, Together};
-use common::{Bench, Captured, Nothing, bench, ethernet, ip, tcp};
+use common::{Bench, Captured, Nothing, bench, ethernet, ip, spec, tcp};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -39,19 +39,6 @@ struct Reader {
 
 static READER: FunctionSpec = spec("reader", Model::Payload);
 static GUARD: FunctionSpec = spec("guard", Model::StatefulHeaders);
-
-const fn spec(name: &'static str, model: Model) -> FunctionSpec {
-    FunctionSpec {
-        name,
-        summary: "Writes down what it sees.",
-        model,
-        runs_after: &[],
-        runs_before: &[],
-        buffers: &[],
-        header_half: None,
-        counters: &[],
-    }
-}
 
 fn says(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|w| w == word)

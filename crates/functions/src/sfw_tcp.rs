@@ -173,58 +173,58 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-            #![proptest_config(ProptestConfig::with_cases(400))]
+        #![proptest_config(ProptestConfig::with_cases(400))]
 
-            /// What plainly goes on is what the whole check lets through, whatever segments came before.
-            #[test]
-            fn what_goes_on_is_let_through(
-                segments in prop::collection::vec(
-                    (any::<bool>(), -40i32..400, -40i32..400, prop_oneof![6 => Just(0x10u8), 2 => 0u8..64], 0u32..60, any::<bool>()),
-                    1..60,
-                ),
-                inline in any::<bool>(),
-                window_check in any::<bool>(),
-            ) {
-                let mode = if inline { StreamMode::Inline } else { StreamMode::Passive };
-                let config = StreamConfig { mode, ..StreamConfig::default() };
-                let rules = SfwSection { window_check, ..SfwSection::default() };
-                let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
-                let mut session = TcpSession::default();
-    // The handshake and a segment that plainly goes on.
-                let begun = [
-                    (true, -1, 0, 0x02u8, 0, true),
-                    (false, -1, 0, 0x12, 0, true),
-                    (true, 0, 0, 0x10, 0, true),
-                    (true, 0, 0, 0x18, 10, true),
-                ];
-                let mut went_on = 0;
-                for (to_server, seq, ack, flags, len, checksum_ok) in begun.into_iter().chain(segments) {
-                    let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
-                    let [seq, ack] = [seq, ack].map(|offset| Seq(1000).plus(offset.cast_unsigned()));
-                    let payload = vec![b'x'; len as usize];
-                    let arrival = Arrival { direction, now: Timestamp::from_parts(9, 0), policy: HostPolicy::Linux };
-                    let mut context =
-                        StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
-                    let segment = Segment {
-                        seq,
-                        ack,
-                        flags: bartizan_flow::tcp::TcpFlags::from_bits_retain(flags),
-                        window: 2000,
-                        payload: &payload,
-                        checksum_ok,
-                        ..Segment::default()
-                    };
-                    let mut outcome = Outcome::default();
-                    session.handle(&segment, arrival, None, &mut context, &mut outcome);
-                    let header =
-                        Tcp { seq: seq.0, ack: ack.0, flags: TcpFlags::from_bits_retain(flags), ..Tcp::default() };
-                    if goes_on(&rules, &outcome, &session, &header, len, direction) {
-                        went_on += 1;
-                        let whole = check(&rules, &outcome, &session, &header, len, direction);
-                        prop_assert_eq!(whole, Ok(()));
-                    }
+        /// What plainly goes on is what the whole check lets through, whatever segments came before.
+        #[test]
+        fn what_goes_on_is_let_through(
+            segments in prop::collection::vec(
+                (any::<bool>(), -40i32..400, -40i32..400, prop_oneof![6 => Just(0x10u8), 2 => 0u8..64], 0u32..60, any::<bool>()),
+                1..60,
+            ),
+            inline in any::<bool>(),
+            window_check in any::<bool>(),
+        ) {
+            let mode = if inline { StreamMode::Inline } else { StreamMode::Passive };
+            let config = StreamConfig { mode, ..StreamConfig::default() };
+            let rules = SfwSection { window_check, ..SfwSection::default() };
+            let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
+            let mut session = TcpSession::default();
+            // The handshake and a segment that plainly goes on.
+            let begun = [
+                (true, -1, 0, 0x02u8, 0, true),
+                (false, -1, 0, 0x12, 0, true),
+                (true, 0, 0, 0x10, 0, true),
+                (true, 0, 0, 0x18, 10, true),
+            ];
+            let mut went_on = 0;
+            for (to_server, seq, ack, flags, len, checksum_ok) in begun.into_iter().chain(segments) {
+                let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
+                let [seq, ack] = [seq, ack].map(|offset| Seq(1000).plus(offset.cast_unsigned()));
+                let payload = vec![b'x'; len as usize];
+                let arrival = Arrival { direction, now: Timestamp::from_parts(9, 0), policy: HostPolicy::Linux };
+                let mut context =
+                    StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+                let segment = Segment {
+                    seq,
+                    ack,
+                    flags: bartizan_flow::tcp::TcpFlags::from_bits_retain(flags),
+                    window: 2000,
+                    payload: &payload,
+                    checksum_ok,
+                    ..Segment::default()
+                };
+                let mut outcome = Outcome::default();
+                session.handle(&segment, arrival, None, &mut context, &mut outcome);
+                let header =
+                    Tcp { seq: seq.0, ack: ack.0, flags: TcpFlags::from_bits_retain(flags), ..Tcp::default() };
+                if goes_on(&rules, &outcome, &session, &header, len, direction) {
+                    went_on += 1;
+                    let whole = check(&rules, &outcome, &session, &header, len, direction);
+                    prop_assert_eq!(whole, Ok(()));
                 }
-                prop_assert!(went_on > 0);
             }
+            prop_assert!(went_on > 0);
         }
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Options};
+use crate::generation::{Builder, Options, is_policy};
 use crate::load;
 use bartizan_base::Generation;
 use bartizan_rules::Severity;
@@ -88,13 +88,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     Ok(if errors > 0 { Exit::Input } else { Exit::Done })
-}
-
-/// Whether a file is a policy by its name.
-fn is_policy(path: &std::path::Path) -> bool {
-    let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
 /// Everything that is wrong with a policy file, each with file, line and column: it is built as a run would build it, with its

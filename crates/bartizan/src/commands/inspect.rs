@@ -2,10 +2,9 @@
 //! `bartizan inspect`: what is in these captures?
 
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, BuiltPolicy, Options};
+use crate::generation::{Builder, BuiltPolicy, Options, find_link};
 use crate::{input, load};
 use bartizan_base::{Generation, LinkId, Timestamp};
-use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
@@ -148,15 +147,6 @@ fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Fa
         });
     }
     Ok(links)
-}
-
-/// The number of a link that a policy names.
-pub fn find_link(known: &[(String, LinkId)], name: &str) -> Result<LinkId, Failure> {
-    let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(n, _)| n.as_str()).collect();
-        Failure::input(format!("no policy names a link `{name}`; {}", did_you_mean(name, names)))
-    })
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,8 @@
 //! its name; what a section may say is the function's business ([`sections`] for those that come with the program).
 //! [`parse`] finds every problem of a file with its position.
 //!
-//! Not done here: whether the functions of a chain exist and in which order they run (the agent knows the functions).
+//! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist, unless
+//! [`parse`] is told their names.
 
 pub mod read;
 mod resolve;
@@ -223,7 +224,7 @@ const POLICY_KEYS: &[&str] = &["name", "from", "to", "tenant", "link", "chain", 
 const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided"];
 const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
-/// Reads and checks a policy file. `functions`: the names that sections may have; with an empty list, any.
+/// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.
 ///
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
@@ -245,6 +246,12 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
         Some(file) if problems.is_empty() => Ok(file),
         _ => Err(PolicyError::Wrong { file: name.to_owned(), problems }),
     }
+}
+
+/// What is said of a name in a chain that no function has. `known`: the names that it could be.
+#[must_use]
+pub fn unknown_function(name: &str, known: &[&str]) -> String {
+    format!("there is no function `{name}`; {}", did_you_mean(name, known.iter().copied()))
 }
 
 /// Reads and checks a policy file from disk; see [`parse`].
@@ -412,6 +419,19 @@ impl Builder<'_> {
         (Node { value: Value::Mapping(own), ..node.clone() }, sections)
     }
 
+    /// Said here and not by the agent alone, which sees no file that has other problems: a section of the function that was
+    /// meant is one.
+    fn known_functions(&mut self, node: &Node, path: &str, chain: &[String]) {
+        let known = self.functions;
+        for (index, name) in chain.iter().enumerate() {
+            if !known.is_empty() && !known.contains(&name.as_str()) {
+                let place = format!("chain/{index}");
+                let message = unknown_function(name, known);
+                self.problem(locate(node, &place), &format!("{path}/{place}"), message);
+            }
+        }
+    }
+
     fn unused_sections(&mut self, path: &str, chain: &[String], sections: &[Section]) {
         for section in sections.iter().filter(|s| !chain.contains(&s.function)) {
             let name = &section.function;
@@ -425,6 +445,7 @@ impl Builder<'_> {
     fn policy(&mut self, node: &Node, path: &str) -> Option<Policy> {
         let (own, sections) = self.sections(node, path, POLICY_KEYS);
         let policy: Policy = self.read(&own, path)?;
+        self.known_functions(node, path, &policy.chain);
         self.unused_sections(path, &policy.chain, &sections);
         Some(Policy { sections, ..policy })
     }
@@ -432,6 +453,7 @@ impl Builder<'_> {
     fn default(&mut self, node: &Node) -> Option<DefaultPolicy> {
         let (own, sections) = self.sections(node, "default", DEFAULT_KEYS);
         let policy: DefaultPolicy = self.read(&own, "default")?;
+        self.known_functions(node, "default", &policy.chain);
         self.unused_sections("default", &policy.chain, &sections);
         if policy.action == DefaultAction::Drop && !policy.chain.is_empty() {
             let message = "traffic that is dropped needs no chain; remove `chain`, or write `action: allow`";

@@ -62,6 +62,29 @@ fn sections_are_read_from_json_as_from_yaml() {
 }
 
 #[test]
+fn unknown_functions_are_said_beside_the_other_problems_in_the_order_of_the_file() {
+    let text = "\
+default: {action: allow, chain: isd, ids: {}}
+policies:
+  - {name: a, chain: [pfwx], to: lann, pfw: {default: drop}}
+  - {name: a, sfw: {}, chain: [ids, swf]}
+";
+    let expected = "\
+policy.yaml:1:33: there is no function `isd`; did you mean `ids`?
+policy.yaml:1:38: the section `ids` has no effect: `ids` is not in the chain; add it there, or remove the section
+policy.yaml:3:23: there is no function `pfwx`; did you mean `pfw`?
+policy.yaml:3:34: there is no group `lann`; none is known here
+policy.yaml:3:40: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section
+policy.yaml:4:12: two policies are called `a`; rename one
+policy.yaml:4:15: the section `sfw` has no effect: `sfw` is not in the chain; add it there, or remove the section
+policy.yaml:4:37: there is no function `swf`; did you mean `sfw`?";
+    assert_eq!(problems(text), expected);
+    // Who does not know the functions leaves them to the agent.
+    let text = "default: {action: allow, chain: isd}\npolicies: [{name: a, chain: [pfwx], pfwx: {}}]";
+    assert_eq!(parse("policy.yaml", text, &[]).expect("a policy").policies[0].chain.0, ["pfwx"]);
+}
+
+#[test]
 fn every_error_has_its_place_and_says_what_to_do() {
     let cases = [
         ("policies: []", "1:1: say what traffic gets that no policy names; add `default: {action: drop}`"),

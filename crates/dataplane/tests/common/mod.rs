@@ -164,7 +164,8 @@ pub struct Watch {
 static SPEC: FunctionSpec = spec("find", Model::Payload);
 pub static HEADER_SPEC: FunctionSpec = spec("watch", Model::StatefulHeaders);
 
-const fn spec(name: &'static str, model: Model) -> FunctionSpec {
+/// A function of a test that only looks.
+pub const fn spec(name: &'static str, model: Model) -> FunctionSpec {
     FunctionSpec {
         name,
         summary: "Writes down what it sees.",

@@ -59,6 +59,16 @@ impl<'a> Feed<'a> {
         self.at = self.at.saturating_sub(count);
     }
 
+    /// Goes on with bytes that were held before those at hand. `run`: the state machine of the direction.
+    pub(super) fn replay(&mut self, held: &[u8], run: impl FnOnce(&mut Feed<'_>) -> Step) -> Step {
+        let joined = [held, self.take_all()].concat();
+        let mut again = Feed::data(&joined);
+        let step = run(&mut again);
+        // What waits for the other side comes again.
+        self.give_back(again.rest().len());
+        step
+    }
+
     /// Bytes consumed so far.
     pub(super) const fn consumed(&self) -> usize {
         self.at

@@ -230,17 +230,7 @@ impl HttpParser {
         }
         self.request.state = State::Headers;
         let held = core::mem::take(&mut self.request.line);
-        if held.is_empty() { Step::Again } else { self.replay_request(&held, feed) }
-    }
-
-    /// Goes on with bytes that were held before those at hand.
-    fn replay_request(&mut self, held: &[u8], feed: &mut Feed<'_>) -> Step {
-        let joined = [held, feed.take_all()].concat();
-        let mut again = Feed::data(&joined);
-        let step = self.run_request(&mut again);
-        // What waits for the other side comes again.
-        feed.give_back(again.rest().len());
-        step
+        if held.is_empty() { Step::Again } else { feed.replay(&held, |again| self.run_request(again)) }
     }
 
     fn request_headers(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -294,7 +284,9 @@ impl HttpParser {
         let step = self.request_headers_done();
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // What was held before it was known that the headers had ended is no part of them.
-            Some((early, _)) if !early.is_empty() && step == Step::Again => self.replay_request(early, feed),
+            Some((early, _)) if !early.is_empty() && step == Step::Again => {
+                feed.replay(early, |again| self.run_request(again))
+            }
             _ => step,
         }
     }

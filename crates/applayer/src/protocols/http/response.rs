@@ -157,20 +157,10 @@ impl HttpParser {
         false
     }
 
-    /// Goes on with bytes that were held before those at hand.
-    fn replay_response(&mut self, held: &[u8], feed: &mut Feed<'_>) -> Step {
-        let joined = [held, feed.take_all()].concat();
-        let mut again = Feed::data(&joined);
-        let step = self.run_response(&mut again);
-        // What waits for the other side comes again.
-        feed.give_back(again.rest().len());
-        step
-    }
-
     fn response_idle(&mut self, feed: &mut Feed<'_>) -> Step {
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
-            return self.replay_response(&held, feed);
+            return feed.replay(&held, |again| self.run_response(again));
         }
         if feed.is_empty() {
             return Step::More;
@@ -221,7 +211,7 @@ impl HttpParser {
                 // Another request came behind it: it was the whole response.
                 return self.end_of_body_line(&held);
             }
-            return self.replay_response(&held, feed);
+            return feed.replay(&held, |again| self.run_response(again));
         }
         let line = match line_to_eol(feed.rest()) {
             Some((line, _)) => line,
@@ -344,7 +334,7 @@ impl HttpParser {
         feed.give_back(behind.len().min(rest.len()));
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
             // What was held before it was known that the headers had ended is no part of them.
-            Some((early, _)) if !early.is_empty() => self.replay_response(early, feed),
+            Some((early, _)) if !early.is_empty() => feed.replay(early, |again| self.run_response(again)),
             _ => Step::Again,
         }
     }

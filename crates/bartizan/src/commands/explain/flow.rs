@@ -4,12 +4,11 @@
 use super::flow_text;
 use super::tuple::{self, ANY_PORT, Tuple};
 use crate::error::{Exit, Failure};
-use crate::generation::{Builder, Built, BuiltPolicy, Options};
+use crate::generation::{Builder, Built, BuiltPolicy, Options, find_link, find_tenant, unnamed_link};
 use crate::load;
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, LinkId, TenantId};
-use bartizan_config::policy::did_you_mean;
 use bartizan_dataplane::explain::history::{FlowHistory, Histories, Select, Watcher, flow_of};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Frame;
@@ -152,7 +151,11 @@ impl Wanted {
 /// A flow by its 5-tuple.
 fn one(args: &Args, stage: &Stage, tuple: &Tuple) -> Result<Exit, Failure> {
     let Some(policy) = &stage.built.policy else { return Err(Failure::usage("give --policy FILE")) };
-    let tenant = args.tenant.as_deref().map(|name| find_tenant(policy, name)).transpose()?;
+    let tenant = args
+        .tenant
+        .as_deref()
+        .map(|name| find_tenant(&policy.file.name, &policy.tenant_ids, name))
+        .transpose()?;
     let ports = matches!(tuple.protocol, 6 | 17 | 132);
     if ports && tuple.destination.1.is_none() {
         return Err(Failure::usage(format!(
@@ -210,20 +213,11 @@ fn explained(
     explain(&subject, question).map_err(Failure::input)
 }
 
-fn find_tenant(policy: &BuiltPolicy, name: &str) -> Result<TenantId, Failure> {
-    let found = policy.tenant_ids.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = policy.tenant_ids.iter().map(|(n, _)| n.as_str()).collect();
-        Failure::input(format!("{} has no tenant `{name}`; {}", policy.file.name, did_you_mean(name, names)))
-    })
-}
-
 fn link(args: &Args, policy: Option<&BuiltPolicy>) -> Result<LinkId, Failure> {
     let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
     match &args.link {
-        Some(name) => crate::commands::inspect::find_link(known, name),
-        // A link that no policy names.
-        None => Ok(LinkId(u16::try_from(known.len()).unwrap_or(u16::MAX))),
+        Some(name) => find_link(known, name),
+        None => Ok(unnamed_link(known)),
     }
 }
 

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the agent's tests share: an agent with the program's functions, a stand-in for detection, what a worker runs on.
+#![allow(dead_code)] // Not every test uses everything.
+
+use bartizan_agent::Agent;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{FunctionId, LinkId, Settings};
+use bartizan_config::policy::{self, PolicyFile};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, RuleSource, RulesError};
+use bartizan_functions::registry::{Services, kinds};
+use std::sync::{Arc, Mutex};
+
+static IDS: FunctionSpec = FunctionSpec {
+    name: "ids",
+    summary: "stands in for detection",
+    model: Model::Payload,
+    runs_after: &["pfw", "sfw"],
+    runs_before: &[],
+    buffers: &[],
+    header_half: None,
+    counters: &[],
+};
+
+/// Stands in for detection and keeps what it was given.
+#[derive(Default)]
+pub struct Ids(pub Mutex<Vec<serde_json::Value>>);
+
+struct Nothing(FunctionId);
+
+impl Function for Nothing {
+    fn spec(&self) -> &'static FunctionSpec {
+        &IDS
+    }
+    fn id(&self) -> FunctionId {
+        self.0
+    }
+}
+
+impl FunctionKind for Ids {
+    fn spec(&self) -> &'static FunctionSpec {
+        &IDS
+    }
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        self.0.lock().unwrap().push(source.rules.clone());
+        Ok(Box::new(Nothing(source.id)))
+    }
+}
+
+/// An agent with the functions that look at headers.
+pub fn agent() -> Agent {
+    with(None)
+}
+
+/// An agent with the stand-in for detection, too.
+pub fn agent_with_ids() -> (Agent, Arc<Ids>) {
+    let ids = Arc::new(Ids::default());
+    (with(Some(Arc::clone(&ids) as Arc<dyn FunctionKind>)), ids)
+}
+
+fn with(more: Option<Arc<dyn FunctionKind>>) -> Agent {
+    let hosts = Arc::new(HostTable::new(&HostTableConfig {
+        capacity: 16,
+        shards: 1,
+        hasher: FlowHasher::new([3, 4]),
+        when_full: WhenHostsFull::Refuse,
+    }));
+    Agent::new(kinds(&Services { hosts }).into_iter().chain(more).collect()).expect("an order")
+}
+
+/// A policy file that is right, for this agent's functions.
+pub fn read(agent: &Agent, text: &str) -> PolicyFile {
+    let names = agent.function_names();
+    policy::parse("policy.yaml", text, &names).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Links by name, numbered from 0.
+pub fn links<'n>(names: &[&'n str]) -> Vec<(&'n str, LinkId)> {
+    names.iter().zip(0..).map(|(name, id)| (*name, LinkId(id))).collect()
+}
+
+/// What a worker in prevention runs on.
+pub fn engine(settings: &Settings) -> (EngineSettings, Arc<Engine>) {
+    let engine = Arc::new(Engine::new(settings, FileSettings::default()).expect("an engine"));
+    let (settings, _) = EngineSettings::from_settings(settings, true, [1, 2]).expect("settings");
+    (settings, engine)
+}

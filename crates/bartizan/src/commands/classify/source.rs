@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is classified by: the rules of a ClassBench file, or the policies of a policy file.
+
+use crate::error::Failure;
+use crate::generation::{Builder, Options, Policies, find_link, find_tenant, is_policy, unnamed_link};
+use crate::input;
+use bartizan_base::{Fid, LinkId, TenantId};
+use bartizan_classify::trace::{Draw, draw_seeded};
+use bartizan_classify::{Entry, Header, HeaderRule, Net, classbench};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+/// Rules, and whose headers are looked up.
+pub struct Source {
+    /// How many rules, or policies, there are.
+    pub count: usize,
+    /// For a classifier; the priority is the number of the rule or policy.
+    pub entries: Vec<Entry>,
+    /// What headers are drawn from. Of a ClassBench file: its rules.
+    pub rules: Vec<HeaderRule>,
+    tenant: TenantId,
+    link: LinkId,
+}
+
+impl Source {
+    /// Reads a file. `tenant`, `link`: what a header of a trace does not say; only policies ask for it.
+    pub fn read(path: &Path, tenant: Option<&str>, link: Option<&str>) -> Result<Self, Failure> {
+        if is_policy(path) {
+            return Self::policies(path, tenant, link);
+        }
+        if let Some(option) = tenant.map(|_| "--tenant").or(link.map(|_| "--link")) {
+            return Err(Failure::usage(format!(
+                "{option} is for policy files (`.yaml`, `.yml`): the rules of {} have no tenants and no links; leave it out",
+                path.display()
+            )));
+        }
+        Self::classbench(path)
+    }
+
+    fn classbench(path: &Path) -> Result<Self, Failure> {
+        let text = text(path)?;
+        let rules = classbench::rules(&text).map_err(|error| {
+            let is_other = !text.trim_start().starts_with('@');
+            let hint = if is_other { "; the name of a policy file ends in .yaml or .yml" } else { "" };
+            Failure::input(format!("{}: {error}{hint}", path.display()))
+        })?;
+        let entry =
+            |(number, rule): (u32, &HeaderRule)| Entry { fid: Fid(number), priority: number, rule: *rule };
+        Ok(Source {
+            count: rules.len(),
+            entries: (0..).zip(&rules).map(entry).collect(),
+            rules,
+            tenant: TenantId(0),
+            link: LinkId(0),
+        })
+    }
+
+    fn policies(path: &Path, tenant: Option<&str>, link: Option<&str>) -> Result<Self, Failure> {
+        let mut options = Options { policy: Some(path.to_owned()), ..Options::default() };
+        // Nothing is compiled.
+        options.cache.cache = Some(PathBuf::from("none"));
+        let mut builder = Builder::for_captures(&options, Path::new(""))?;
+        let Policies { count, entries, tenants, links } = builder.policy_entries(path)?;
+        let tenant = match tenant {
+            Some(name) => find_tenant(&path.display().to_string(), &tenants, name)?,
+            None => TenantId(0),
+        };
+        let link = match link {
+            Some(name) => find_link(&links, name)?,
+            None => unnamed_link(&links),
+        };
+        let asked = |rule: &&HeaderRule| {
+            rule.tenant.is_none_or(|t| t == tenant) && rule.link.is_none_or(|l| l == link)
+        };
+        let default = HeaderRule::default();
+        let rules = entries.iter().map(|entry| &entry.rule).filter(asked).chain([&default]);
+        let rules = rules.flat_map(of_both_versions).collect();
+        Ok(Source { count, entries, rules, tenant, link })
+    }
+
+    /// The headers of a trace, as this tenant's and on this link.
+    pub fn trace(&self, path: &Path) -> Result<Vec<Header>, Failure> {
+        let headers = classbench::trace(&text(path)?)
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        Ok(self.placed(headers))
+    }
+
+    /// Headers drawn from the rules; of policies, from those that the tenant's flows on the link can have, the default
+    /// included.
+    pub fn draw(&self, how: Draw, count: usize, seed: u64) -> Vec<Header> {
+        self.placed(draw_seeded(&self.rules, how, count, seed))
+    }
+
+    fn placed(&self, mut headers: Vec<Header>) -> Vec<Header> {
+        for header in &mut headers {
+            (header.tenant, header.link) = (self.tenant, self.link);
+        }
+        headers
+    }
+}
+
+/// What holds for any address holds for both versions; drawn from as it stands, it would give IPv4 alone.
+fn of_both_versions(rule: &HeaderRule) -> Vec<HeaderRule> {
+    if rule.source.is_some() || rule.destination.is_some() {
+        return vec![*rule];
+    }
+    let any = |address: IpAddr| HeaderRule { source: Some(Net { address, length: 0 }), ..*rule };
+    vec![any(Ipv4Addr::UNSPECIFIED.into()), any(Ipv6Addr::UNSPECIFIED.into())]
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let bytes = input::read_text(path, "rules or headers")?;
+    String::from_utf8(bytes).map_err(|_| Failure::input(format!("{}: not a text file", path.display())))
+}
