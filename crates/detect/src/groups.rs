@@ -26,6 +26,8 @@ pub const RULES_MAX: usize = 8192;
 const BYTES_MAX: usize = 16 << 20;
 /// Pairs of a client's and a server's network for one tenant at most.
 const PAIRS_MAX: usize = 64;
+/// With fewer header rules for a tenant it has no groups.
+const CELLS_MIN: usize = 8;
 /// Address sets that are tried, those of most heads first.
 const SETS_TRIED: usize = 256;
 /// The IP protocols whose flows have groups: TCP and UDP.
@@ -100,6 +102,15 @@ impl Groups {
         let mut known = HashMap::new();
         // A tenant's own first: what holds for all matches the tenant's headers, too.
         for tenant in tenants.into_iter().map(Some).chain([None]) {
+            if most < CELLS_MIN {
+                // A tenant's headers must not meet the cells of others; without any, they have no group.
+                if tenant.is_some() {
+                    let number = u32::try_from(groups.of_rule.len()).unwrap_or(u32::MAX);
+                    groups.of_rule.push((u32::MAX, u32::MAX));
+                    groups.rules.push((number, HeaderRule { tenant, ..HeaderRule::default() }));
+                }
+                continue;
+            }
             let scope = Scope::new(sets, &groups.firsts, tenant);
             let first = groups.clients.len();
             let clients = scope.cells(most, |rule, protocol, cell| {
@@ -197,7 +208,7 @@ impl<'h> Scope<'h> {
     /// Calls `each` for every cell in the order in which they are to be tried: its header rule, the place of its protocol
     /// and its heads. Returns what heads ask of the client's port, by protocol.
     fn cells(&self, most: usize, mut each: impl FnMut(HeaderRule, usize, (Bits, Bits))) -> Vec<ClientPorts> {
-        let versions = self.versions();
+        let versions = self.versions(PAIRS_MAX.min(most / PROTOCOLS.len()));
         let pairs: usize = versions.iter().map(|v| v.classes.len() * v.classes.len()).sum();
         let ports = PROTOCOLS.map(|p| self.ports(p, most / pairs.max(1) / PROTOCOLS.len()));
         let either_way = self.bits(|h| h.bidirectional);
@@ -287,17 +298,17 @@ impl<'h> Scope<'h> {
     }
 
     /// Classes of addresses, by the sets that most heads name, as far as they make few pairs.
-    fn versions(&self) -> [Version; 2] {
+    fn versions(&self, most: usize) -> [Version; 2] {
         let mut chosen: Vec<&AddressSet> = Vec::new();
         let pairs = |sets: &[&AddressSet]| {
             let (v4, v6) = (networks(sets, Family::V4).len(), networks(sets, Family::V6).len());
             v4 * v4 + v6 * v6
         };
         // One of more ranges is of more networks than there may be.
-        let is_small = |set: &&AddressSet| set.v4.as_slice().len() + set.v6.as_slice().len() <= PAIRS_MAX;
+        let is_small = |set: &&AddressSet| set.v4.as_slice().len() + set.v6.as_slice().len() <= most;
         for set in self.address_sets().into_iter().filter(is_small) {
             chosen.push(set);
-            if pairs(&chosen) > PAIRS_MAX {
+            if pairs(&chosen) > most {
                 chosen.pop();
             }
         }

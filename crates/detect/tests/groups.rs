@@ -153,10 +153,11 @@ proptest! {
         first in prop::collection::vec(head(), 1..40),
         second in prop::collection::vec(head(), 0..20),
         headers in prop::collection::vec(header(), 40),
-        most in select(vec![RULES_MAX, 600, 60, 6, 1]),
+        most in select(vec![RULES_MAX, 600, 60, 20, 6, 1]),
     ) {
         let sets = [heads(&first), heads(&second)];
         let groups = Groups::new(&[&sets[0], &sets[1]], most);
+        prop_assert!(groups.header_rules().len() <= most.max(1));
         for header in &headers {
             for (set, heads) in sets.iter().enumerate() {
                 for direction in Direction::BOTH {
