@@ -27,9 +27,9 @@ const SPEED_SEED: u64 = 0x5eed_0000 + 'U' as u64;
 /// Shown below `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  bartizan classify acl.rules headers.txt
-  bartizan classify policy.yaml headers.txt --tenant red --link wan   # which policy, by its place in the file from 0
-  bartizan classify policy.yaml                                       # structure, build time, memory, lookups per second
+  bartizan classify acl.rules headers.txt                 # the rule of each header
+  bartizan classify policy.yaml headers.txt --link wan    # the policy of each flow
+  bartizan classify policy.yaml                           # structure, memory, lookups per second
   bartizan classify acl.rules --generate 100000 > larger.rules";
 
 /// Arguments.
