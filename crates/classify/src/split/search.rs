@@ -52,6 +52,21 @@ impl Search4 {
         }
     }
 
+    /// The root's place and entry.
+    #[inline(always)]
+    pub fn root(&self, address: u32) -> (u32, u32) {
+        let place = address >> 16;
+        (place, self.nodes.at(place as usize))
+    }
+
+    /// From an entry and its place to those one node further, if it is a node: without a branch.
+    #[inline(always)]
+    pub fn step(&self, level: u8, address: u32, (place, entry): (u32, u32)) -> (u32, u32) {
+        let byte = if level == 1 { address >> 8 & 255 } else { address & 255 };
+        let place = if entry & NODE == 0 { place } else { (entry & !NODE) + byte };
+        (place, self.nodes.at(place as usize))
+    }
+
     #[inline]
     pub fn find(&self, address: u32) -> u32 {
         let mut entry = self.nodes.at((address >> 16) as usize);

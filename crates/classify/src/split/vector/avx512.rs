@@ -119,13 +119,9 @@ pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[
 /// # Safety
 /// As [`block_v4`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn block_v6(
-    tables: &Tables,
-    headers: &[FlatV6],
-    stage: &mut Stage,
-    best: &mut [[u32; BLOCK]],
-) {
+pub(super) unsafe fn block_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
     let Searches::V6([sources, destinations]) = &tables.searches else { return };
+    let mut stage = Stage::default();
     let mut halves = [[0u64; 2]; BLOCK];
     for (to, header) in halves.iter_mut().zip(headers) {
         *to = header.source;
@@ -137,7 +133,7 @@ pub(super) unsafe fn block_v6(
     }
     // SAFETY: as above.
     unsafe { search6(destinations, &halves, &mut stage.destination) };
-    tables.stage_v6_ports(headers, stage);
+    tables.stage_v6_ports(headers, &mut stage);
     let load = |from: &[u32; BLOCK]| {
         let mut out = zero();
         for (out, sixteen) in out.iter_mut().zip(from.as_chunks::<16>().0) {
