@@ -279,7 +279,7 @@ impl Half {
                     .copied(),
             )
         });
-        let (tables, level) = Checked::new(Tables::new(v6, &ports, groups, &prefixes));
+        let (tables, level) = Checked::new(Tables::new(v6, options.fast, &ports, groups, &prefixes));
         Half { tables, level, rest, summary }
     }
 

@@ -193,9 +193,9 @@ fn find_all<H>(search: &Search4, headers: &[H], address: impl Fn(&H) -> u32, out
     for ((header, place), entry) in headers.iter().zip(&mut places).zip(&mut *out) {
         (*place, *entry) = search.root(address(header));
     }
-    for level in 1..=search.depth {
+    for level in search.levels() {
         for ((header, place), entry) in headers.iter().zip(&mut places).zip(&mut *out) {
-            (*place, *entry) = search.step(level, address(header), (*place, *entry));
+            (*place, *entry) = search.step(*level, address(header), (*place, *entry));
         }
     }
 }

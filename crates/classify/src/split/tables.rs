@@ -20,6 +20,9 @@ pub(crate) const NONE16: u16 = u16::MAX;
 pub(crate) const NONE8: u8 = u8::MAX;
 /// Bytes of a table of ranks for it to be preferred to a table of positions.
 const DIRECT_MAX: usize = 384 << 10;
+/// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it would be most of
+/// the memory, and such tables mostly stand while faster ones are built beside them.
+const WIDE_MAX: usize = 1 << 14;
 /// Bytes of a table of positions at most.
 pub(crate) const POSITIONS_MAX: usize = 16 << 20;
 
@@ -356,8 +359,15 @@ fn words(all: &Prefixes, groups: &[(Group, Aggregate)], source: bool) -> Vec<u64
 }
 
 impl Tables {
-    /// Packs groups. `prefixes` are those of all groups: sources, destinations.
-    pub fn new(v6: bool, ports: &Ports, groups: Vec<(Group, Aggregate)>, prefixes: &[Prefixes; 2]) -> Self {
+    /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads, whatever memory
+    /// that takes.
+    pub fn new(
+        v6: bool,
+        fast: bool,
+        ports: &Ports,
+        groups: Vec<(Group, Aggregate)>,
+        prefixes: &[Prefixes; 2],
+    ) -> Self {
         let [sources, destinations] = prefixes;
         let parts = bundle(groups);
         let single = parts.len() <= 1;
@@ -403,9 +413,10 @@ impl Tables {
                 Search6::new(destinations, &destination_leaves),
             ])
         } else {
+            let narrow = |prefixes: &Prefixes| !fast && prefixes.len() > WIDE_MAX;
             Searches::V4([
-                Search4::new(sources, &source_leaves),
-                Search4::new(destinations, &destination_leaves),
+                Search4::new(sources, &source_leaves, narrow(sources)),
+                Search4::new(destinations, &destination_leaves, narrow(destinations)),
             ])
         };
         let counts = ports.fields.each_ref().map(super::ports::Classes::count);

@@ -10,7 +10,7 @@
 )]
 
 use super::super::portable::{BLOCK, Stage};
-use super::super::search::{Search4, Search6};
+use super::super::search::{Level4, Search4, Search6};
 use super::super::tables::{
     Aggregate, BASE_MASK, Bundle, Field, Form, NONE8, NONE16, PortTable, PortWords, Searches, Tables, Words,
 };
@@ -255,17 +255,13 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
         for i in 0..N {
             q[i] = gather::<4, u32>(&b.nodes, _mm512_srli_epi32::<16>(y[i]));
         }
-        if a.depth > 0 {
-            level::<8>(a, x, &mut p);
-        }
-        if b.depth > 0 {
-            level::<8>(b, y, &mut q);
-        }
-        if a.depth > 1 {
-            level::<0>(a, x, &mut p);
-        }
-        if b.depth > 1 {
-            level::<0>(b, y, &mut q);
+        for number in 0..a.depth.max(b.depth).into() {
+            if let Some(of) = a.levels().get(number) {
+                level(a, *of, x, &mut p);
+            }
+            if let Some(of) = b.levels().get(number) {
+                level(b, *of, y, &mut q);
+            }
         }
     }
     (p, q)
@@ -276,11 +272,12 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
 /// As [`search`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn level<const SHIFT: u32>(search: &Search4, addresses: &Block, entries: &mut Block) {
+unsafe fn level(search: &Search4, level: Level4, addresses: &Block, entries: &mut Block) {
+    let (shift, mask) = (_mm_cvtsi32_si128(level.shift as i32), splat(level.mask));
     for (entry, address) in entries.iter_mut().zip(addresses) {
         let nodes = _mm512_movepi32_mask(*entry);
-        let byte = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(*address), splat(0xff));
-        let index = _mm512_add_epi32(_mm512_and_si512(*entry, splat(0x7fff_ffff)), byte);
+        let inside = _mm512_and_si512(_mm512_srl_epi32(*address, shift), mask);
+        let index = _mm512_add_epi32(_mm512_and_si512(*entry, splat(0x7fff_ffff)), inside);
         // SAFETY: the caller's, for the lanes that are nodes.
         *entry = unsafe { gather_some::<4, u32>(&search.nodes, *entry, nodes, index) };
     }

@@ -2,7 +2,7 @@
 //! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see [`super::Checked`].
 
 use super::super::At;
-use super::super::search::{NODE, Search4, Search6};
+use super::super::search::{Level4, NODE, Search4, Search6};
 use super::super::tables::{
     Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT, PortTable, PortWords,
     Searches, Tables, Words,
@@ -22,28 +22,25 @@ pub(super) fn in_bounds(tables: &Tables) -> bool {
     tables.bundles.iter().all(|b| bundle(b, source, destination, ports))
 }
 
-/// The largest leaf, if every node lies in the table and no way is longer than two nodes.
+/// The largest leaf, if every node lies in the table and no way is longer than there are levels.
 fn top_leaf4(search: &Search4) -> Option<usize> {
-    let nodes = &search.nodes;
-    let roots = nodes.get(..1 << 16)?;
-    let mut top = 0;
-    for root in roots {
-        if root & NODE == 0 {
-            top = top.max(*root);
-            continue;
-        }
-        let start = (root & !NODE) as usize;
-        for entry in nodes.get(start..start + 256)? {
-            if entry & NODE == 0 {
-                top = top.max(*entry);
-                continue;
-            }
-            let start = (entry & !NODE) as usize;
-            let leaves = nodes.get(start..start + 256)?;
-            top = leaves.iter().fold(top, |top, leaf| top.max(*leaf));
-        }
-    }
+    let top = top_below(search, search.nodes.get(..1 << 16)?, search.levels())?;
     (top < NODE).then_some(top as usize)
+}
+
+/// The largest leaf of these entries and below.
+fn top_below(search: &Search4, entries: &[u32], levels: &[Level4]) -> Option<u32> {
+    let Some((level, below)) = levels.split_first() else {
+        return entries.iter().copied().max();
+    };
+    entries.iter().try_fold(0, |top, entry| {
+        if entry & NODE == 0 {
+            return Some(top.max(*entry));
+        }
+        let start = (entry & !NODE) as usize;
+        let node = search.nodes.get(start..=start + level.mask as usize)?;
+        Some(top.max(top_below(search, node, below)?))
+    })
 }
 
 fn top_leaf6(search: &Search6) -> Option<usize> {
