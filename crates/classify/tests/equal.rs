@@ -202,6 +202,63 @@ fn same(linear: &Linear, live: &Live, headers: &[Header]) {
     assert_eq!(a, b);
 }
 
+/// Groups too large for a cell for every pair of classes beside small ones, with half of the rules deleted.
+#[test]
+fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
+    use bartizan_classify::trace::Random;
+    for v6 in [false, true] {
+        let mut random = Random(11);
+        let mut rules = Vec::new();
+        for i in 0..1_600u32 {
+            let net = |random: &mut Random, lengths: &[u8]| {
+                let length = lengths[random.below(lengths.len())];
+                let number = random.bits() as u32 & 0x7fff_1f00 | random.below(4) as u32;
+                let address: IpAddr = if v6 {
+                    Ipv6Addr::from(u128::from(number) << 96 | u128::from(number)).into()
+                } else {
+                    Ipv4Addr::from(number).into()
+                };
+                Some(Net { address, length })
+            };
+            let long: &[u8] = if v6 { &[24, 32, 48, 64, 128] } else { &[16, 20, 24, 28, 32] };
+            // Long ones in both addresses are nested: another rule's network, or one in it.
+            let (source, destination) = match i % 8 {
+                0 => (net(&mut random, &[0, 2, 4]), net(&mut random, long)),
+                1 => (net(&mut random, long), None),
+                _ => (net(&mut random, long), net(&mut random, long)),
+            };
+            let destination_ports =
+                [Range::ANY, Range::one(80), Range { first: 0, last: 1023 }][i as usize % 3];
+            let rule = HeaderRule { source, destination, destination_ports, ..HeaderRule::default() };
+            rules.push(rule);
+            if i % 4 == 2 {
+                // Behind it, what it covers or what covers it.
+                let wider = Net { length: 12, ..source.unwrap() };
+                rules.push(HeaderRule { source: Some(wider), ..rule });
+                rules.push(HeaderRule { destination_ports: Range::ANY, ..rule });
+            }
+        }
+        let entry =
+            |(i, rule): (usize, &HeaderRule)| Entry { fid: Fid(i as u32), priority: i as u32, rule: *rule };
+        let entries: Vec<Entry> = rules.iter().enumerate().map(entry).collect();
+        let (mut live, mut linear) = (Live::new(SETS, 64 << 20), Linear::new(SETS));
+        live.insert(1, &entries).unwrap();
+        linear.insert(1, &entries).unwrap();
+        let rebuild = live.begin(true);
+        assert!(live.finish(rebuild.run()));
+        let headers = [draw(&rules, Draw::Uniform, 700), draw(&rules, Draw::Corner, 300)].concat();
+        same(&linear, &live, &headers);
+        for fid in (0..rules.len() as u32).step_by(2) {
+            assert_eq!((live.delete(Fid(fid)), linear.delete(Fid(fid))), (1, 1));
+        }
+        same(&linear, &live, &headers);
+        let summary = live.summary();
+        let lines = |what: &str| summary.iter().filter(|line| line.contains(what)).count();
+        let pooled = lines("pool of 1") + 2 * lines("pool of 2");
+        assert!(0 < pooled && pooled < lines("group of"), "{summary:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// A header by itself is found without a batch's stages: as in a batch, however many sets there are, with rules in

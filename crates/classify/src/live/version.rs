@@ -310,7 +310,8 @@ impl Version {
         match self.sets.len() {
             0 => {}
             1 => self.batches_in::<H, A, 1>(headers, results, find, next, added),
-            2..=4 => self.batches_in::<H, A, 4>(headers, results, find, next, added),
+            2 => self.batches_in::<H, A, 2>(headers, results, find, next, added),
+            3..=4 => self.batches_in::<H, A, 4>(headers, results, find, next, added),
             _ => self.batches_in::<H, A, { SETS_MAX as usize }>(headers, results, find, next, added),
         }
     }

@@ -10,6 +10,7 @@
 mod displace;
 mod group;
 mod plan;
+mod pool;
 mod portable;
 mod ports;
 mod prefix;
@@ -270,16 +271,14 @@ impl Half {
             }
         }
         let prefixes = [true, false].map(|source| {
-            Prefixes::new(
-                groups
-                    .iter()
-                    .flat_map(|(group, _)| {
-                        if group.rows_are_source == source { &group.rows.list } else { &group.columns.list }
-                    })
-                    .copied(),
-            )
+            Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
         let (tables, level) = Checked::new(Tables::new(v6, options.fast, &ports, groups, &prefixes));
+        for pool in tables.tables().bundles.iter().flat_map(|b| &b.pools) {
+            let (set, groups, cells) = (pool.set, pool.parts.len(), pool.cells.len());
+            let version = if v6 { " IPv6" } else { "" };
+            summary.push(format!("set {set}{version}: pool of {groups} of these groups: {cells} cells"));
+        }
         Half { tables, level, rest, summary }
     }
 

@@ -6,6 +6,7 @@
 //! costs more than the read that it saves.
 
 use super::At;
+use super::pool::Pool;
 use super::search::Search4;
 use super::tables::{
     Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, Form, NONE, NONE8, NONE16, PATTERN_SHIFT, PortWords, Searches,
@@ -141,6 +142,11 @@ impl Tables {
                     aggregate.find_all(&words, count, results);
                 }
             }
+            for pool in &bundle.pools {
+                if let Some(results) = results.get_mut(usize::from(pool.set)) {
+                    pool.find_all(&words, count, results);
+                }
+            }
         }
     }
 }
@@ -173,6 +179,11 @@ impl Tables {
                     *rank = aggregate.find(source, destination, ports).min(*rank);
                 }
             }
+            for pool in &bundle.pools {
+                if let Some(rank) = ranks.get_mut(usize::from(pool.set)) {
+                    *rank = pool.find(source, destination, ports).min(*rank);
+                }
+            }
         }
     }
 
@@ -181,7 +192,10 @@ impl Tables {
         self.bundles.iter().flat_map(move |bundle| {
             let [source, destination, _] = bundle.words(leaves);
             let of_set = bundle.aggregates.iter().filter(move |a| a.set == set);
-            of_set.map(move |a| a.candidates(source, destination))
+            let of_pools = bundle.pools.iter().filter(move |p| p.set == set);
+            of_set
+                .map(move |a| a.candidates(source, destination))
+                .chain(of_pools.flat_map(move |p| p.candidates(source, destination)))
         })
     }
 }
@@ -279,6 +293,17 @@ impl Aggregate {
                     *result = (*result).min(if position == NONE8 { NONE } else { rank });
                 }
             }
+        }
+    }
+}
+
+impl Pool {
+    /// As [`Pool::find`], for a block.
+    #[inline(always)]
+    fn find_all(&self, words: &BlockWords, count: usize, results: &mut [u32; BLOCK]) {
+        let words = words.source.iter().zip(&words.destination).zip(&words.ports);
+        for (((source, destination), ports), result) in words.zip(results).take(count) {
+            *result = self.find(*source, *destination, *ports).min(*result);
         }
     }
 }

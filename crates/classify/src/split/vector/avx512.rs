@@ -9,6 +9,7 @@
     reason = "registers of a block, by numbers below their count: arrays side by side, checked where they are compiled"
 )]
 
+use super::super::pool::Pool;
 use super::super::portable::{BLOCK, Stage};
 use super::super::search::{Level4, Search4, Search6};
 use super::super::tables::{
@@ -396,6 +397,53 @@ unsafe fn aggregate_bundle(
         let Some(best) = best.get_mut(usize::from(aggregate.set)) else { continue };
         // SAFETY: the caller's.
         unsafe { aggregate_one(aggregate, &source, &destination, &ports, best) };
+    }
+    for pool in &bundle.pools {
+        let Some(best) = best.get_mut(usize::from(pool.set)) else { continue };
+        // SAFETY: the caller's.
+        unsafe { aggregate_pool(pool, &source, &destination, &ports, best) };
+    }
+}
+
+/// # Safety
+/// As [`aggregate_bundle`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn aggregate_pool(
+    pool: &Pool,
+    source: &Halves,
+    destination: &Halves,
+    ports: &Halves,
+    best: &mut [u32; BLOCK],
+) {
+    let (column, row) = (field(pool.source, source), field(pool.destination, destination));
+    let width = splat(pool.width);
+    let mut cell = zero();
+    for i in 0..N {
+        // Factors have 15 bits: products of halves are those of the whole.
+        let index = _mm512_add_epi32(_mm512_madd_epi16(row[i], width), column[i]);
+        // SAFETY: the fields' masks keep it in the cells.
+        cell[i] = unsafe { gather::<4, u32>(&pool.cells, index) };
+    }
+    for part in &pool.parts {
+        let port = field(part.port, ports);
+        let columns = splat(part.columns);
+        let mut rank = zero();
+        for i in 0..N {
+            let list = _mm512_and_si512(cell[i], splat(0xffff));
+            let index = _mm512_add_epi32(_mm512_madd_epi16(list, columns), port[i]);
+            // SAFETY: in bounds for every list of the cells.
+            rank[i] = _mm512_and_si512(unsafe { gather::<2, u16>(&part.ranks, index) }, splat(0xffff));
+            cell[i] = _mm512_srli_epi32::<16>(cell[i]);
+        }
+        for (best, rank) in best.as_chunks_mut::<16>().0.iter_mut().zip(&rank) {
+            let hit = _mm512_cmpneq_epi32_mask(*rank, splat(u32::from(NONE16)));
+            // SAFETY: sixteen numbers of four bytes.
+            unsafe {
+                let old = _mm512_loadu_si512(best.as_ptr().cast());
+                _mm512_storeu_si512(best.as_mut_ptr().cast(), _mm512_mask_min_epu32(old, hit, old, *rank));
+            }
+        }
     }
 }
 
