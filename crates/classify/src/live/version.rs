@@ -31,8 +31,8 @@ pub(crate) struct Stored {
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
     priorities: Vec<u32>,
-    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both. One more
-    /// at the end, which is never set, for no rank: a load costs less than a branch that cannot be predicted.
+    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both. A power of
+    /// two of them; the last, which no entry has, is that of no rank: the load needs neither branch nor check.
     fids: Vec<AtomicU32>,
 }
 
@@ -46,7 +46,8 @@ struct Flags<'a> {
 impl Flags<'_> {
     #[inline(always)]
     fn fid(self, rank: u32) -> Fid {
-        let place = (rank as usize).min(self.priorities.len());
+        // Of no rank the last one.
+        let place = rank as usize & self.fids.len().wrapping_sub(1);
         // Acquire: what is asked for after it (whether anything changed) is not read before it.
         self.fids.get(place).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
     }
@@ -96,11 +97,9 @@ impl Answer for Fid {
 
 impl Set {
     fn new(stored: Vec<Stored>) -> Self {
-        Set {
-            priorities: stored.iter().map(|s| s.entry.priority).collect(),
-            fids: stored.iter().map(|s| s.entry.fid).chain([NO_FID]).map(|f| AtomicU32::new(f.0)).collect(),
-            stored,
-        }
+        let mut fids: Vec<AtomicU32> = stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect();
+        fids.resize_with((stored.len() + 1).next_power_of_two(), || AtomicU32::new(NO_FID.0));
+        Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored }
     }
 
     #[inline]
@@ -450,9 +449,10 @@ impl Version {
     /// Bytes in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let per_entry = size_of::<Stored>() + 8;
+        let of_set =
+            |s: &Set| s.stored.len() * (size_of::<Stored>() + 4) + s.fids.len() * size_of::<AtomicU32>();
         self.compiled.memory()
-            + self.sets.iter().map(|s| s.stored.len() * per_entry).sum::<usize>()
+            + self.sets.iter().map(of_set).sum::<usize>()
             + size_of::<super::delta::Added>() * DELTA_MAX
             + (128 << 10)
     }

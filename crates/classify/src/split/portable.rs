@@ -9,7 +9,7 @@ use super::At;
 use super::pool::Pool;
 use super::search::Search4;
 use super::tables::{
-    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, Form, NONE, NONE8, NONE16, PATTERN_SHIFT, PortWords, Searches,
+    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT, PortWords, Searches,
     Tables, Words,
 };
 use crate::flat::{FlatV4, FlatV6};
@@ -264,37 +264,44 @@ impl Aggregate {
         } else {
             (&words.destination, &words.source)
         };
-        // The slot of each header, and whether it is its row's.
-        let mut slots = [(0u64, false); BLOCK];
+        // The slot of each header, and ones if it is its row's.
+        let mut slots = [(0u64, 0u32); BLOCK];
         let last = self.slots.len().wrapping_sub(1);
         for ((row, column), out) in rows.iter().zip(columns).zip(&mut slots).take(count) {
             let row = self.row.of(*row);
             let slot = self.slots.at(row.wrapping_add(self.column.of(*column)) as usize & last);
-            *out = (slot, (slot >> CHECK_SHIFT) as u32 == row);
+            *out = (slot, ones((slot >> CHECK_SHIFT) as u32 == row));
         }
         let with_ports = slots.iter().zip(&words.ports).zip(results).take(count);
         match &self.form {
             Form::Direct(ranks) => {
-                let none = ranks.len() - 1;
+                let none = ranks.len() as u32 - 1;
                 for (((slot, hit), ports), result) in with_ports {
-                    let index = ((*slot as u32 & BASE_MASK) + self.port.of(*ports)) as usize;
-                    let rank = ranks.at(if *hit { index } else { none });
-                    *result = (*result).min(if rank == NONE16 { NONE } else { u32::from(rank) });
+                    let index = (*slot as u32 & BASE_MASK) + self.port.of(*ports);
+                    let rank = ranks.at((index & hit | none & !hit) as usize);
+                    *result = (*result).min(u32::from(rank) | ones(rank == NONE16));
                 }
             }
             Form::Positions { positions, columns, ranks } => {
-                let none = positions.len() - 1;
+                let none = positions.len() as u32 - 1;
                 for (((slot, hit), ports), result) in with_ports {
                     let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
-                    let index = (pattern * columns + self.port.of(*ports)) as usize;
-                    let position = positions.at(if *hit { index } else { none });
-                    let index = ((*slot as u32 & BASE_MASK) + u32::from(position)) as usize;
-                    let rank = ranks.at(if position == NONE8 { 0 } else { index });
-                    *result = (*result).min(if position == NONE8 { NONE } else { rank });
+                    let index = pattern * columns + self.port.of(*ports);
+                    let position = positions.at((index & hit | none & !hit) as usize);
+                    let missing = ones(position == NONE8);
+                    let index = (*slot as u32 & BASE_MASK) + u32::from(position);
+                    let rank = ranks.at((index & !missing) as usize);
+                    *result = (*result).min(rank | missing);
                 }
             }
         }
     }
+}
+
+/// All bits or none. By arithmetic: a choice between two values would become a jump.
+#[inline(always)]
+fn ones(condition: bool) -> u32 {
+    u32::from(condition).wrapping_neg()
 }
 
 impl Pool {

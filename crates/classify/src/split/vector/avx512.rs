@@ -425,24 +425,26 @@ unsafe fn aggregate_pool(
         // SAFETY: the fields' masks keep it in the cells.
         cell[i] = unsafe { gather::<4, u32>(&pool.cells, index) };
     }
+    // No rule is the largest of these, too.
+    let mut rank = [splat(u32::from(NONE16)); N];
     for part in &pool.parts {
         let port = field(part.port, ports);
         let columns = splat(part.columns);
-        let mut rank = zero();
         for i in 0..N {
             let list = _mm512_and_si512(cell[i], splat(0xffff));
             let index = _mm512_add_epi32(_mm512_madd_epi16(list, columns), port[i]);
             // SAFETY: in bounds for every list of the cells.
-            rank[i] = _mm512_and_si512(unsafe { gather::<2, u16>(&part.ranks, index) }, splat(0xffff));
+            let read = unsafe { gather::<2, u16>(&part.ranks, index) };
+            rank[i] = _mm512_min_epu32(rank[i], _mm512_and_si512(read, splat(0xffff)));
             cell[i] = _mm512_srli_epi32::<16>(cell[i]);
         }
-        for (best, rank) in best.as_chunks_mut::<16>().0.iter_mut().zip(&rank) {
-            let hit = _mm512_cmpneq_epi32_mask(*rank, splat(u32::from(NONE16)));
-            // SAFETY: sixteen numbers of four bytes.
-            unsafe {
-                let old = _mm512_loadu_si512(best.as_ptr().cast());
-                _mm512_storeu_si512(best.as_mut_ptr().cast(), _mm512_mask_min_epu32(old, hit, old, *rank));
-            }
+    }
+    for (best, rank) in best.as_chunks_mut::<16>().0.iter_mut().zip(rank) {
+        let hit = _mm512_cmpneq_epi32_mask(rank, splat(u32::from(NONE16)));
+        // SAFETY: sixteen numbers of four bytes.
+        unsafe {
+            let old = _mm512_loadu_si512(best.as_ptr().cast());
+            _mm512_storeu_si512(best.as_mut_ptr().cast(), _mm512_mask_min_epu32(old, hit, old, rank));
         }
     }
 }
