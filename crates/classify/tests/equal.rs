@@ -202,6 +202,136 @@ fn same(linear: &Linear, live: &Live, headers: &[Header]) {
     assert_eq!(a, b);
 }
 
+/// Groups too large for a cell for every pair of classes beside small ones, with half of the rules deleted.
+#[test]
+fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
+    use bartizan_classify::trace::Random;
+    for v6 in [false, true] {
+        let mut random = Random(11);
+        let mut rules = Vec::new();
+        for i in 0..1_600u32 {
+            let net = |random: &mut Random, lengths: &[u8]| {
+                let length = lengths[random.below(lengths.len())];
+                let number = random.bits() as u32 & 0x7fff_1f00 | random.below(4) as u32;
+                let address: IpAddr = if v6 {
+                    Ipv6Addr::from(u128::from(number) << 96 | u128::from(number)).into()
+                } else {
+                    Ipv4Addr::from(number).into()
+                };
+                Some(Net { address, length })
+            };
+            let long: &[u8] = if v6 { &[24, 32, 48, 64, 128] } else { &[16, 20, 24, 28, 32] };
+            // Long ones in both addresses are nested: another rule's network, or one in it.
+            let (source, destination) = match i % 8 {
+                0 => (net(&mut random, &[0, 2, 4]), net(&mut random, long)),
+                1 => (net(&mut random, long), None),
+                _ => (net(&mut random, long), net(&mut random, long)),
+            };
+            let destination_ports =
+                [Range::ANY, Range::one(80), Range { first: 0, last: 1023 }][i as usize % 3];
+            let rule = HeaderRule { source, destination, destination_ports, ..HeaderRule::default() };
+            rules.push(rule);
+            if i % 4 == 2 {
+                // Behind it, what it covers or what covers it.
+                let wider = Net { length: 12, ..source.unwrap() };
+                rules.push(HeaderRule { source: Some(wider), ..rule });
+                rules.push(HeaderRule { destination_ports: Range::ANY, ..rule });
+            }
+        }
+        let entry =
+            |(i, rule): (usize, &HeaderRule)| Entry { fid: Fid(i as u32), priority: i as u32, rule: *rule };
+        let entries: Vec<Entry> = rules.iter().enumerate().map(entry).collect();
+        let (mut live, mut linear) = (Live::new(SETS, 64 << 20), Linear::new(SETS));
+        live.insert(1, &entries).unwrap();
+        linear.insert(1, &entries).unwrap();
+        let rebuild = live.begin(true);
+        assert!(live.finish(rebuild.run()));
+        let headers = [draw(&rules, Draw::Uniform, 700), draw(&rules, Draw::Corner, 300)].concat();
+        same(&linear, &live, &headers);
+        for fid in (0..rules.len() as u32).step_by(2) {
+            assert_eq!((live.delete(Fid(fid)), linear.delete(Fid(fid))), (1, 1));
+        }
+        same(&linear, &live, &headers);
+        let summary = live.summary();
+        let lines = |what: &str| summary.iter().filter(|line| line.contains(what)).count();
+        let pooled = lines("pool of 1") + 2 * lines("pool of 2");
+        assert!(0 < pooled && pooled < lines("group of"), "{summary:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// A header by itself is found without a batch's stages: as in a batch, however many sets there are, with rules in
+    /// tables and in none, deleted and added ones.
+    #[test]
+    fn one_header_is_found_as_in_a_batch(
+        rules in proptest::collection::vec(proptest::collection::vec(rule(), 0..40), 16),
+        sets in prop_oneof![Just(1usize), Just(2), Just(3), Just(5), Just(16)],
+        headers in proptest::collection::vec(header(), 90),
+        budget in prop_oneof![Just(0usize), Just(1 << 14), Just(64 << 20)],
+        changed in any::<bool>(),
+    ) {
+        let mut live = Live::new(sets as u8, budget);
+        let mut linear = Linear::new(sets as u8);
+        let mut number = 0;
+        for (set, rules) in rules.iter().take(sets).enumerate() {
+            let entries: Vec<Entry> = rules.iter().map(|rule| {
+                number += 1;
+                Entry { fid: Fid(number), priority: number % 50, rule: *rule }
+            }).collect();
+            live.insert(set as u8, &entries).unwrap();
+            linear.insert(set as u8, &entries).unwrap();
+        }
+        let rebuild = live.begin(true);
+        prop_assert!(live.finish(rebuild.run()));
+        if changed {
+            for fid in (1..=number).step_by(3) {
+                prop_assert_eq!(live.delete(Fid(fid)), linear.delete(Fid(fid)));
+            }
+            for (number, rule) in (5_000..).zip(rules[0].iter().step_by(4)) {
+                let entry = Entry { fid: Fid(number), priority: number % 50, rule: *rule };
+                live.insert(0, &[entry]).unwrap();
+                linear.insert(0, &[entry]).unwrap();
+            }
+        }
+        let fids = |found: &[Option<Match>]| found.iter().map(|m| m.map_or(NO_FID, |m| m.fid)).collect::<Vec<_>>();
+        let (mut v4, mut v6) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for header in &headers {
+            let (mut right, mut found) = (vec![None; sets], vec![None; sets]);
+            linear.lookup(header, &mut right);
+            live.lookup(header, &mut found);
+            prop_assert_eq!(&right, &found);
+            // Fewer places than sets: the first of them.
+            let mut few = vec![None; sets / 2];
+            live.lookup(header, &mut few);
+            prop_assert_eq!(&right[..sets / 2], &few[..]);
+            let mut alone = vec![Fid(5); sets];
+            match Flat::new(header) {
+                Some(Flat::V4(flat)) => {
+                    live.fids_v4(&[flat], &mut alone);
+                    v4.0.push(flat);
+                    v4.1.push(fids(&right));
+                }
+                Some(Flat::V6(flat)) => {
+                    live.fids_v6(&[flat], &mut alone);
+                    v6.0.push(flat);
+                    v6.1.push(fids(&right));
+                }
+                None => continue,
+            }
+            prop_assert_eq!(fids(&right), alone);
+        }
+        let (mut of_v4, mut of_v6) = (vec![Fid(5); sets * v4.0.len()], vec![Fid(5); sets * v6.0.len()]);
+        live.fids_v4(&v4.0, &mut of_v4);
+        live.fids_v6(&v6.0, &mut of_v6);
+        for set in 0..sets {
+            let of = |alone: &[Vec<Fid>]| alone.iter().map(|a| a[set]).collect::<Vec<_>>();
+            prop_assert_eq!(&of(&v4.1)[..], &of_v4[set * v4.0.len()..][..v4.0.len()]);
+            prop_assert_eq!(&of(&v6.1)[..], &of_v6[set * v6.0.len()..][..v6.0.len()]);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]

@@ -96,6 +96,9 @@ mod split {
     use crate::flat::{FlatV4, FlatV6};
     use crate::header::{Header, HeaderRule};
 
+    pub(crate) const BLOCK: usize = 2;
+    pub(crate) const NONE: u32 = u32::MAX;
+
     #[derive(Clone, Copy, Debug)]
     pub struct Options {
         pub budget: usize,
@@ -119,22 +122,37 @@ mod split {
             matching.find(|rank| valid(*rank)).unwrap_or(u32::MAX)
         }
 
-        fn lookup<H>(&self, headers: &[H], ranks: &mut [u32])
+        fn block<H>(&self, headers: &[H], best: &mut [[u32; BLOCK]])
         where
             Header: for<'a> From<&'a H>,
         {
-            for (place, rank) in ranks.iter_mut().enumerate() {
-                let header = Header::from(&headers[place % headers.len()]);
-                *rank = self.first(&header, place / headers.len(), 0, &|_| true);
+            for (set, best) in best.iter_mut().enumerate() {
+                for (header, best) in headers.iter().zip(best) {
+                    *best = self.first(&header.into(), set, 0, &|_| true);
+                }
             }
         }
 
-        pub fn lookup_v4(&self, headers: &[FlatV4], ranks: &mut [u32]) {
-            self.lookup(headers, ranks);
+        fn one(&self, header: &Header, best: &mut [u32]) {
+            for (set, best) in best.iter_mut().enumerate() {
+                *best = self.first(header, set, 0, &|_| true);
+            }
         }
 
-        pub fn lookup_v6(&self, headers: &[FlatV6], ranks: &mut [u32]) {
-            self.lookup(headers, ranks);
+        pub fn block_v4(&self, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+            self.block(headers, best);
+        }
+
+        pub fn block_v6(&self, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+            self.block(headers, best);
+        }
+
+        pub fn first_v4(&self, header: &FlatV4, best: &mut [u32]) {
+            self.one(&header.into(), best);
+        }
+
+        pub fn first_v6(&self, header: &FlatV6, best: &mut [u32]) {
+            self.one(&header.into(), best);
         }
 
         pub fn next_v4(&self, header: &FlatV4, set: u8, rank: u32, valid: &dyn Fn(u32) -> bool) -> u32 {
@@ -221,6 +239,21 @@ struct Progress {
 /// Runs the steps beside so many lookups of a reader, in every order with so many preemptions. Entries `gone` are deleted
 /// beforehand.
 fn check(first: &[Entry], gone: &[Fid], steps: &[Step], lookups: usize, preemptions: usize) {
+    // A header by itself and headers of a batch are found in different ways.
+    for headers in [1, 2] {
+        check_of(headers, first, gone, steps, lookups, preemptions);
+    }
+}
+
+/// As [`check`], each lookup of so many headers.
+fn check_of(
+    headers: usize,
+    first: &[Entry],
+    gone: &[Fid],
+    steps: &[Step],
+    lookups: usize,
+    preemptions: usize,
+) {
     let left: Vec<Entry> = first.iter().copied().filter(|e| !gone.contains(&e.fid)).collect();
     let right = answers(&left, steps);
     let (first, gone, steps) = (first.to_vec(), gone.to_vec(), steps.to_vec());
@@ -252,15 +285,13 @@ fn check(first: &[Entry], gone: &[Fid], steps: &[Step], lookups: usize, preempti
         for _ in 0..lookups {
             // All that is done before a lookup begins is seen by it.
             let from = progress.done.load(Ordering::Acquire);
-            let mut found = [NO_FID];
-            reader.version().fids_v4(&[FlatV4::default()], &mut found);
+            let mut found = vec![NO_FID; headers];
+            reader.version().fids_v4(&vec![FlatV4::default(); headers], &mut found);
             let to = progress.begun.load(Ordering::Acquire);
             let allowed = &right[from..=to];
-            assert!(
-                allowed.contains(&found[0]),
-                "{:?} found, {allowed:?} right, steps {from} to {to}",
-                found[0]
-            );
+            for found in found {
+                assert!(allowed.contains(&found), "{found:?} found, {allowed:?} right, steps {from} to {to}");
+            }
         }
         writer.join().unwrap();
     });

@@ -13,7 +13,7 @@ mod version;
 pub use version::Version;
 
 use crate::classifier::{Classifier, Entry, InsertError, Match, SETS_MAX};
-use crate::flat::{Flat, FlatV4, FlatV6};
+use crate::flat::{FlatV4, FlatV6};
 use crate::header::Header;
 use crate::split::Options;
 use crate::sync::{ArcSwap, AtomicBool, DELTA_MAX};
@@ -322,19 +322,8 @@ impl Classifier for Live {
     }
 
     fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
-        let version = self.published.load();
         results.fill(None);
-        let (results, _) = results.split_at_mut(version.sets().min(results.len()));
-        let mut all = [None; SETS_MAX as usize];
-        let Some(found) = all.get_mut(..version.sets()) else { return };
-        match Flat::new(header) {
-            Some(Flat::V4(flat)) => version.lookup_v4(&[flat], found),
-            Some(Flat::V6(flat)) => version.lookup_v6(&[flat], found),
-            None => version.search(header, found),
-        }
-        for (result, found) in results.iter_mut().zip(found) {
-            *result = *found;
-        }
+        self.published.load().lookup_one(header, results);
     }
 
     fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {

@@ -12,15 +12,12 @@
 
 use super::delta::{Delta, Found};
 use crate::classifier::{Entry, Match, NO_FID, SETS_MAX};
-use crate::flat::{FlatV4, FlatV6};
+use crate::flat::{Flat, FlatV4, FlatV6};
 use crate::header::Header;
-use crate::split::{Compiled, Options};
+use crate::split::{BLOCK, Compiled, NONE, Options};
 use crate::sync::{AtomicU32, AtomicU64, DELTA_MAX, spin_loop};
 use bartizan_base::Fid;
 use core::sync::atomic::Ordering;
-
-/// Headers of which the ranks are kept before they become results.
-const BATCH: usize = 64;
 
 /// An entry with its place among equals.
 #[derive(Clone, Copy, Debug)]
@@ -34,23 +31,41 @@ pub(crate) struct Stored {
 pub(crate) struct Set {
     pub stored: Vec<Stored>,
     priorities: Vec<u32>,
-    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both.
+    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both. A power of
+    /// two of them; the last, which no entry has, is that of no rank: the load needs neither branch nor check.
     fids: Vec<AtomicU32>,
+}
+
+/// A set as lookups read it, by value: that results are written does not make it be read again.
+#[derive(Clone, Copy)]
+struct Flags<'a> {
+    fids: &'a [AtomicU32],
+    priorities: &'a [u32],
+}
+
+impl Flags<'_> {
+    #[inline(always)]
+    fn fid(self, rank: u32) -> Fid {
+        // Of no rank the last one.
+        let place = rank as usize & self.fids.len().wrapping_sub(1);
+        // Acquire: what is asked for after it (whether anything changed) is not read before it.
+        self.fids.get(place).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
+    }
 }
 
 /// What a lookup gives.
 trait Answer: Copy {
     /// Of a compiled entry; none if it is deleted, or if there is none of this rank.
-    fn compiled(set: &Set, rank: u32) -> Self;
+    fn compiled(flags: Flags<'_>, rank: u32) -> Self;
     fn is_none(&self) -> bool;
     fn added(entry: &Entry) -> Self;
 }
 
 impl Answer for Option<Match> {
     #[inline(always)]
-    fn compiled(set: &Set, rank: u32) -> Self {
-        let priority = *set.priorities.get(rank as usize)?;
-        let fid = set.fid(rank);
+    fn compiled(flags: Flags<'_>, rank: u32) -> Self {
+        let priority = *flags.priorities.get(rank as usize)?;
+        let fid = flags.fid(rank);
         (fid != NO_FID).then_some(Match { fid, priority })
     }
 
@@ -66,8 +81,8 @@ impl Answer for Option<Match> {
 
 impl Answer for Fid {
     #[inline(always)]
-    fn compiled(set: &Set, rank: u32) -> Self {
-        set.fid(rank)
+    fn compiled(flags: Flags<'_>, rank: u32) -> Self {
+        flags.fid(rank)
     }
 
     #[inline(always)]
@@ -82,11 +97,9 @@ impl Answer for Fid {
 
 impl Set {
     fn new(stored: Vec<Stored>) -> Self {
-        Set {
-            priorities: stored.iter().map(|s| s.entry.priority).collect(),
-            fids: stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect(),
-            stored,
-        }
+        let mut fids: Vec<AtomicU32> = stored.iter().map(|s| AtomicU32::new(s.entry.fid.0)).collect();
+        fids.resize_with((stored.len() + 1).next_power_of_two(), || AtomicU32::new(NO_FID.0));
+        Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored }
     }
 
     #[inline]
@@ -96,8 +109,29 @@ impl Set {
 
     #[inline]
     fn fid(&self, rank: u32) -> Fid {
-        // Acquire: what is asked for after it (whether anything changed) is not read before it.
-        self.fids.get(rank as usize).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
+        self.flags().fid(rank)
+    }
+
+    /// Results of a batch, from the ranks that the tables gave; by bit, the headers whose entry is deleted.
+    #[inline(always)]
+    fn results<A: Answer>(&self, ranks: &[u32], results: &mut [A]) -> u64 {
+        let flags = self.flags();
+        for (rank, result) in ranks.iter().zip(&mut *results) {
+            *result = A::compiled(flags, *rank);
+        }
+        // Two passes: plain comparisons are done many at a time, loads of flags are not.
+        let deleted = |(rank, result): (&u32, &mut A)| result.is_none() & (*rank != NONE);
+        if !ranks.iter().zip(&mut *results).map(deleted).fold(false, |any, deleted| any | deleted) {
+            return 0;
+        }
+        let each = ranks.iter().zip(results).map(deleted).enumerate();
+        each.fold(0, |bits, (i, deleted)| bits | u64::from(deleted) << i)
+    }
+
+    /// What results are made of.
+    #[inline(always)]
+    fn flags(&self) -> Flags<'_> {
+        Flags { fids: &self.fids, priorities: &self.priorities }
     }
 
     /// Deletes an entry; whether it was there.
@@ -163,103 +197,156 @@ impl Version {
 
     /// Looks IPv4 headers up: for each set, in their order, one result for each header.
     pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {
-        self.lookup(
-            headers,
-            results,
-            |headers, ranks| self.compiled.lookup_v4(headers, ranks),
-            |h, set, rank, valid| self.compiled.next_v4(h, set, rank, valid),
-            |h, found| self.delta.find_v4(h, found),
-        );
+        self.batch_v4(headers, results);
     }
 
     /// As [`Version::lookup_v4`], for IPv6.
     pub fn lookup_v6(&self, headers: &[FlatV6], results: &mut [Option<Match>]) {
-        self.lookup(
-            headers,
-            results,
-            |headers, ranks| self.compiled.lookup_v6(headers, ranks),
-            |h, set, rank, valid| self.compiled.next_v6(h, set, rank, valid),
-            |h, found| self.delta.find_v6(h, found),
-        );
+        self.batch_v6(headers, results);
     }
 
     /// As [`Version::lookup_v4`], with nothing but the fid of each match, or [`NO_FID`].
     pub fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
-        self.lookup(
-            headers,
-            fids,
-            |headers, ranks| self.compiled.lookup_v4(headers, ranks),
+        self.batch_v4(headers, fids);
+    }
+
+    /// As [`Version::fids_v4`], for IPv6.
+    pub fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
+        self.batch_v6(headers, fids);
+    }
+
+    /// Looks one header up, without what only a batch needs: a result for each set, as far as there are places.
+    pub(crate) fn lookup_one(&self, header: &Header, results: &mut [Option<Match>]) {
+        match Flat::new(header) {
+            Some(Flat::V4(flat)) => self.one_v4(&flat, results),
+            Some(Flat::V6(flat)) => self.one_v6(&flat, results),
+            None => self.search(header, results),
+        }
+    }
+
+    fn one_v4<A: Answer>(&self, header: &FlatV4, results: &mut [A]) {
+        self.one(
+            header,
+            results,
+            |ranks| self.compiled.first_v4(header, ranks),
             |h, set, rank, valid| self.compiled.next_v4(h, set, rank, valid),
             |h, found| self.delta.find_v4(h, found),
         );
     }
 
-    /// As [`Version::fids_v4`], for IPv6.
-    pub fn fids_v6(&self, headers: &[FlatV6], fids: &mut [Fid]) {
-        self.lookup(
-            headers,
-            fids,
-            |headers, ranks| self.compiled.lookup_v6(headers, ranks),
+    fn one_v6<A: Answer>(&self, header: &FlatV6, results: &mut [A]) {
+        self.one(
+            header,
+            results,
+            |ranks| self.compiled.first_v6(header, ranks),
             |h, set, rank, valid| self.compiled.next_v6(h, set, rank, valid),
             |h, found| self.delta.find_v6(h, found),
         );
     }
 
     #[inline(always)]
-    fn lookup<H, A: Answer>(
+    fn batch_v4<A: Answer>(&self, headers: &[FlatV4], results: &mut [A]) {
+        if let [header] = headers {
+            return self.one_v4(header, results);
+        }
+        self.batches(
+            headers,
+            results,
+            |headers, ranks| self.compiled.block_v4(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v4(h, set, rank, valid),
+            |h, found| self.delta.find_v4(h, found),
+        );
+    }
+
+    #[inline(always)]
+    fn batch_v6<A: Answer>(&self, headers: &[FlatV6], results: &mut [A]) {
+        if let [header] = headers {
+            return self.one_v6(header, results);
+        }
+        self.batches(
+            headers,
+            results,
+            |headers, ranks| self.compiled.block_v6(headers, ranks),
+            |h, set, rank, valid| self.compiled.next_v6(h, set, rank, valid),
+            |h, found| self.delta.find_v6(h, found),
+        );
+    }
+
+    /// A header without a batch.
+    #[inline(always)]
+    fn one<H, A: Answer>(
+        &self,
+        header: &H,
+        results: &mut [A],
+        find: impl Fn(&mut [u32]),
+        next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
+        added: impl Fn(&H, &mut [Found]),
+    ) {
+        let mut ranks = [NONE; SETS_MAX as usize];
+        let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
+        find(ranks);
+        let mut open = false;
+        for ((set, rank), result) in self.sets.iter().zip(&*ranks).zip(&mut *results) {
+            *result = A::compiled(set.flags(), *rank);
+            open |= result.is_none() && *rank != NONE;
+        }
+        // After the flags, as in a batch.
+        if open || self.delta.len() > 0 && self.is_added(header, ranks.iter(), &added) {
+            self.settle(header, ranks.iter(), results.iter_mut(), &next, &added);
+        }
+    }
+
+    #[inline(always)]
+    fn batches<H, A: Answer>(
         &self,
         headers: &[H],
         results: &mut [A],
-        find: impl Fn(&[H], &mut [u32]),
+        find: impl Fn(&[H], &mut [[u32; BLOCK]]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
         // As much to clear as there are sets.
         match self.sets.len() {
             0 => {}
-            1 => self.lookup_in::<H, A, BATCH>(headers, results, find, next, added),
-            2..=4 => self.lookup_in::<H, A, { BATCH * 4 }>(headers, results, find, next, added),
-            _ => self.lookup_in::<H, A, { BATCH * SETS_MAX as usize }>(headers, results, find, next, added),
+            1 => self.batches_in::<H, A, 1>(headers, results, find, next, added),
+            2 => self.batches_in::<H, A, 2>(headers, results, find, next, added),
+            3..=4 => self.batches_in::<H, A, 4>(headers, results, find, next, added),
+            _ => self.batches_in::<H, A, { SETS_MAX as usize }>(headers, results, find, next, added),
         }
     }
 
     #[inline(always)]
-    fn lookup_in<H, A: Answer, const RANKS: usize>(
+    fn batches_in<H, A: Answer, const SETS: usize>(
         &self,
         headers: &[H],
         results: &mut [A],
-        find: impl Fn(&[H], &mut [u32]),
+        find: impl Fn(&[H], &mut [[u32; BLOCK]]),
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
-        let mut ranks = [0u32; RANKS];
-        for (number, batch) in headers.chunks(BATCH).enumerate() {
-            let first = number * BATCH;
-            let Some(ranks) = ranks.get_mut(..batch.len() * self.sets.len()) else { return };
+        for (number, batch) in headers.chunks(BLOCK).enumerate() {
+            let first = number * BLOCK;
+            let mut ranks = [[NONE; BLOCK]; SETS];
+            let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
             find(batch, ranks);
             // Headers, by bit, whose results rest on several flags.
             let mut open = 0u64;
-            for (index, (set, ranks)) in self.sets.iter().zip(ranks.chunks_exact(batch.len())).enumerate() {
+            for (index, (set, ranks)) in self.sets.iter().zip(&*ranks).enumerate() {
                 let results = results.get_mut(index * headers.len() + first..).unwrap_or_default();
-                for (i, (rank, result)) in ranks.iter().zip(results).enumerate() {
-                    *result = A::compiled(set, *rank);
-                    open |= u64::from(result.is_none() && *rank != u32::MAX) << i;
-                }
+                open |= set.results(ranks.get(..batch.len()).unwrap_or_default(), results);
             }
             // After the flags: entries are only ever appended, so none now means that there was none then.
             if self.delta.len() > 0 {
                 for (i, header) in batch.iter().enumerate() {
-                    let mut found = self.found(ranks.iter().skip(i).step_by(batch.len()));
-                    let found = found.get_mut(..self.sets.len()).unwrap_or_default();
-                    added(header, found);
-                    open |= u64::from(found.iter().any(|f| f.met)) << i;
+                    let ranks = ranks.iter().filter_map(|of_set| of_set.get(i));
+                    open |= u64::from(self.is_added(header, ranks, &added)) << i;
                 }
             }
             while open != 0 {
                 let i = open.trailing_zeros() as usize;
                 open &= open - 1;
                 if let Some(header) = batch.get(i) {
-                    let ranks = ranks.iter().skip(i).step_by(batch.len());
+                    let ranks = ranks.iter().filter_map(|of_set| of_set.get(i));
                     let results = results.iter_mut().skip(first + i).step_by(headers.len());
                     self.settle(header, ranks, results, &next, &added);
                 }
@@ -267,10 +354,24 @@ impl Version {
         }
     }
 
+    /// Whether an added entry that would come before what the tables gave matches.
+    #[inline(always)]
+    fn is_added<'a, H>(
+        &self,
+        header: &H,
+        ranks: impl Iterator<Item = &'a u32>,
+        added: &impl Fn(&H, &mut [Found]),
+    ) -> bool {
+        let mut found = self.found(ranks);
+        let found = found.get_mut(..self.sets.len()).unwrap_or_default();
+        added(header, found);
+        found.iter().any(|f| f.met)
+    }
+
     /// What is found so far: for each set the rank that the tables gave.
     #[inline(always)]
     fn found<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> [Found; SETS_MAX as usize] {
-        let mut found = [Found { rank: u32::MAX, added: None, met: false }; SETS_MAX as usize];
+        let mut found = [Found { rank: NONE, added: None, met: false }; SETS_MAX as usize];
         for (found, rank) in found.iter_mut().zip(ranks) {
             found.rank = *rank;
         }
@@ -278,6 +379,7 @@ impl Version {
     }
 
     /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all flags.
+    #[inline(never)]
     fn settle<'a, H, A: Answer + 'a>(
         &self,
         header: &H,
@@ -297,8 +399,8 @@ impl Version {
             {
                 // What is found valid may be deleted before its fid is read: then on to the next.
                 *answer = loop {
-                    let answer = A::compiled(set, found.rank);
-                    if found.rank == u32::MAX || !answer.is_none() {
+                    let answer = A::compiled(set.flags(), found.rank);
+                    if found.rank == NONE || !answer.is_none() {
                         break Some(answer);
                     }
                     found.rank = next(header, index as u8, found.rank, &|r| set.is_valid(r));
@@ -347,9 +449,10 @@ impl Version {
     /// Bytes in use.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let per_entry = size_of::<Stored>() + 8;
+        let of_set =
+            |s: &Set| s.stored.len() * (size_of::<Stored>() + 4) + s.fids.len() * size_of::<AtomicU32>();
         self.compiled.memory()
-            + self.sets.iter().map(|s| s.stored.len() * per_entry).sum::<usize>()
+            + self.sets.iter().map(of_set).sum::<usize>()
             + size_of::<super::delta::Added>() * DELTA_MAX
             + (128 << 10)
     }

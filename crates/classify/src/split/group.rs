@@ -274,6 +274,11 @@ impl Group {
         Some(group)
     }
 
+    /// Classes of the source or of the destination.
+    pub fn prefixes(&self, source: bool) -> &Prefixes {
+        if self.rows_are_source == source { &self.rows } else { &self.columns }
+    }
+
     /// Port classes as this group sees them.
     fn classify_ports(&mut self, rules: &[Rule], kinds: &[Bits]) {
         let mut own = vec![0u64; kinds.first().map_or(0, Vec::len)];

@@ -10,6 +10,7 @@
 mod displace;
 mod group;
 mod plan;
+mod pool;
 mod portable;
 mod ports;
 mod prefix;
@@ -19,6 +20,8 @@ mod tables;
 #[allow(unsafe_code)]
 mod vector;
 
+pub(crate) use portable::BLOCK;
+pub(crate) use tables::NONE;
 pub use vector::Level;
 pub(crate) use vector::{Line, first_bit};
 
@@ -26,11 +29,11 @@ use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;
 use group::Rule;
 use plan::{Input, Plan};
-use portable::{BLOCK, Stage};
+use portable::Leaves;
 use ports::{Combination, Ports};
 use prefix::{Prefix, Prefixes};
 use std::collections::HashMap;
-use tables::{NONE, Tables};
+use tables::Tables;
 use vector::Checked;
 
 /// Reading a slice where an index out of bounds is a mistake of the builder: the default then, never a panic.
@@ -138,69 +141,65 @@ impl Compiled {
     /// Looks IPv4 headers up: for each set (their order) and header the number of the first rule that matches, or
     /// `u32::MAX`. `results` has `headers.len()` places for each set.
     pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [u32]) {
-        let half = &self.v4;
-        self.blocks(headers, results, |block, stage, best| {
-            half.tables.block_v4(half.level, block, stage, best);
-        });
-        self.v4.search_rest(headers, results);
+        self.blocks(headers, results, |block, best| self.block_v4(block, best));
     }
 
     /// As [`Compiled::lookup_v4`], for IPv6.
     pub fn lookup_v6(&self, headers: &[FlatV6], results: &mut [u32]) {
-        let half = &self.v6;
-        self.blocks(headers, results, |block, stage, best| {
-            half.tables.block_v6(half.level, block, stage, best);
-        });
-        self.v6.search_rest(headers, results);
+        self.blocks(headers, results, |block, best| self.block_v6(block, best));
+    }
+
+    /// Looks at most [`BLOCK`] IPv4 headers up: lowers the numbers in `best`, [`BLOCK`] of each set.
+    #[inline(always)]
+    pub(crate) fn block_v4(&self, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+        self.v4.tables.block_v4(self.v4.level, headers, best);
+        self.v4.search_rest(headers, best);
+    }
+
+    /// As [`Compiled::block_v4`], for IPv6.
+    #[inline(always)]
+    pub(crate) fn block_v6(&self, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+        self.v6.tables.block_v6(self.v6.level, headers, best);
+        self.v6.search_rest(headers, best);
+    }
+
+    /// Looks one IPv4 header up: lowers the numbers in `best`, one for each set. It reads what it needs and nothing is
+    /// staged: a block's vectors would be nearly empty.
+    pub(crate) fn first_v4(&self, header: &FlatV4, best: &mut [u32]) {
+        let tables = self.v4.tables.tables();
+        tables.find(tables.leaves_v4(header), best);
+        self.v4.search_rest_for(header, best);
+    }
+
+    /// As [`Compiled::first_v4`], for IPv6.
+    pub(crate) fn first_v6(&self, header: &FlatV6, best: &mut [u32]) {
+        let tables = self.v6.tables.tables();
+        tables.find(tables.leaves_v6(header), best);
+        self.v6.search_rest_for(header, best);
     }
 
     /// The first rule of a set after `rank` that matches and that `valid` has: for when `rank` was deleted.
     pub(crate) fn next_v4(&self, header: &FlatV4, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
-        let mut stage = Stage::default();
-        self.v4.tables.tables().stage_v4(std::slice::from_ref(header), &mut stage);
-        self.v4.next(&self.rules, &stage, &header.into(), set, rank, valid)
+        let leaves = self.v4.tables.tables().leaves_v4(header);
+        self.v4.next(&self.rules, leaves, &header.into(), set, rank, valid)
     }
 
     /// As [`Compiled::next_v4`].
     pub(crate) fn next_v6(&self, header: &FlatV6, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
-        let mut stage = Stage::default();
-        self.v6.tables.tables().stage_v6(std::slice::from_ref(header), &mut stage);
-        self.v6.next(&self.rules, &stage, &header.into(), set, rank, valid)
+        let leaves = self.v6.tables.tables().leaves_v6(header);
+        self.v6.next(&self.rules, leaves, &header.into(), set, rank, valid)
     }
 
-    #[inline(always)]
-    fn blocks<H>(
-        &self,
-        headers: &[H],
-        results: &mut [u32],
-        find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
-    ) {
-        // As much to clear as there are sets.
-        match self.sets {
-            0 => {}
-            1 => blocks::<H, 1>(1, headers, results, find),
-            2..=4 => blocks::<H, 4>(self.sets, headers, results, find),
-            _ => blocks::<H, { crate::SETS_MAX as usize }>(self.sets, headers, results, find),
-        }
-    }
-}
-
-#[inline(always)]
-fn blocks<H, const SETS: usize>(
-    sets: usize,
-    headers: &[H],
-    results: &mut [u32],
-    mut find: impl FnMut(&[H], &mut Stage, &mut [[u32; BLOCK]]),
-) {
-    let mut stage = Stage::default();
-    for (number, block) in headers.chunks(BLOCK).enumerate() {
-        let mut best = [[NONE; BLOCK]; SETS];
-        let best = best.get_mut(..sets).unwrap_or_default();
-        find(block, &mut stage, best);
-        for (out, best) in results.chunks_exact_mut(headers.len()).zip(best) {
-            let out = out.get_mut(number * BLOCK..).unwrap_or_default();
-            for (out, best) in out.iter_mut().zip(best).take(block.len()) {
-                *out = *best;
+    fn blocks<H>(&self, headers: &[H], results: &mut [u32], find: impl Fn(&[H], &mut [[u32; BLOCK]])) {
+        for (number, block) in headers.chunks(BLOCK).enumerate() {
+            let mut best = [[NONE; BLOCK]; crate::SETS_MAX as usize];
+            let best = best.get_mut(..self.sets).unwrap_or_default();
+            find(block, best);
+            for (out, best) in results.chunks_exact_mut(headers.len()).zip(best) {
+                let out = out.get_mut(number * BLOCK..).unwrap_or_default();
+                for (out, best) in out.iter_mut().zip(best).take(block.len()) {
+                    *out = *best;
+                }
             }
         }
     }
@@ -272,23 +271,21 @@ impl Half {
             }
         }
         let prefixes = [true, false].map(|source| {
-            Prefixes::new(
-                groups
-                    .iter()
-                    .flat_map(|(group, _)| {
-                        if group.rows_are_source == source { &group.rows.list } else { &group.columns.list }
-                    })
-                    .copied(),
-            )
+            Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
-        let (tables, level) = Checked::new(Tables::new(v6, &ports, groups, &prefixes));
+        let (tables, level) = Checked::new(Tables::new(v6, options.fast, &ports, groups, &prefixes));
+        for pool in tables.tables().bundles.iter().flat_map(|b| &b.pools) {
+            let (set, groups, cells) = (pool.set, pool.parts.len(), pool.cells.len());
+            let version = if v6 { " IPv6" } else { "" };
+            summary.push(format!("set {set}{version}: pool of {groups} of these groups: {cells} cells"));
+        }
         Half { tables, level, rest, summary }
     }
 
     fn next(
         &self,
         rules: &[Vec<HeaderRule>],
-        stage: &Stage,
+        leaves: Leaves,
         header: &crate::Header,
         set: u8,
         rank: u32,
@@ -297,7 +294,7 @@ impl Half {
         let rules = rules.get(usize::from(set)).map(Vec::as_slice).unwrap_or_default();
         let matches = |r: u32| valid(r) && rules.get(r as usize).is_some_and(|rule| rule.matches(header));
         let mut best = NONE;
-        for list in self.tables.tables().candidates(stage, set) {
+        for list in self.tables.tables().candidates(leaves, set) {
             let from = list.partition_point(|r| *r <= rank);
             let next = list.iter().skip(from).take_while(|r| **r < best).find(|r| matches(**r));
             best = next.copied().unwrap_or(best);
@@ -307,27 +304,35 @@ impl Half {
         next.unwrap_or(best)
     }
 
-    /// Looks at the rules that are in no table.
-    fn search_rest<H: Copy>(&self, headers: &[H], results: &mut [u32])
+    /// Looks at the rules that are in no table, for a block.
+    #[inline(always)]
+    fn search_rest<H>(&self, headers: &[H], best: &mut [[u32; BLOCK]])
     where
         crate::Header: for<'a> From<&'a H>,
     {
-        if headers.is_empty() {
-            return;
-        }
-        for (rest, results) in self.rest.iter().zip(results.chunks_exact_mut(headers.len())) {
-            if rest.is_empty() {
-                continue;
-            }
-            for (header, result) in headers.iter().zip(results) {
-                let header = crate::Header::from(header);
-                let better = rest.iter().take_while(|r| r.rank < *result).find(|r| r.rule.matches(&header));
-                if let Some(better) = better {
-                    *result = better.rank;
-                }
+        for (rest, best) in self.rest.iter().zip(best).filter(|(rest, _)| !rest.is_empty()) {
+            for (header, best) in headers.iter().zip(best) {
+                lower(rest, &header.into(), best);
             }
         }
     }
+
+    /// As [`Half::search_rest`], for one header.
+    #[inline]
+    fn search_rest_for<H>(&self, header: &H, best: &mut [u32])
+    where
+        crate::Header: for<'a> From<&'a H>,
+    {
+        for (rest, best) in self.rest.iter().zip(best).filter(|(rest, _)| !rest.is_empty()) {
+            lower(rest, &header.into(), best);
+        }
+    }
+}
+
+/// Linear search for a better rule.
+fn lower(rest: &[RestRule], header: &crate::Header, best: &mut u32) {
+    let better = rest.iter().take_while(|r| r.rank < *best).find(|r| r.rule.matches(header));
+    *best = better.map_or(*best, |r| r.rank);
 }
 
 /// Whether headers of this version can match.

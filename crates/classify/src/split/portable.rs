@@ -1,15 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batched lookups without vector units: one stage at a time over a block of headers, so that reads of different
-//! headers are under way together. The oracle of the vector forms.
+//! Lookups without vector units: of a block of headers, one stage at a time, so that reads of different headers are under
+//! way together (the oracle of the vector forms), and of one header.
+//!
+//! In a block nothing branches on what was read: which way a header goes cannot be predicted, and each wrong guess
+//! costs more than the read that it saves.
 
 use super::At;
-use super::tables::{Bundle, PortWords, Searches, Tables, Words};
+use super::pool::Pool;
+use super::search::Search4;
+use super::tables::{
+    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT, PortWords, Searches,
+    Tables, Words,
+};
 use crate::flat::{FlatV4, FlatV6};
 
 /// Headers of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// What the field stage makes of a block: leaf of source and destination, index of the port words.
+/// What the field stage makes of a header: leaf of source and destination, index of the port words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leaves {
+    pub source: u32,
+    pub destination: u32,
+    pub ports: u32,
+}
+
+/// The same of a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub source: [u32; BLOCK],
@@ -23,6 +39,13 @@ impl Default for Stage {
     }
 }
 
+/// The words of a block.
+struct BlockWords {
+    source: [u64; BLOCK],
+    destination: [u64; BLOCK],
+    ports: [u64; BLOCK],
+}
+
 /// What a header has besides addresses.
 #[derive(Clone, Copy)]
 struct Small {
@@ -31,6 +54,32 @@ struct Small {
     protocol: u8,
     tenant: u16,
     link: u8,
+}
+
+impl From<&FlatV4> for Small {
+    #[inline(always)]
+    fn from(h: &FlatV4) -> Self {
+        Small {
+            source_port: h.source_port,
+            destination_port: h.destination_port,
+            protocol: h.protocol,
+            tenant: h.tenant,
+            link: h.link,
+        }
+    }
+}
+
+impl From<&FlatV6> for Small {
+    #[inline(always)]
+    fn from(h: &FlatV6) -> Self {
+        Small {
+            source_port: h.source_port,
+            destination_port: h.destination_port,
+            protocol: h.protocol,
+            tenant: h.tenant,
+            link: h.link,
+        }
+    }
 }
 
 impl Tables {
@@ -54,20 +103,10 @@ impl Tables {
     #[inline(always)]
     pub(crate) fn stage_v4(&self, headers: &[FlatV4], stage: &mut Stage) {
         let Searches::V4([source, destination]) = &self.searches else { return };
-        for (header, out) in headers.iter().zip(&mut stage.source) {
-            *out = source.find(header.source);
-        }
-        for (header, out) in headers.iter().zip(&mut stage.destination) {
-            *out = destination.find(header.destination);
-        }
-        for (h, out) in headers.iter().zip(&mut stage.ports) {
-            *out = self.port_index(Small {
-                source_port: h.source_port,
-                destination_port: h.destination_port,
-                protocol: h.protocol,
-                tenant: h.tenant,
-                link: h.link,
-            });
+        find_all(source, headers, |h| h.source, &mut stage.source);
+        find_all(destination, headers, |h| h.destination, &mut stage.destination);
+        for (header, out) in headers.iter().zip(&mut stage.ports) {
+            *out = self.port_index(header.into());
         }
     }
 
@@ -87,64 +126,191 @@ impl Tables {
     /// The part of the field stage that is no address.
     #[inline(always)]
     pub(crate) fn stage_v6_ports(&self, headers: &[FlatV6], stage: &mut Stage) {
-        for (h, out) in headers.iter().zip(&mut stage.ports) {
-            *out = self.port_index(Small {
-                source_port: h.source_port,
-                destination_port: h.destination_port,
-                protocol: h.protocol,
-                tenant: h.tenant,
-                link: h.link,
-            });
+        for (header, out) in headers.iter().zip(&mut stage.ports) {
+            *out = self.port_index(header.into());
         }
     }
 
     /// Aggregation of `count` headers: lowers the ranks in `results`, [`BLOCK`] of each set.
     #[inline(always)]
     pub(crate) fn aggregate(&self, stage: &Stage, count: usize, results: &mut [[u32; BLOCK]]) {
+        let mut words = BlockWords { source: [0; BLOCK], destination: [0; BLOCK], ports: [0; BLOCK] };
         for bundle in &self.bundles {
-            aggregate_bundle(bundle, stage, count, results);
+            bundle.words_of_block(stage, count, &mut words);
+            for aggregate in &bundle.aggregates {
+                if let Some(results) = results.get_mut(usize::from(aggregate.set)) {
+                    aggregate.find_all(&words, count, results);
+                }
+            }
+            for pool in &bundle.pools {
+                if let Some(results) = results.get_mut(usize::from(pool.set)) {
+                    pool.find_all(&words, count, results);
+                }
+            }
         }
     }
 }
 
+/// One header at a time: as it reads in the books, and for lookups that have no batch.
 impl Tables {
-    /// For the first header of a stage: ranks of all rules of a set whose addresses match, best first in each slice.
-    pub(crate) fn candidates(&self, stage: &Stage, set: u8) -> impl Iterator<Item = &[u32]> {
-        let (source, destination) = (stage.source.at(0), stage.destination.at(0));
+    /// Field stage of an IPv4 header.
+    #[inline]
+    pub(crate) fn leaves_v4(&self, header: &FlatV4) -> Leaves {
+        let Searches::V4([source, destination]) = &self.searches else { return Leaves::default() };
+        let (source, destination) = (source.find(header.source), destination.find(header.destination));
+        Leaves { source, destination, ports: self.port_index(header.into()) }
+    }
+
+    /// Field stage of an IPv6 header.
+    #[inline]
+    pub(crate) fn leaves_v6(&self, header: &FlatV6) -> Leaves {
+        let Searches::V6([source, destination]) = &self.searches else { return Leaves::default() };
+        let (source, destination) = (source.find(header.source), destination.find(header.destination));
+        Leaves { source, destination, ports: self.port_index(header.into()) }
+    }
+
+    /// Aggregation: lowers the rank of each set.
+    #[inline]
+    pub(crate) fn find(&self, leaves: Leaves, ranks: &mut [u32]) {
+        for bundle in &self.bundles {
+            let [source, destination, ports] = bundle.words(leaves);
+            for aggregate in &bundle.aggregates {
+                if let Some(rank) = ranks.get_mut(usize::from(aggregate.set)) {
+                    *rank = aggregate.find(source, destination, ports).min(*rank);
+                }
+            }
+            for pool in &bundle.pools {
+                if let Some(rank) = ranks.get_mut(usize::from(pool.set)) {
+                    *rank = pool.find(source, destination, ports).min(*rank);
+                }
+            }
+        }
+    }
+
+    /// Ranks of all rules of a set whose addresses match, best first in each slice.
+    pub(crate) fn candidates(&self, leaves: Leaves, set: u8) -> impl Iterator<Item = &[u32]> {
         self.bundles.iter().flat_map(move |bundle| {
-            let words = (word(&bundle.source, source), word(&bundle.destination, destination));
-            bundle
-                .aggregates
-                .iter()
-                .filter(move |a| a.set == set)
-                .map(move |a| a.candidates(words.0, words.1))
+            let [source, destination, _] = bundle.words(leaves);
+            let of_set = bundle.aggregates.iter().filter(move |a| a.set == set);
+            let of_pools = bundle.pools.iter().filter(move |p| p.set == set);
+            of_set
+                .map(move |a| a.candidates(source, destination))
+                .chain(of_pools.flat_map(move |p| p.candidates(source, destination)))
         })
     }
 }
 
+/// Addresses to their leaves, a level of the trie at a time.
 #[inline(always)]
-fn word(words: &Words, leaf: u32) -> u64 {
-    match words {
-        Words::Leaf => u64::from(leaf),
-        Words::Table(words) => words.at(leaf as usize),
+fn find_all<H>(search: &Search4, headers: &[H], address: impl Fn(&H) -> u32, out: &mut [u32; BLOCK]) {
+    let mut places = [0u32; BLOCK];
+    for ((header, place), entry) in headers.iter().zip(&mut places).zip(&mut *out) {
+        (*place, *entry) = search.root(address(header));
+    }
+    for level in search.levels() {
+        for ((header, place), entry) in headers.iter().zip(&mut places).zip(&mut *out) {
+            (*place, *entry) = search.step(*level, address(header), (*place, *entry));
+        }
     }
 }
 
-#[inline(always)]
-fn aggregate_bundle(bundle: &Bundle, stage: &Stage, count: usize, results: &mut [[u32; BLOCK]]) {
-    let mut words = [[0u64; 3]; BLOCK];
-    let fields = stage.source.iter().zip(&stage.destination).zip(&stage.ports);
-    for (((source, destination), ports), out) in fields.zip(&mut words).take(count) {
-        let ports = match &bundle.ports {
-            PortWords::Narrow(words) => u64::from(words.at(*ports as usize)),
-            PortWords::Wide(words) => words.at(*ports as usize),
-        };
-        *out = [word(&bundle.source, *source), word(&bundle.destination, *destination), ports];
+impl Bundle {
+    /// The words of a header: source, destination, ports.
+    #[inline(always)]
+    fn words(&self, leaves: Leaves) -> [u64; 3] {
+        [self.source.of(leaves.source), self.destination.of(leaves.destination), self.ports.of(leaves.ports)]
     }
-    for aggregate in &bundle.aggregates {
-        let Some(results) = results.get_mut(usize::from(aggregate.set)) else { continue };
-        for ([source, destination, ports], result) in words.iter().zip(results).take(count) {
-            *result = aggregate.find(*source, *destination, *ports).min(*result);
+
+    #[inline(always)]
+    fn words_of_block(&self, stage: &Stage, count: usize, out: &mut BlockWords) {
+        for (leaf, out) in stage.source.iter().zip(&mut out.source).take(count) {
+            *out = self.source.of(*leaf);
+        }
+        for (leaf, out) in stage.destination.iter().zip(&mut out.destination).take(count) {
+            *out = self.destination.of(*leaf);
+        }
+        for (index, out) in stage.ports.iter().zip(&mut out.ports).take(count) {
+            *out = self.ports.of(*index);
+        }
+    }
+}
+
+impl Words {
+    #[inline(always)]
+    fn of(&self, leaf: u32) -> u64 {
+        match self {
+            Words::Leaf => u64::from(leaf),
+            Words::Table(words) => words.at(leaf as usize),
+        }
+    }
+}
+
+impl PortWords {
+    #[inline(always)]
+    fn of(&self, index: u32) -> u64 {
+        match self {
+            PortWords::Narrow(words) => u64::from(words.at(index as usize)),
+            PortWords::Wide(words) => words.at(index as usize),
+        }
+    }
+}
+
+impl Aggregate {
+    /// As [`Aggregate::find`], for a block: what has no rule reads the end of a table, where there is none.
+    #[inline(always)]
+    fn find_all(&self, words: &BlockWords, count: usize, results: &mut [u32; BLOCK]) {
+        let (rows, columns) = if self.rows_are_source {
+            (&words.source, &words.destination)
+        } else {
+            (&words.destination, &words.source)
+        };
+        // The slot of each header, and ones if it is its row's.
+        let mut slots = [(0u64, 0u32); BLOCK];
+        let last = self.slots.len().wrapping_sub(1);
+        for ((row, column), out) in rows.iter().zip(columns).zip(&mut slots).take(count) {
+            let row = self.row.of(*row);
+            let slot = self.slots.at(row.wrapping_add(self.column.of(*column)) as usize & last);
+            *out = (slot, ones((slot >> CHECK_SHIFT) as u32 == row));
+        }
+        let with_ports = slots.iter().zip(&words.ports).zip(results).take(count);
+        match &self.form {
+            Form::Direct(ranks) => {
+                let none = ranks.len() as u32 - 1;
+                for (((slot, hit), ports), result) in with_ports {
+                    let index = (*slot as u32 & BASE_MASK) + self.port.of(*ports);
+                    let rank = ranks.at((index & hit | none & !hit) as usize);
+                    *result = (*result).min(u32::from(rank) | ones(rank == NONE16));
+                }
+            }
+            Form::Positions { positions, columns, ranks } => {
+                let none = positions.len() as u32 - 1;
+                for (((slot, hit), ports), result) in with_ports {
+                    let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
+                    let index = pattern * columns + self.port.of(*ports);
+                    let position = positions.at((index & hit | none & !hit) as usize);
+                    let missing = ones(position == NONE8);
+                    let index = (*slot as u32 & BASE_MASK) + u32::from(position);
+                    let rank = ranks.at((index & !missing) as usize);
+                    *result = (*result).min(rank | missing);
+                }
+            }
+        }
+    }
+}
+
+/// All bits or none. By arithmetic: a choice between two values would become a jump.
+#[inline(always)]
+fn ones(condition: bool) -> u32 {
+    u32::from(condition).wrapping_neg()
+}
+
+impl Pool {
+    /// As [`Pool::find`], for a block.
+    #[inline(always)]
+    fn find_all(&self, words: &BlockWords, count: usize, results: &mut [u32; BLOCK]) {
+        let words = words.source.iter().zip(&words.destination).zip(&words.ports);
+        for (((source, destination), ports), result) in words.zip(results).take(count) {
+            *result = self.find(*source, *destination, *ports).min(*result);
         }
     }
 }

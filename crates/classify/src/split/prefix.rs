@@ -36,7 +36,7 @@ impl Prefix {
 }
 
 /// Different prefixes in preorder, the first of them [`Prefix::ANY`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Prefixes {
     pub list: Vec<Prefix>,
     /// The next longer one around it; its own number for the first.

@@ -7,18 +7,40 @@ use super::prefix::{Prefix, Prefixes};
 /// An entry that points to a node.
 pub(crate) const NODE: u32 = 1 << 31;
 
-/// 64 Ki roots, then nodes of 256 for bits 16 to 23 and 24 to 31.
+/// Bits that the nodes on a way take, after the 16 of the root: fewest reads.
+const WIDE: &[u8] = &[8, 8];
+/// ... and least memory, with a read more: a /32 by itself takes 64 bytes in its last node, not 1,024.
+const NARROW: &[u8] = &[8, 4, 4];
+/// Nodes on a way at most.
+const LEVELS: usize = 3;
+
+/// Which bits of an address select an entry of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Level4 {
+    pub shift: u32,
+    pub mask: u32,
+}
+
+/// 64 Ki roots, then nodes for the bits from 16 on.
 #[derive(Clone, Debug)]
 pub(crate) struct Search4 {
     /// A leaf, or [`NODE`] with the index of the node's first entry.
     pub nodes: Vec<u32>,
-    /// Nodes on the longest way: 0 to 2.
+    /// Nodes on the longest way.
     pub depth: u8,
+    levels: [Level4; LEVELS],
 }
 
 impl Search4 {
-    pub fn new(prefixes: &Prefixes, leaves: &[u32]) -> Self {
-        let mut new = Search4 { nodes: vec![0; 1 << 16], depth: 0 };
+    /// `narrow`: least memory rather than fewest reads.
+    pub fn new(prefixes: &Prefixes, leaves: &[u32], narrow: bool) -> Self {
+        let mut levels = [Level4::default(); LEVELS];
+        let mut rest = 16;
+        for (level, bits) in levels.iter_mut().zip(if narrow { NARROW } else { WIDE }) {
+            rest -= u32::from(*bits);
+            *level = Level4 { shift: rest, mask: (1 << bits) - 1 };
+        }
+        let mut new = Search4 { nodes: vec![0; 1 << 16], depth: 0, levels };
         // Preorder: what lies inside comes later and paints over.
         for (prefix, leaf) in prefixes.list.iter().zip(leaves) {
             new.paint(*prefix, *leaf);
@@ -27,14 +49,18 @@ impl Search4 {
     }
 
     fn paint(&mut self, prefix: Prefix, leaf: u32) {
-        let address = (prefix.value >> 96) as usize;
-        let (mut start, mut index, mut bits) = (0, address >> 16, 16u8);
-        while prefix.length > bits {
+        let address = (prefix.value >> 96) as u32;
+        let length = u32::from(prefix.length);
+        let (mut start, mut index, mut bits) = (0, address as usize >> 16, 16);
+        for (level, depth) in self.levels.into_iter().zip(1..) {
+            if length <= bits {
+                break;
+            }
             let at = start + index;
             let entry = self.nodes.at(at);
             start = if entry & NODE == 0 {
                 let node = self.nodes.len();
-                self.nodes.resize(node + 256, entry);
+                self.nodes.resize(node + level.mask as usize + 1, entry);
                 if let Some(at) = self.nodes.get_mut(at) {
                     *at = NODE | node as u32;
                 }
@@ -42,24 +68,45 @@ impl Search4 {
             } else {
                 (entry & !NODE) as usize
             };
-            bits += 8;
-            index = address >> (32 - bits) & 255;
-            self.depth = self.depth.max((bits - 16) / 8);
+            bits = 32 - level.shift;
+            index = (address >> level.shift & level.mask) as usize;
+            self.depth = self.depth.max(depth);
         }
-        let wide = 1usize << (bits - prefix.length);
+        let wide = 1usize << (bits - length);
         if let Some(entries) = self.nodes.get_mut(start + index..start + index + wide) {
             entries.fill(leaf);
         }
     }
 
+    /// The levels of the longest way, from the root on.
+    #[inline(always)]
+    pub fn levels(&self) -> &[Level4] {
+        self.levels.get(..usize::from(self.depth)).unwrap_or_default()
+    }
+
+    /// The root's place and entry.
+    #[inline(always)]
+    pub fn root(&self, address: u32) -> (u32, u32) {
+        let place = address >> 16;
+        (place, self.nodes.at(place as usize))
+    }
+
+    /// From an entry and its place to those one node further, if it is a node: without a branch.
+    #[inline(always)]
+    pub fn step(&self, level: Level4, address: u32, (place, entry): (u32, u32)) -> (u32, u32) {
+        let place =
+            if entry & NODE == 0 { place } else { (entry & !NODE) + (address >> level.shift & level.mask) };
+        (place, self.nodes.at(place as usize))
+    }
+
     #[inline]
     pub fn find(&self, address: u32) -> u32 {
         let mut entry = self.nodes.at((address >> 16) as usize);
-        if entry & NODE != 0 {
-            entry = self.nodes.at((entry & !NODE) as usize + (address as usize >> 8 & 255));
-            if entry & NODE != 0 {
-                entry = self.nodes.at((entry & !NODE) as usize + (address as usize & 255));
+        for level in &self.levels {
+            if entry & NODE == 0 {
+                break;
             }
+            entry = self.nodes.at(((entry & !NODE) + (address >> level.shift & level.mask)) as usize);
         }
         entry
     }

@@ -3,11 +3,12 @@
 //!
 //! Field stage, once for all sets: a trie per address (64 Ki roots, then 256-way nodes) and a class per port give three
 //! words. Aggregation, once per group: fields of these words select a slot (check and list) and a port class; position
-//! or rank follows.
+//! or rank follows. Small groups are found in pools (see [`super::pool`]).
 
 use super::At;
 use super::displace::{Placement, place};
 use super::group::Group;
+use super::pool::{Pool, take_pools};
 use super::ports::Ports;
 use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
@@ -20,6 +21,9 @@ pub(crate) const NONE16: u16 = u16::MAX;
 pub(crate) const NONE8: u8 = u8::MAX;
 /// Bytes of a table of ranks for it to be preferred to a table of positions.
 const DIRECT_MAX: usize = 384 << 10;
+/// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it would be most of
+/// the memory, and such tables mostly stand while faster ones are built beside them.
+const WIDE_MAX: usize = 1 << 14;
 /// Bytes of a table of positions at most.
 pub(crate) const POSITIONS_MAX: usize = 16 << 20;
 
@@ -241,6 +245,7 @@ pub(crate) struct Bundle {
     pub destination: Words,
     pub ports: PortWords,
     pub aggregates: Vec<Aggregate>,
+    pub pools: Vec<Pool>,
 }
 
 /// Classes of a port field.
@@ -300,66 +305,148 @@ pub(crate) struct Tables {
     pub bundles: Vec<Bundle>,
 }
 
-fn bits(values: usize) -> u32 {
+/// Bits that tell so many values apart.
+pub(crate) fn bits(values: usize) -> u32 {
     usize::BITS - values.saturating_sub(1).leading_zeros()
 }
 
-/// Sorts aggregates into bundles that fit into words, and gives them their fields.
-fn bundle(aggregates: Vec<(Group, Aggregate)>) -> Vec<Vec<(Group, Aggregate)>> {
-    let mut out: Vec<Vec<(Group, Aggregate)>> = Vec::new();
-    let mut at = [64u32; 3];
-    for (group, mut aggregate) in aggregates {
-        let (row, column) = (bits(aggregate.slots.len()), bits(group.columns.len()));
-        let port = bits(aggregate.columns);
-        let need = if aggregate.rows_are_source { [row, column, port] } else { [column, row, port] };
+/// What is free in the words of source, destination and ports, from which bit on.
+#[derive(Clone, Copy, Default)]
+struct Room([u32; 3]);
+
+const SOURCE: usize = 0;
+const DESTINATION: usize = 1;
+const PORTS: usize = 2;
+
+impl Room {
+    /// Takes a field for so many values.
+    fn take(&mut self, word: usize, values: usize) -> Option<Field> {
+        let need = bits(values);
+        let at = self.0.get_mut(word)?;
         // No field lies across the middle of a word: vector units take halves.
-        let before = at;
-        at = std::array::from_fn(|i| {
-            let (at, need) = (before.at(i), need.at(i));
-            if at % 32 + need > 32 { at.next_multiple_of(32) } else { at }
+        let from = if *at % 32 + need > 32 { at.next_multiple_of(32) } else { *at };
+        if need == 0 {
+            return Some(Field::default());
+        }
+        *at = from + need;
+        (*at <= 64).then(|| Field { shift: from, mask: ((1u64 << need) - 1) as u32 })
+    }
+}
+
+/// What goes into a bundle.
+#[derive(Default)]
+struct Part {
+    groups: Vec<(Group, Aggregate)>,
+    pools: Vec<Pool>,
+}
+
+/// Sorts groups and pools into bundles that fit into words, and gives them their fields.
+fn bundle(groups: Vec<(Group, Aggregate)>, pools: Vec<Pool>) -> Vec<Part> {
+    let mut out: Vec<Part> = Vec::new();
+    let mut room = Room::default();
+    for (group, mut aggregate) in groups {
+        let (row, column) =
+            if aggregate.rows_are_source { (SOURCE, DESTINATION) } else { (DESTINATION, SOURCE) };
+        let part = place_in(&mut out, &mut room, |room| {
+            aggregate.row = room.take(row, aggregate.slots.len())?;
+            aggregate.column = room.take(column, group.columns.len())?;
+            aggregate.port = room.take(PORTS, aggregate.columns)?;
+            Some(())
         });
-        if out.is_empty() || at.iter().zip(need).any(|(at, need)| at + need > 64) {
-            out.push(Vec::new());
-            at = [0; 3];
+        if let Some(part) = part {
+            part.groups.push((group, aggregate));
         }
-        let field = |index: usize| match need.at(index) {
-            0 => Field::default(),
-            bits => Field { shift: at.at(index), mask: (1u32 << bits) - 1 },
-        };
-        let [source, destination, ports] = [field(0), field(1), field(2)];
-        (aggregate.row, aggregate.column) =
-            if aggregate.rows_are_source { (source, destination) } else { (destination, source) };
-        aggregate.port = ports;
-        for (at, need) in at.iter_mut().zip(need) {
-            *at += need;
-        }
-        if let Some(last) = out.last_mut() {
-            last.push((group, aggregate));
+    }
+    for mut pool in pools {
+        let part = place_in(&mut out, &mut room, |room| {
+            let [sources, destinations] = &pool.prefixes;
+            pool.source = room.take(SOURCE, sources.len())?;
+            pool.destination = room.take(DESTINATION, destinations.len())?;
+            for part in &mut pool.parts {
+                part.port = room.take(PORTS, part.columns as usize)?;
+            }
+            Some(())
+        });
+        if let Some(part) = part {
+            part.pools.push(pool);
         }
     }
     out
 }
 
-/// The words of an address: for each prefix of `all` what the groups make of it.
-fn words(all: &Prefixes, groups: &[(Group, Aggregate)], source: bool) -> Vec<u64> {
+/// The last bundle, or another one if that has no room for what is taken.
+fn place_in<'a>(
+    out: &'a mut Vec<Part>,
+    room: &mut Room,
+    mut take: impl FnMut(&mut Room) -> Option<()>,
+) -> Option<&'a mut Part> {
+    let mut after = *room;
+    if out.is_empty() || take(&mut after).is_none() {
+        out.push(Part::default());
+        after = Room::default();
+        // One alone has room: 24 bits are the most that a field takes.
+        take(&mut after)?;
+    }
+    *room = after;
+    out.last_mut()
+}
+
+/// The words of an address: for each prefix of `all` what groups and pools make of it.
+fn words(all: &Prefixes, part: &Part, source: bool) -> Vec<u64> {
     let mut out = vec![0u64; all.len()];
-    for (group, aggregate) in groups {
-        let is_row = aggregate.rows_are_source == source;
-        let own = all.project(if is_row { &group.rows } else { &group.columns });
-        let field = if is_row { aggregate.row } else { aggregate.column };
-        for (word, class) in out.iter_mut().zip(own) {
-            let value = if is_row { aggregate.placement.at(class as usize) } else { class };
-            *word |= u64::from(value) << field.shift;
+    let mut add = |own: &Prefixes, field: Field, value: &dyn Fn(u32) -> u32| {
+        for (word, class) in out.iter_mut().zip(all.project(own)) {
+            *word |= u64::from(value(class)) << field.shift;
         }
+    };
+    for (group, aggregate) in &part.groups {
+        if aggregate.rows_are_source == source {
+            add(&group.rows, aggregate.row, &|class| aggregate.placement.at(class as usize));
+        } else {
+            add(&group.columns, aggregate.column, &|class| class);
+        }
+    }
+    for pool in &part.pools {
+        let [sources, destinations] = &pool.prefixes;
+        if source {
+            add(sources, pool.source, &|class| class);
+        } else {
+            add(destinations, pool.destination, &|class| class);
+        }
+    }
+    out
+}
+
+/// The words of the ports, for each kind of header.
+fn port_words(kinds: usize, part: &Part) -> Vec<u64> {
+    let mut out = vec![0u64; kinds];
+    let mut add = |of_kind: &[u16], field: Field| {
+        for (word, class) in out.iter_mut().zip(of_kind) {
+            *word |= u64::from(*class) << field.shift;
+        }
+    };
+    for (group, aggregate) in &part.groups {
+        add(&group.port_class, aggregate.port);
+    }
+    for part in part.pools.iter().flat_map(|pool| &pool.parts) {
+        add(&part.port_class, part.port);
     }
     out
 }
 
 impl Tables {
-    /// Packs groups. `prefixes` are those of all groups: sources, destinations.
-    pub fn new(v6: bool, ports: &Ports, groups: Vec<(Group, Aggregate)>, prefixes: &[Prefixes; 2]) -> Self {
+    /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads, whatever memory
+    /// that takes.
+    pub fn new(
+        v6: bool,
+        fast: bool,
+        ports: &Ports,
+        mut groups: Vec<(Group, Aggregate)>,
+        prefixes: &[Prefixes; 2],
+    ) -> Self {
         let [sources, destinations] = prefixes;
-        let parts = bundle(groups);
+        let pools = take_pools(&mut groups);
+        let parts = bundle(groups, pools);
         let single = parts.len() <= 1;
         let mut leaves: [Vec<u32>; 2] =
             [0, 1].map(|a| (0..prefixes.get(a).map_or(0, Prefixes::len) as u32).collect());
@@ -377,24 +464,21 @@ impl Tables {
                 }
             };
             let (source, destination) = (side(sources, true), side(destinations, false));
-            let mut of_kind = vec![0u64; ports.kinds.len()];
-            for (group, aggregate) in &part {
-                for (word, class) in of_kind.iter_mut().zip(&group.port_class) {
-                    *word |= u64::from(*class) << aggregate.port.shift;
-                }
-            }
+            let of_kind = port_words(ports.kinds.len(), &part);
             let words = ports.kind.iter().map(|k| of_kind.at(*k as usize));
             let narrow = of_kind.iter().all(|w| u32::try_from(*w).is_ok());
-            let port_words = if narrow {
+            let ports = if narrow {
                 PortWords::Narrow(words.map(|w| w as u32).collect())
             } else {
                 PortWords::Wide(words.collect())
             };
-            let mut aggregates: Vec<Aggregate> = part.into_iter().map(|(_, aggregate)| aggregate).collect();
+            let Part { groups, mut pools } = part;
+            let mut aggregates: Vec<Aggregate> = groups.into_iter().map(|(_, aggregate)| aggregate).collect();
             for aggregate in &mut aggregates {
                 aggregate.placement = Vec::new();
             }
-            bundles.push(Bundle { source, destination, ports: port_words, aggregates });
+            pools.iter_mut().for_each(Pool::finish);
+            bundles.push(Bundle { source, destination, ports, aggregates, pools });
         }
         let [source_leaves, destination_leaves] = leaves;
         let searches = if v6 {
@@ -403,9 +487,10 @@ impl Tables {
                 Search6::new(destinations, &destination_leaves),
             ])
         } else {
+            let narrow = |prefixes: &Prefixes| !fast && prefixes.len() > WIDE_MAX;
             Searches::V4([
-                Search4::new(sources, &source_leaves),
-                Search4::new(destinations, &destination_leaves),
+                Search4::new(sources, &source_leaves, narrow(sources)),
+                Search4::new(destinations, &destination_leaves, narrow(destinations)),
             ])
         };
         let counts = ports.fields.each_ref().map(super::ports::Classes::count);
@@ -438,6 +523,7 @@ impl Tables {
                 + words(&b.destination)
                 + ports
                 + b.aggregates.iter().map(Aggregate::bytes).sum::<usize>()
+                + b.pools.iter().map(Pool::bytes).sum::<usize>()
         });
         search + self.ports.iter().map(PortTable::bytes).sum::<usize>() + bundles.sum::<usize>()
     }

@@ -9,8 +9,9 @@
     reason = "registers of a block, by numbers below their count: arrays side by side, checked where they are compiled"
 )]
 
+use super::super::pool::Pool;
 use super::super::portable::{BLOCK, Stage};
-use super::super::search::{Search4, Search6};
+use super::super::search::{Level4, Search4, Search6};
 use super::super::tables::{
     Aggregate, BASE_MASK, Bundle, Field, Form, NONE8, NONE16, PortTable, PortWords, Searches, Tables, Words,
 };
@@ -119,13 +120,9 @@ pub(super) unsafe fn block_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[
 /// # Safety
 /// As [`block_v4`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn block_v6(
-    tables: &Tables,
-    headers: &[FlatV6],
-    stage: &mut Stage,
-    best: &mut [[u32; BLOCK]],
-) {
+pub(super) unsafe fn block_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
     let Searches::V6([sources, destinations]) = &tables.searches else { return };
+    let mut stage = Stage::default();
     let mut halves = [[0u64; 2]; BLOCK];
     for (to, header) in halves.iter_mut().zip(headers) {
         *to = header.source;
@@ -137,7 +134,7 @@ pub(super) unsafe fn block_v6(
     }
     // SAFETY: as above.
     unsafe { search6(destinations, &halves, &mut stage.destination) };
-    tables.stage_v6_ports(headers, stage);
+    tables.stage_v6_ports(headers, &mut stage);
     let load = |from: &[u32; BLOCK]| {
         let mut out = zero();
         for (out, sixteen) in out.iter_mut().zip(from.as_chunks::<16>().0) {
@@ -259,17 +256,13 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
         for i in 0..N {
             q[i] = gather::<4, u32>(&b.nodes, _mm512_srli_epi32::<16>(y[i]));
         }
-        if a.depth > 0 {
-            level::<8>(a, x, &mut p);
-        }
-        if b.depth > 0 {
-            level::<8>(b, y, &mut q);
-        }
-        if a.depth > 1 {
-            level::<0>(a, x, &mut p);
-        }
-        if b.depth > 1 {
-            level::<0>(b, y, &mut q);
+        for number in 0..a.depth.max(b.depth).into() {
+            if let Some(of) = a.levels().get(number) {
+                level(a, *of, x, &mut p);
+            }
+            if let Some(of) = b.levels().get(number) {
+                level(b, *of, y, &mut q);
+            }
         }
     }
     (p, q)
@@ -280,11 +273,12 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
 /// As [`search`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn level<const SHIFT: u32>(search: &Search4, addresses: &Block, entries: &mut Block) {
+unsafe fn level(search: &Search4, level: Level4, addresses: &Block, entries: &mut Block) {
+    let (shift, mask) = (_mm_cvtsi32_si128(level.shift as i32), splat(level.mask));
     for (entry, address) in entries.iter_mut().zip(addresses) {
         let nodes = _mm512_movepi32_mask(*entry);
-        let byte = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(*address), splat(0xff));
-        let index = _mm512_add_epi32(_mm512_and_si512(*entry, splat(0x7fff_ffff)), byte);
+        let inside = _mm512_and_si512(_mm512_srl_epi32(*address, shift), mask);
+        let index = _mm512_add_epi32(_mm512_and_si512(*entry, splat(0x7fff_ffff)), inside);
         // SAFETY: the caller's, for the lanes that are nodes.
         *entry = unsafe { gather_some::<4, u32>(&search.nodes, *entry, nodes, index) };
     }
@@ -403,6 +397,55 @@ unsafe fn aggregate_bundle(
         let Some(best) = best.get_mut(usize::from(aggregate.set)) else { continue };
         // SAFETY: the caller's.
         unsafe { aggregate_one(aggregate, &source, &destination, &ports, best) };
+    }
+    for pool in &bundle.pools {
+        let Some(best) = best.get_mut(usize::from(pool.set)) else { continue };
+        // SAFETY: the caller's.
+        unsafe { aggregate_pool(pool, &source, &destination, &ports, best) };
+    }
+}
+
+/// # Safety
+/// As [`aggregate_bundle`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn aggregate_pool(
+    pool: &Pool,
+    source: &Halves,
+    destination: &Halves,
+    ports: &Halves,
+    best: &mut [u32; BLOCK],
+) {
+    let (column, row) = (field(pool.source, source), field(pool.destination, destination));
+    let width = splat(pool.width);
+    let mut cell = zero();
+    for i in 0..N {
+        // Factors have 15 bits: products of halves are those of the whole.
+        let index = _mm512_add_epi32(_mm512_madd_epi16(row[i], width), column[i]);
+        // SAFETY: the fields' masks keep it in the cells.
+        cell[i] = unsafe { gather::<4, u32>(&pool.cells, index) };
+    }
+    // No rule is the largest of these, too.
+    let mut rank = [splat(u32::from(NONE16)); N];
+    for part in &pool.parts {
+        let port = field(part.port, ports);
+        let columns = splat(part.columns);
+        for i in 0..N {
+            let list = _mm512_and_si512(cell[i], splat(0xffff));
+            let index = _mm512_add_epi32(_mm512_madd_epi16(list, columns), port[i]);
+            // SAFETY: in bounds for every list of the cells.
+            let read = unsafe { gather::<2, u16>(&part.ranks, index) };
+            rank[i] = _mm512_min_epu32(rank[i], _mm512_and_si512(read, splat(0xffff)));
+            cell[i] = _mm512_srli_epi32::<16>(cell[i]);
+        }
+    }
+    for (best, rank) in best.as_chunks_mut::<16>().0.iter_mut().zip(rank) {
+        let hit = _mm512_cmpneq_epi32_mask(rank, splat(u32::from(NONE16)));
+        // SAFETY: sixteen numbers of four bytes.
+        unsafe {
+            let old = _mm512_loadu_si512(best.as_ptr().cast());
+            _mm512_storeu_si512(best.as_mut_ptr().cast(), _mm512_mask_min_epu32(old, hit, old, rank));
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 //! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see [`super::Checked`].
 
 use super::super::At;
-use super::super::search::{NODE, Search4, Search6};
+use super::super::pool::Pool;
+use super::super::search::{Level4, NODE, Search4, Search6};
 use super::super::tables::{
-    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT, PortTable, PortWords,
-    Searches, Tables, Words,
+    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, EMPTY, Field, Form, NONE8, PATTERN_SHIFT, PortTable,
+    PortWords, Searches, Tables, Words,
 };
 
 /// Values of each port field.
@@ -22,28 +23,25 @@ pub(super) fn in_bounds(tables: &Tables) -> bool {
     tables.bundles.iter().all(|b| bundle(b, source, destination, ports))
 }
 
-/// The largest leaf, if every node lies in the table and no way is longer than two nodes.
+/// The largest leaf, if every node lies in the table and no way is longer than there are levels.
 fn top_leaf4(search: &Search4) -> Option<usize> {
-    let nodes = &search.nodes;
-    let roots = nodes.get(..1 << 16)?;
-    let mut top = 0;
-    for root in roots {
-        if root & NODE == 0 {
-            top = top.max(*root);
-            continue;
-        }
-        let start = (root & !NODE) as usize;
-        for entry in nodes.get(start..start + 256)? {
-            if entry & NODE == 0 {
-                top = top.max(*entry);
-                continue;
-            }
-            let start = (entry & !NODE) as usize;
-            let leaves = nodes.get(start..start + 256)?;
-            top = leaves.iter().fold(top, |top, leaf| top.max(*leaf));
-        }
-    }
+    let top = top_below(search, search.nodes.get(..1 << 16)?, search.levels())?;
     (top < NODE).then_some(top as usize)
+}
+
+/// The largest leaf of these entries and below.
+fn top_below(search: &Search4, entries: &[u32], levels: &[Level4]) -> Option<u32> {
+    let Some((level, below)) = levels.split_first() else {
+        return entries.iter().copied().max();
+    };
+    entries.iter().try_fold(0, |top, entry| {
+        if entry & NODE == 0 {
+            return Some(top.max(*entry));
+        }
+        let start = (entry & !NODE) as usize;
+        let node = search.nodes.get(start..=start + level.mask as usize)?;
+        Some(top.max(top_below(search, node, below)?))
+    })
 }
 
 fn top_leaf6(search: &Search6) -> Option<usize> {
@@ -87,14 +85,40 @@ fn bundle(bundle: &Bundle, source: usize, destination: usize, ports: usize) -> b
             let top = (0..=ports).map(|i| a.port.of(words(i))).max().unwrap_or(0);
             aggregate(a, top as usize)
         })
+        && bundle.pools.iter().all(|p| {
+            let top = |of: Field| (0..=ports).map(|i| of.of(words(i))).max().unwrap_or(0);
+            pool(p, |number| p.parts.get(number).map_or(0, |part| top(part.port) as usize))
+        })
+}
+
+/// Whether a field lies in one half of a word.
+fn in_half(field: Field) -> bool {
+    field.mask < 1 << 24 && field.shift % 32 + field.mask.trailing_ones() <= 32 && field.shift < 64
+}
+
+/// `port` tells the largest port class that a header can have, for each part.
+fn pool(pool: &Pool, port: impl Fn(usize) -> usize) -> bool {
+    let half = i16::MAX as u32;
+    // Whatever classes the words name: the fields' masks are the proof. Factors are multiplied as signed halves.
+    let top = u64::from(pool.destination.mask) * u64::from(pool.width) + u64::from(pool.source.mask);
+    if !in_half(pool.source) || !in_half(pool.destination) || pool.parts.len() > 2 {
+        return false;
+    }
+    if top >= pool.cells.len() as u64 || pool.destination.mask > half || pool.width > half {
+        return false;
+    }
+    pool.parts.iter().enumerate().all(|(number, part)| {
+        let list = pool.cells.iter().map(|cell| cell >> (16 * number) & 0xffff).max().unwrap_or(0);
+        // Reads take two entries.
+        let top = list as usize * part.columns as usize + port(number) + 2;
+        in_half(part.port) && list <= half && part.columns <= half && top <= part.ranks.len()
+    })
 }
 
 /// `port` is the largest port class that a header can have.
 fn aggregate(aggregate: &Aggregate, port: usize) -> bool {
     let fields = [aggregate.row, aggregate.column, aggregate.port];
-    let halves = fields
-        .iter()
-        .all(|f| f.mask < 1 << 24 && f.shift % 32 + f.mask.trailing_ones() <= 32 && f.shift < 64);
+    let halves = fields.into_iter().all(in_half);
     // An empty slot's check is all ones, which no row is.
     if !halves || !aggregate.slots.len().is_power_of_two() || aggregate.slots.len() > 1 << 24 {
         return false;

@@ -75,7 +75,7 @@ impl Checked {
 
     /// A block of IPv4 headers; `level` is what [`Checked::new`] returned, or lower.
     #[inline(always)]
-    pub fn block_v4(&self, level: Level, headers: &[FlatV4], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+    pub fn block_v4(&self, level: Level, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
         if level == Level::Avx512 {
             // SAFETY: `level` was found on this machine, and these tables were found in bounds.
@@ -85,47 +85,57 @@ impl Checked {
         #[cfg(target_arch = "x86_64")]
         if level == Level::Avx2 {
             // SAFETY: `level` was found on this machine.
-            unsafe { avx2_v4(&self.0, headers, stage, best) };
+            unsafe { avx2_v4(&self.0, headers, best) };
             return;
         }
         let _ = level;
-        self.0.stage_v4(headers, stage);
-        self.0.aggregate(stage, headers.len(), best);
+        portable_v4(&self.0, headers, best);
     }
 
     /// A block of IPv6 headers, likewise.
     #[inline(always)]
-    pub fn block_v6(&self, level: Level, headers: &[FlatV6], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
+    pub fn block_v6(&self, level: Level, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
         if level == Level::Avx512 {
             // SAFETY: as in `block_v4`.
-            unsafe { avx512::block_v6(&self.0, headers, stage, best) };
+            unsafe { avx512::block_v6(&self.0, headers, best) };
             return;
         }
         #[cfg(target_arch = "x86_64")]
         if level == Level::Avx2 {
             // SAFETY: `level` was found on this machine.
-            unsafe { avx2_v6(&self.0, headers, stage, best) };
+            unsafe { avx2_v6(&self.0, headers, best) };
             return;
         }
         let _ = level;
-        self.0.stage_v6(headers, stage);
-        self.0.aggregate(stage, headers.len(), best);
+        portable_v6(&self.0, headers, best);
     }
+}
+
+#[inline(always)]
+fn portable_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+    let mut stage = Stage::default();
+    tables.stage_v4(headers, &mut stage);
+    tables.aggregate(&stage, headers.len(), best);
+}
+
+#[inline(always)]
+fn portable_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+    let mut stage = Stage::default();
+    tables.stage_v6(headers, &mut stage);
+    tables.aggregate(&stage, headers.len(), best);
 }
 
 /// The portable form, compiled for AVX2: its reads stay bounds-checked.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2_v4(tables: &Tables, headers: &[FlatV4], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
-    tables.stage_v4(headers, stage);
-    tables.aggregate(stage, headers.len(), best);
+fn avx2_v4(tables: &Tables, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
+    portable_v4(tables, headers, best);
 }
 
 /// As [`avx2_v4`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2_v6(tables: &Tables, headers: &[FlatV6], stage: &mut Stage, best: &mut [[u32; BLOCK]]) {
-    tables.stage_v6(headers, stage);
-    tables.aggregate(stage, headers.len(), best);
+fn avx2_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
+    portable_v6(tables, headers, best);
 }
