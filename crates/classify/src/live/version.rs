@@ -163,8 +163,13 @@ pub struct Version {
     pub(crate) compiled: Compiled,
     pub(crate) delta: Delta,
     /// Changes begun.
-    changes: AtomicU64,
+    changes: Apart,
 }
+
+/// A count in cache lines of its own: the writer takes them with each change, and lookups read what would lie beside it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
 
 impl Version {
     /// Compiles entries; each set in the order of (priority, sequence).
@@ -174,14 +179,14 @@ impl Version {
             compiled: Compiled::new(&rules, options),
             sets: sets.into_iter().map(Set::new).collect(),
             delta: Delta::new(),
-            changes: AtomicU64::new(0),
+            changes: Apart(AtomicU64::new(0)),
         }
     }
 
     /// Says that a flag is about to be set or cleared.
     pub(crate) fn change(&self) {
         // With the flag's own ordering: who sees the flag sees the count.
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changes.0.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
@@ -391,7 +396,7 @@ impl Version {
         let tables = self.found(ranks);
         let mut answers: [Option<A>; SETS_MAX as usize] = [None; SETS_MAX as usize];
         loop {
-            let before = self.changes.load(Ordering::Acquire);
+            let before = self.changes.0.load(Ordering::Acquire);
             let mut found = tables;
             let found = found.get_mut(..self.sets.len()).unwrap_or_default();
             for (index, ((set, found), answer)) in
@@ -412,7 +417,7 @@ impl Version {
                     *answer = Some(A::added(&added.entry));
                 }
             }
-            if self.changes.load(Ordering::Acquire) == before {
+            if self.changes.0.load(Ordering::Acquire) == before {
                 break;
             }
             spin_loop();
@@ -425,9 +430,9 @@ impl Version {
     /// Looks any header up, one entry after the other: for those that have no flat form.
     pub(crate) fn search(&self, header: &Header, results: &mut [Option<Match>]) {
         loop {
-            let before = self.changes.load(Ordering::Acquire);
+            let before = self.changes.0.load(Ordering::Acquire);
             self.search_once(header, results);
-            if self.changes.load(Ordering::Acquire) == before {
+            if self.changes.0.load(Ordering::Acquire) == before {
                 return;
             }
             spin_loop();
