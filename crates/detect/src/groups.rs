@@ -213,74 +213,30 @@ impl<'h> Scope<'h> {
         let ports = PROTOCOLS.map(|p| self.ports(p, most / pairs.max(1) / PROTOCOLS.len()));
         let either_way = self.bits(|h| h.bidirectional);
         for version in &versions {
+            let here = PROTOCOLS.map(|protocol| self.bits(|h| is_about(h, protocol, version.family)));
             // What a network's class says is right only where no smaller network lies in it: long prefixes come first.
             let all = &version.classes;
-            let mut order: Vec<_> = all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).collect();
-            order.sort_by_key(|(a, b)| core::cmp::Reverse(u16::from(a.net.length) + u16::from(b.net.length)));
-            for (client, server) in order {
-                for (place, (protocol, ports)) in PROTOCOLS.into_iter().zip(&ports).enumerate() {
-                    let here = self.bits(|h| {
-                        (h.protocols.is_empty() || h.protocols.contains(&protocol))
-                            && (h.family == Family::Any || h.family == version.family)
-                    });
-                    let group = |class: &PortClass| {
-                        let to_server = Ways { from: client, to: server, ports: &class.destination };
-                        let to_client = Ways { from: server, to: client, ports: &class.source };
-                        let both = |one: &Ways<'_>, other: &Ways<'_>| -> Bits {
-                            let words = here.iter().zip(&either_way).enumerate();
-                            let word = |(w, (here, either))| here & (one.word(w) | either & other.word(w));
-                            words.map(word).collect()
-                        };
-                        (both(&to_server, &to_client), both(&to_client, &to_server))
-                    };
-                    let mut runs: Vec<(Range, (Bits, Bits))> = Vec::new();
-                    for class in ports {
-                        let group = group(class);
-                        match runs.last_mut() {
-                            Some((range, of_run)) if *of_run == group => range.last = class.ports.last,
-                            _ => runs.push((class.ports, group)),
-                        }
-                    }
-                    for (destination_ports, group) in runs {
+            let mut pairs: Vec<_> = all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).collect();
+            pairs.sort_by_key(|(a, b)| core::cmp::Reverse(u16::from(a.net.length) + u16::from(b.net.length)));
+            for (client, server) in pairs {
+                for (place, ((protocol, ports), here)) in PROTOCOLS.iter().zip(&ports).zip(&here).enumerate()
+                {
+                    let pair = Pair { client, server, here, either_way: &either_way };
+                    for (destination_ports, heads) in pair.runs(ports) {
                         let rule = HeaderRule {
                             tenant: self.tenant,
                             source: Some(client.net),
                             destination: Some(server.net),
-                            protocol: Some(protocol),
+                            protocol: Some(*protocol),
                             destination_ports,
                             ..HeaderRule::default()
                         };
-                        each(rule, place, group);
+                        each(rule, place, heads);
                     }
                 }
             }
         }
-        ports.iter().map(|ports| Self::client_ports(ports, &either_way)).collect()
-    }
-
-    /// What heads ask of the client's port: source ports to the server, destination ports to the client, and either if the
-    /// rule goes both ways.
-    fn client_ports(ports: &[PortClass], either_way: &Bits) -> ClientPorts {
-        let mut clients = ClientPorts::default();
-        for class in ports {
-            let bits = |one: &Bits, other: &Bits| -> Bits {
-                one.iter()
-                    .zip(other)
-                    .zip(either_way)
-                    .map(|((one, other), either)| one | either & other)
-                    .collect()
-            };
-            let (source, destination) = (&class.source, &class.destination);
-            let heads = PerDirection::new(bits(source, destination), bits(destination, source));
-            match (clients.ends.last_mut(), clients.classes.last()) {
-                (Some(end), Some(last)) if *last == heads => *end = class.ports.last,
-                _ => {
-                    clients.ends.push(class.ports.last);
-                    clients.classes.push(heads);
-                }
-            }
-        }
-        clients
+        ports.iter().map(|ports| ClientPorts::new(ports, &either_way)).collect()
     }
 
     /// Address sets by the number of heads that name them, those of most heads first.
@@ -383,17 +339,78 @@ enum Side {
     Destination,
 }
 
-/// A head as it is written, in one direction: source and destination addresses, and the server's ports.
-struct Ways<'c> {
-    from: &'c AddressClass,
-    to: &'c AddressClass,
-    ports: &'c Bits,
+/// Whether a head is about packets of a protocol and IP version.
+fn is_about(head: &Head, protocol: u8, family: Family) -> bool {
+    (head.protocols.is_empty() || head.protocols.contains(&protocol))
+        && (head.family == Family::Any || head.family == family)
 }
 
-impl Ways<'_> {
-    fn word(&self, word: usize) -> u64 {
-        let at = |bits: &Bits| bits.get(word).copied().unwrap_or(0);
-        at(&self.from.source) & at(&self.to.destination) & at(self.ports)
+/// Addresses of client and server, and the heads about packets of a protocol between them.
+struct Pair<'c> {
+    client: &'c AddressClass,
+    server: &'c AddressClass,
+    here: &'c Bits,
+    either_way: &'c Bits,
+}
+
+impl Pair<'_> {
+    /// Ports of the server with the heads that packets meet, to the server and to the client; neighbours that meet the same are
+    /// one.
+    fn runs(&self, ports: &[PortClass]) -> Vec<(Range, (Bits, Bits))> {
+        let mut runs: Vec<(Range, (Bits, Bits))> = Vec::new();
+        for class in ports {
+            let heads = (self.heads(class, Direction::ToServer), self.heads(class, Direction::ToClient));
+            match runs.last_mut() {
+                Some((range, of_run)) if *of_run == heads => range.last = class.ports.last,
+                _ => runs.push((class.ports, heads)),
+            }
+        }
+        runs
+    }
+
+    /// The heads that packets in a direction meet as they are written, or turned if they hold either way.
+    fn heads(&self, ports: &PortClass, direction: Direction) -> Bits {
+        let at = |bits: &Bits, word: usize| bits.get(word).copied().unwrap_or(0);
+        // Of a head whose source is the client the server's ports are the destination's.
+        let from_client =
+            |w| at(&self.client.source, w) & at(&self.server.destination, w) & at(&ports.destination, w);
+        let from_server =
+            |w| at(&self.server.source, w) & at(&self.client.destination, w) & at(&ports.source, w);
+        let word = |(w, (here, either)): (usize, (&u64, &u64))| {
+            let (straight, turned) = match direction {
+                Direction::ToServer => (from_client(w), from_server(w)),
+                Direction::ToClient => (from_server(w), from_client(w)),
+            };
+            here & (straight | either & turned)
+        };
+        self.here.iter().zip(self.either_way).enumerate().map(word).collect()
+    }
+}
+
+impl ClientPorts {
+    /// What heads ask of the client's port: source ports to the server, destination ports to the client, and either if the
+    /// rule goes both ways.
+    fn new(ports: &[PortClass], either_way: &Bits) -> Self {
+        let mut clients = ClientPorts::default();
+        for class in ports {
+            let bits = |one: &Bits, other: &Bits| -> Bits {
+                one.iter()
+                    .zip(other)
+                    .zip(either_way)
+                    .map(|((one, other), either)| one | either & other)
+                    .collect()
+            };
+            let (source, destination) = (&class.source, &class.destination);
+            let heads = PerDirection::new(bits(source, destination), bits(destination, source));
+            match (clients.ends.last_mut(), clients.classes.last()) {
+                (Some(end), Some(last)) if *last == heads => *end = class.ports.last,
+                _ => {
+                    clients.ends.push(class.ports.last);
+                    clients.classes.push(heads);
+                }
+            }
+        }
+        clients
     }
 }
 
