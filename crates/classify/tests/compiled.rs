@@ -237,3 +237,37 @@ fn adversarial_sets_stay_within_their_budget() {
         }
     }
 }
+
+/// The headers of an intrusion detection's rules: many source ports, many destination ports, few pairs of both. What counts is
+/// how many classes the ports have, not how many bounds.
+#[test]
+fn rules_of_many_ports_on_either_side_fit_tables() {
+    let one = |port| Range { first: port, last: port };
+    let to_client = (0..90u16).map(|n| HeaderRule { source_ports: one(n * 11), ..HeaderRule::default() });
+    let to_server =
+        (0..250u16).map(|n| HeaderRule { destination_ports: one(n * 7), ..HeaderRule::default() });
+    let rules: Vec<HeaderRule> = to_client
+        .chain(to_server)
+        .zip([6, 17, 1].into_iter().cycle())
+        .map(|(rule, protocol)| HeaderRule { protocol: Some(protocol), ..rule })
+        .collect();
+    let sets = [rules];
+    let compiled = Compiled::new(&sets, Options { budget: 64 << 20, fast: true });
+    assert_eq!(compiled.rest(), 0);
+    let ports = || (0..300u16).step_by(7).flat_map(|n| [n * 7, n * 11]);
+    let pairs = ports().flat_map(|source| ports().map(move |destination| (source, destination)));
+    let headers: Vec<Header> = pairs
+        .zip([6, 17, 1, 2].into_iter().cycle())
+        .map(|((source_port, destination_port), protocol)| Header {
+            tenant: TenantId(0),
+            link: LinkId(0),
+            source: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            destination: IpAddr::V4(Ipv4Addr::BROADCAST),
+            protocol,
+            source_port,
+            destination_port,
+        })
+        .collect();
+    check(&sets, &headers, 64 << 20);
+    assert!(headers.iter().filter(|h| right(&sets, h)[0] != u32::MAX).count() > 100);
+}

@@ -356,7 +356,7 @@ fn choose_combinations(sets: &[Vec<HeaderRule>], v6: bool) -> (Vec<Combination>,
         // The whole list first: it nearly always fits.
         let middle = if not > list.len() { list.len() } else { (fits + not) / 2 };
         let some = list.get(..middle).unwrap_or_default();
-        if Ports::cells_bound(some) <= PORT_CELLS {
+        if Ports::cells(some) <= PORT_CELLS {
             fits = middle
         } else {
             not = middle
