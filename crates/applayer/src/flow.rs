@@ -7,6 +7,7 @@ use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
 use crate::transaction::TxId;
+use crate::worklist::Look;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -81,6 +82,19 @@ impl core::fmt::Debug for Engine {
     }
 }
 
+/// Why a direction cannot be read on although the flow goes on (docs/design/0010-streams-that-end-early.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disruption {
+    /// The depth of reassembly is reached.
+    Depth,
+    /// Bytes are missing, and the parser cannot go on behind them.
+    Gap,
+    /// The parser gave up.
+    Error,
+    /// Nobody looks at the flow any more.
+    Bypass,
+}
+
 /// What is known of one direction's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
@@ -149,6 +163,12 @@ pub struct AppLayer {
     switched: bool,
     /// The end of the direction's stream was told to the parser.
     ended: PerDirection<bool>,
+    /// The direction cannot be read on.
+    disrupted: PerDirection<Option<Disruption>>,
+    /// Transactions before these are inspected to their end in the direction, or gone.
+    inspected_to: PerDirection<TxId>,
+    /// A payload function marked what it had inspected when records were last written.
+    inspected_by_function: bool,
 }
 
 /// What the caller tells about a flow with each call.
@@ -220,9 +240,60 @@ impl AppLayer {
 
     /// The first transaction that is not inspected to its end in a direction.
     #[must_use]
-    pub fn first_open(&self, direction: Direction) -> Option<TxId> {
-        let parser = self.parser()?;
-        parser.tx_range().find(|id| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]))
+    pub fn first_open(&mut self, direction: Direction) -> Option<TxId> {
+        let parser = self.parser.as_deref()?;
+        let range = parser.tx_range();
+        let from = range.start.max(self.inspected_to[direction]);
+        let open = |id: &TxId| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]);
+        let first = (from..range.end).find(open);
+        // What lies before it stays inspected: nobody walks over it again.
+        self.inspected_to[direction] = first.unwrap_or(range.end).max(from);
+        first
+    }
+
+    /// Whether transactions that were begun or changed wait to be inspected in a direction.
+    #[must_use]
+    pub fn has_uninspected(&self, direction: Direction) -> bool {
+        self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
+    }
+
+    /// Why a direction cannot be read on, if it cannot.
+    #[must_use]
+    pub fn disrupted(&self, direction: Direction) -> Option<Disruption> {
+        self.disrupted[direction]
+    }
+
+    /// A direction cannot be read on: its open transactions, and all that begin later, count as ended there. Where the
+    /// protocol is not known yet this direction will not tell it.
+    pub fn disrupt(&mut self, engine: &Engine, direction: Direction, cause: Disruption, flow: &FlowInfo) {
+        if self.disrupted[direction].is_some() {
+            return;
+        }
+        self.disrupted[direction] = Some(cause);
+        self.stopped[direction] = true;
+        if self.by_direction[direction] == Known::Pending {
+            self.by_direction[direction] = Known::Failed;
+            match self.by_direction[direction.flip()] {
+                Known::Failed => drop(self.give_up(false)),
+                Known::Protocol(_) | Known::Pending => {}
+            }
+        }
+        self.finished |= self.stopped[direction.flip()];
+        if let Some(parser) = self.parser.as_deref_mut() {
+            let files = engine.files();
+            parser.disrupt(direction, &mut context(flow, &files, &mut self.events));
+        }
+    }
+
+    /// Whether a payload function marks what it has inspected. Where none does any more, everything that waited for one is
+    /// looked at again by who writes records.
+    pub fn set_inspected_by_function(&mut self, inspected: bool) {
+        let left = core::mem::replace(&mut self.inspected_by_function, inspected) && !inspected;
+        if left && let Some(parser) = self.parser.as_deref_mut() {
+            for id in parser.tx_range() {
+                parser.worklist_mut().changed(id);
+            }
+        }
     }
 
     /// The parser, to mark and free transactions.
@@ -253,6 +324,7 @@ impl AppLayer {
         for id in parser.tx_range() {
             if let Some(tx) = parser.tx_mut(id) {
                 tx.common_mut().ended = PerDirection::new(true, true);
+                parser.worklist_mut().changed(id);
             }
         }
     }
@@ -269,6 +341,7 @@ impl AppLayer {
         self.detect_from.swap();
         self.seen.swap();
         self.stopped.swap();
+        self.disrupted.swap();
         self.first_data = self.first_data.map(Direction::flip);
     }
 
@@ -365,6 +438,14 @@ impl AppLayer {
         }
         self.protocol = Known::Protocol(id);
         self.parser = engine.make(id, transport);
+        self.inspected_to = PerDirection::default();
+        if let Some(parser) = self.parser.as_deref_mut() {
+            for direction in Direction::BOTH {
+                if self.disrupted[direction].is_some() {
+                    parser.worklist_mut().disrupt(direction);
+                }
+            }
+        }
         if let Some(expected) = self.expected
             && expected != id
         {
@@ -393,14 +474,8 @@ impl AppLayer {
             self.finished = self.protocol != Known::Pending;
             return Advance { finished: self.finished, ..all };
         };
-        let mut context = ParseContext {
-            now: flow.now,
-            server_port: flow.ports.to_server,
-            client_port: flow.ports.to_client,
-            transport: flow.transport,
-            files: &engine.files(),
-            events: &mut self.events,
-        };
+        let files = engine.files();
+        let mut context = context(flow, &files, &mut self.events);
         let progress = parser.parse(direction, input, &mut context);
         if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
             parser.end(direction, &mut context);
@@ -412,7 +487,9 @@ impl AppLayer {
             }
             Progress::Error => {
                 self.failed_parsing = true;
-                self.stopped = PerDirection::new(true, true);
+                for direction in Direction::BOTH {
+                    self.disrupt(engine, direction, Disruption::Error, flow);
+                }
                 self.finished = true;
                 Advance { finished: true, ..all }
             }
@@ -507,37 +584,37 @@ impl AppLayer {
         }
         self.seen[direction] = self.seen[direction].saturating_add(missing);
         let Some(parser) = self.parser.as_deref_mut() else { return };
-        let mut context = ParseContext {
-            now: flow.now,
-            server_port: flow.ports.to_server,
-            client_port: flow.ports.to_client,
-            transport: flow.transport,
-            files: &engine.files(),
-            events: &mut self.events,
-        };
-        if !parser.gap(direction, missing, &mut context) {
-            self.stopped[direction] = true;
-            if self.stopped[direction.flip()] {
-                self.finished = true;
-            }
+        let files = engine.files();
+        if !parser.gap(direction, missing, &mut context(flow, &files, &mut self.events)) {
+            self.disrupt(engine, direction, Disruption::Gap, flow);
         }
     }
 
     /// The flow is over: what is open becomes complete.
     pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
-        let mut context = ParseContext {
-            now: flow.now,
-            server_port: flow.ports.to_server,
-            client_port: flow.ports.to_client,
-            transport: flow.transport,
-            files: &engine.files(),
-            events: &mut self.events,
-        };
+        let files = engine.files();
+        let mut context = context(flow, &files, &mut self.events);
         for direction in Direction::BOTH {
             parser.end(direction, &mut context);
         }
         self.end_transactions();
+    }
+}
+
+/// What a parser may ask of the flow.
+fn context<'c>(
+    flow: &FlowInfo,
+    files: &'c FileSettings,
+    events: &'c mut Events,
+) -> ParseContext<'c> {
+    ParseContext {
+        now: flow.now,
+        server_port: flow.ports.to_server,
+        client_port: flow.ports.to_client,
+        transport: flow.transport,
+        files,
+        events,
     }
 }
 

@@ -14,3 +14,4 @@ pub mod protocols;
 #[cfg(test)]
 pub(crate) mod suite;
 pub mod transaction;
+pub mod worklist;

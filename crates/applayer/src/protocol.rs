@@ -5,6 +5,7 @@
 //! without I/O, clock or globals: bytes come in, transactions come out.
 
 use crate::transaction::{Transaction, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 
 /// A protocol's number: its position in [`crate::protocols::TABLE`].
@@ -231,6 +232,26 @@ pub trait Parser: Send {
 
     /// Frees a transaction that was inspected and logged.
     fn free_tx(&mut self, id: TxId);
+
+    /// Which transactions were begun or changed since somebody looked. Parsers note every transaction that they begin or
+    /// change ([`crate::transaction::TxList`] does it for them).
+    fn worklist(&self) -> &Worklist;
+
+    /// The same, to note and to take notes.
+    fn worklist_mut(&mut self) -> &mut Worklist;
+
+    /// A direction cannot be read on (depth, gap, error): nothing of it is handed in any more, while the other goes on. What is
+    /// open there counts as ended, and so does what begins later.
+    fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
+        let _ = context;
+        self.worklist_mut().disrupt(direction);
+        for id in self.tx_range() {
+            if let Some(tx) = self.tx_mut(id) {
+                tx.common_mut().ended[direction] = true;
+                self.worklist_mut().changed(id);
+            }
+        }
+    }
 
     /// No more data comes in `direction`: what is open there becomes complete.
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>);

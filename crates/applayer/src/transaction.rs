@@ -3,6 +3,7 @@
 
 use crate::event::Events;
 use crate::file::FileTrack;
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
 
@@ -52,8 +53,6 @@ pub struct TxCommon {
     pub logged: bool,
     /// Detection has seen the final state of this direction.
     pub inspected: PerDirection<bool>,
-    /// New data came since detection last looked, by direction.
-    pub updated: PerDirection<bool>,
     /// The flow ended or the stream broke before this direction was complete.
     pub ended: PerDirection<bool>,
     /// No record is to be written (a rule with `config: logging disable` matched).
@@ -146,16 +145,17 @@ pub struct LogOptions {
     pub settings: bartizan_base::Settings,
 }
 
-/// The transactions of a flow, in the order of their beginning, with a bound.
+/// The transactions of a flow, in the order of their beginning, and which of them were changed.
 #[derive(Debug)]
 pub struct TxList<T> {
     list: std::collections::VecDeque<Option<T>>,
     first: TxId,
+    work: Worklist,
 }
 
 impl<T> Default for TxList<T> {
     fn default() -> Self {
-        TxList { list: std::collections::VecDeque::new(), first: 0 }
+        TxList { list: std::collections::VecDeque::new(), first: 0, work: Worklist::default() }
     }
 }
 
@@ -187,7 +187,12 @@ impl<T: Transaction> TxList<T> {
     /// Adds a transaction, giving it the next id.
     pub fn push(&mut self, mut tx: T) -> TxId {
         let id = self.next_id();
-        tx.common_mut().id = id;
+        let common = tx.common_mut();
+        common.id = id;
+        for direction in Direction::BOTH {
+            common.ended[direction] |= self.work.disrupted()[direction];
+        }
+        self.work.changed(id);
         self.list.push_back(Some(tx));
         id
     }
@@ -199,8 +204,14 @@ impl<T: Transaction> TxList<T> {
         self.list.get(index)?.as_ref()
     }
 
-    /// A transaction, to change.
+    /// A transaction, to change: it will be looked at again.
     pub fn get_mut(&mut self, id: TxId) -> Option<&mut T> {
+        self.work.changed(id);
+        self.mark_mut(id)
+    }
+
+    /// A transaction, to note on it that it was looked at.
+    pub fn mark_mut(&mut self, id: TxId) -> Option<&mut T> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         self.list.get_mut(index)?.as_mut()
     }
@@ -210,14 +221,22 @@ impl<T: Transaction> TxList<T> {
         self.list.iter().flatten()
     }
 
-    /// Those held, oldest first, to change.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
-        self.list.iter_mut().flatten()
+    /// The newest one that is held, to change.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        let newest = self.list.iter_mut().rev().flatten().next()?;
+        self.work.changed(newest.common().id);
+        Some(newest)
     }
 
-    /// The newest one.
-    pub fn last_mut(&mut self) -> Option<&mut T> {
-        self.list.back_mut()?.as_mut()
+    /// Which were changed.
+    #[must_use]
+    pub const fn worklist(&self) -> &Worklist {
+        &self.work
+    }
+
+    /// Which were changed, to note and to take notes.
+    pub const fn worklist_mut(&mut self) -> &mut Worklist {
+        &mut self.work
     }
 
     /// Frees one.

@@ -4,7 +4,7 @@
 use crate::parts::FlowParts;
 use crate::record::{Occasion, Recorder};
 use crate::worker::Worker;
-use bartizan_applayer::flow::{Advance, AppLayer, FlowInfo};
+use bartizan_applayer::flow::{Advance, AppLayer, Disruption, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport as AppTransport};
 use bartizan_base::{Direction, FlowId, PerDirection, Timestamp};
 use bartizan_flow::stream::{AppChunk, StreamPair};
@@ -140,7 +140,8 @@ fn read(
     let engine = &worker.engine;
     let mut did = Did::default();
     loop {
-        let ended = pair.stream(direction).ended();
+        // At its depth a direction is not over: its end is not seen.
+        let ended = pair.stream(direction).over();
         let right = pair.stream(direction).right_edge();
         let stream = pair.stream_mut(direction);
         let progress = stream.app_progress();
@@ -174,6 +175,9 @@ fn read(
                     let advance = app.stream(engine, direction, input, info);
                     app.set_ended(direction);
                     did.other_side_ready |= advance.other_side_ready;
+                }
+                if pair.stream(direction).depth_reached() {
+                    app.disrupt(engine, direction, Disruption::Depth, info);
                 }
                 break;
             }

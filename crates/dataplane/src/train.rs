@@ -101,13 +101,13 @@ impl Worker {
         parts: &FlowParts,
     ) -> bool {
         let reads = |o: &Outcome| o.stored || o.readable.to_server || o.readable.to_client;
-        let open = || parts.app.as_deref().and_then(|app| app.first_open(occasion.direction));
+        let open = || parts.app.as_deref().is_some_and(|app| app.has_uninspected(occasion.direction));
         self.forms_trains()
             && occasion.packet.payload().is_empty()
             && steady(occasion, tcp, looks).is_some_and(|outcome| !reads(outcome))
             && self.train.waits_in(id).is_none()
             && self.chains.together(self.path_of(id)) == Together::Joined
-            && open().is_none()
+            && !open()
     }
 
     /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because

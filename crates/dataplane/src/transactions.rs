@@ -10,6 +10,7 @@ use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_applayer::worklist::Look;
 use bartizan_base::{Direction, FlowId, PerDirection};
 
 /// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
@@ -47,11 +48,15 @@ pub(crate) fn log(
         entry.ext.app = Some(app);
         return;
     };
+    app.set_inspected_by_function(inspected_by_function);
     let Some(parser) = app.parser_mut() else {
         entry.ext.app = Some(app);
         return;
     };
-    for id in parser.tx_range() {
+    let direction = occasion.direction;
+    let held = parser.tx_range();
+    let changed = parser.worklist_mut().take(Look::Record, direction);
+    for id in changed.iter().copied().filter(|id| held.contains(id)) {
         let Some(tx) = parser.tx_mut(id) else { continue };
         log_events(tx, spec, entry, occasion, id, recorder);
         if !tx.common().logged && tx.log_ready(spec.complete) {
@@ -60,7 +65,7 @@ pub(crate) fn log(
             }
             tx.common_mut().logged = true;
         }
-        if !tx.files(occasion.direction).is_empty() {
+        if !tx.files(direction).is_empty() {
             store_files(tx, protocol, spec, entry, occasion, id, recorder);
             log_files(tx, protocol, spec, entry, occasion, id, recorder);
         }
@@ -68,6 +73,7 @@ pub(crate) fn log(
             parser.free_tx(id);
         }
     }
+    parser.worklist_mut().give_back(Look::Record, direction, changed);
     entry.ext.app = Some(app);
 }
 

@@ -16,6 +16,7 @@ use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
+use bartizan_applayer::worklist::Look;
 use bartizan_packet::PacketView;
 
 /// IP protocol number.
@@ -160,10 +161,10 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules.generation);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, app } = work;
+    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
-    let guess = app.as_deref().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
+    let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
     let mut pass =
         Pass { rules, worker, flow, has_flow, again, group, guess, stream: stream.map(|w| w.data), scene };
     if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
@@ -487,7 +488,9 @@ impl Pass<'_, '_> {
         let Some(parser) = app.parser_mut() else { return };
         let empty = TxRules::default();
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
-        for id in parser.tx_range() {
+        let held = parser.tx_range();
+        let changed = parser.worklist_mut().take(Look::Inspect, direction);
+        for id in changed.iter().copied().filter(|id| held.contains(id)) {
             let Some(tx) = parser.tx_mut(id) else { continue };
             if tx.common().inspected[direction] {
                 continue;
@@ -498,7 +501,6 @@ impl Pass<'_, '_> {
             }
             let silent = tx.common().silent && !tx.common().logged;
             let done = tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction];
-            tx.common_mut().updated[direction] = false;
             if done {
                 tx.common_mut().inspected[direction] = true;
                 if tx.common().inspected == bartizan_base::PerDirection::new(true, true) {
@@ -508,7 +510,9 @@ impl Pass<'_, '_> {
             if silent {
                 parser.silence(id);
             }
+            parser.worklist_mut().inspected(id, direction);
         }
+        parser.worklist_mut().give_back(Look::Inspect, direction, changed);
     }
 
     fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {

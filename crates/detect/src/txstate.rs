@@ -68,6 +68,7 @@ pub struct FlowDetect {
     generation: Generation,
     /// What rules set in this flow; lives on from generation to generation.
     pub state: FlowState,
+    /// In the order of their ids.
     tx: VecDeque<TxState>,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
@@ -120,18 +121,22 @@ impl FlowDetect {
     }
 
     fn tx(&self, id: TxId) -> Option<&TxState> {
-        self.tx.iter().rev().find(|t| t.id == id)
+        let at = self.tx.binary_search_by_key(&id, |t| t.id).ok()?;
+        self.tx.get(at)
     }
 
     fn tx_mut(&mut self, id: TxId) -> Option<&mut TxState> {
-        if let Some(at) = self.tx.iter().rposition(|t| t.id == id) {
-            return self.tx.get_mut(at);
-        }
-        if self.tx.len() >= TRANSACTIONS_MAX {
-            self.tx.pop_front();
-        }
-        self.tx.push_back(TxState { id, ..TxState::default() });
-        self.tx.back_mut()
+        let at = match self.tx.binary_search_by_key(&id, |t| t.id) {
+            Ok(at) => at,
+            Err(mut at) => {
+                if self.tx.len() >= TRANSACTIONS_MAX && self.tx.pop_front().is_some() {
+                    at = at.saturating_sub(1);
+                }
+                self.tx.insert(at, TxState { id, ..TxState::default() });
+                at
+            }
+        };
+        self.tx.get_mut(at)
     }
 
     /// Counts an alert that shows a transaction by guess; `false` when the limit is reached.
@@ -144,7 +149,9 @@ impl FlowDetect {
 
     /// Forgets a transaction.
     pub fn forget_tx(&mut self, id: TxId) {
-        self.tx.retain(|t| t.id != id);
+        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id) {
+            self.tx.remove(at);
+        }
     }
 
     /// A rule's progress with a transaction.

@@ -297,6 +297,12 @@ impl Stream {
         self.is(StreamFlags::ENDED | StreamFlags::DEPTH | StreamFlags::DEAD)
     }
 
+    /// The sender will send no more: the session is closed, or the flow ends.
+    #[must_use]
+    pub fn over(&self) -> bool {
+        self.is(StreamFlags::ENDED)
+    }
+
     /// Reassembly of this direction is over, nothing is held.
     #[must_use]
     pub fn is_dead(&self) -> bool {

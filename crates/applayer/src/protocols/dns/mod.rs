@@ -31,6 +31,7 @@ use crate::protocol::{
     Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, Transport,
 };
 use crate::transaction::{Transaction, TxId, TxList};
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use message::HEADER;
 use std::collections::VecDeque;
@@ -269,10 +270,8 @@ impl DnsParser {
                     Refused::NotRequest => NOT_REQUEST,
                     Refused::Malformed => MALFORMED_DATA,
                 };
-                if let Some(last) = self.held.iter_mut().next_back() {
-                    let common = last.common_mut();
-                    common.events.set(event);
-                    common.updated[direction] = true;
+                if let Some(last) = self.held.last_mut() {
+                    last.common_mut().events.set(event);
                 }
                 Err(refused)
             }
@@ -349,11 +348,11 @@ impl Parser for DnsParser {
     }
 
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.held.get_mut(id).map(|tx| tx as &mut dyn Transaction)
+        self.held.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
     }
 
     fn silence(&mut self, id: TxId) {
-        let Some(tx) = self.held.get_mut(id) else { return };
+        let Some(tx) = self.held.mark_mut(id) else { return };
         tx.common_mut().silent = true;
         let number = tx.message().header.id;
         if !tx.is_response() && !self.silent.contains(&number) {
@@ -369,6 +368,14 @@ impl Parser for DnsParser {
             self.memory = self.memory.saturating_sub(tx.message().size());
         }
         self.held.free(id);
+    }
+
+    fn worklist(&self) -> &Worklist {
+        self.held.worklist()
+    }
+
+    fn worklist_mut(&mut self) -> &mut Worklist {
+        self.held.worklist_mut()
     }
 
     fn end(&mut self, _direction: Direction, _context: &mut ParseContext<'_>) {

@@ -32,7 +32,6 @@ pub struct DnsTransaction {
 impl DnsTransaction {
     pub(super) fn new(variant: Variant, direction: Direction, response: bool, message: Message) -> Self {
         let mut common = TxCommon::default();
-        common.updated[direction] = true;
         // There is nothing of it in the other direction.
         common.inspected[direction.flip()] = true;
         DnsTransaction { common, variant, response, message, response_names: OnceCell::new() }

@@ -11,6 +11,7 @@ use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
 use super::{request, response};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::Direction;
 
 /// See the module.
@@ -84,7 +85,6 @@ impl HttpParser {
             for direction in Direction::BOTH {
                 tx.message_mut(direction).progress = COMPLETE;
                 tx.finish_body(direction, &mut self.file_context);
-                tx.touch(direction);
             }
             self.response_id += 1;
             self.request_id = self.request_id.max(self.response_id);
@@ -161,11 +161,40 @@ impl Parser for HttpParser {
     }
 
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction> {
-        self.txs.get_mut(id).map(|tx| tx as &mut dyn Transaction)
+        self.txs.mark_mut(id).map(|tx| tx as &mut dyn Transaction)
     }
 
     fn free_tx(&mut self, id: TxId) {
-        self.txs.free(id, self.request_id.min(self.response_id));
+        // No more messages come in a direction that cannot be read on, so no place is kept for them.
+        let disrupted = self.txs.worklist().disrupted();
+        let keep_from = match (disrupted.to_server, disrupted.to_client) {
+            (false, false) => self.request_id.min(self.response_id),
+            (true, false) => self.response_id,
+            (false, true) => self.request_id,
+            (true, true) => self.request_id.max(self.response_id),
+        };
+        self.txs.free(id, keep_from);
+    }
+
+    fn worklist(&self) -> &Worklist {
+        self.txs.worklist()
+    }
+
+    fn worklist_mut(&mut self) -> &mut Worklist {
+        self.txs.worklist_mut()
+    }
+
+    fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
+        self.file_context.settings = context.files.clone();
+        self.txs.worklist_mut().disrupt(direction);
+        for id in self.tx_range() {
+            let Some(tx) = self.txs.get_mut(id) else { continue };
+            tx.common_mut().ended[direction] = true;
+            if tx.message(direction).progress != COMPLETE {
+                tx.end_decoding(direction, &mut self.file_context);
+                tx.message_mut(direction).body.abort();
+            }
+        }
     }
 
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
@@ -176,7 +205,6 @@ impl Parser for HttpParser {
             if message.progress != COMPLETE && (message.progress > HEADERS || message.body.seen > 0) {
                 tx.end_decoding(direction, &mut self.file_context);
                 tx.message_mut(direction).body.abort();
-                tx.touch(direction);
             }
         }
     }

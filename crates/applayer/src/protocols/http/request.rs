@@ -211,7 +211,6 @@ impl HttpParser {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         tx.request.message.progress = HEADERS;
         if tx.request.is_http09 {
-            tx.touch(Direction::ToServer);
             let (space, more) = span(feed.rest(), is_space);
             let junk = self.request.line.len() + space.len();
             if more.is_empty() && junk <= HTTP09_JUNK {
@@ -327,7 +326,6 @@ impl HttpParser {
 
     fn request_headers_done(&mut self) -> Step {
         let Some(tx) = self.request_tx() else { return Step::Fail };
-        tx.touch(Direction::ToServer);
         if tx.request.message.progress > HEADERS {
             self.request.state = State::Finalize;
             return Step::Again;
@@ -349,11 +347,14 @@ impl HttpParser {
     }
 
     fn connect_wait(&mut self) -> Step {
+        // An answer that nobody can read may have been the server's consent.
+        let unread = self.txs.worklist().disrupted().to_client;
         let Some(tx) = self.request_tx() else { return Step::Fail };
-        if tx.response.message.progress <= LINE {
+        let answered = tx.response.message.progress > LINE;
+        if !answered && !unread {
             return Step::Wait;
         }
-        let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
+        let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code)) || !answered;
         self.request.state = if accepted { State::ConnectProbe } else { State::Finalize };
         Step::Again
     }
@@ -424,7 +425,6 @@ impl HttpParser {
             tx.request.message.progress = COMPLETE;
             tx.finish_body(Direction::ToServer, context);
             tx.raise_request_flags();
-            tx.touch(Direction::ToServer);
         }
         self.request.state = if tx.request.is_http09 { State::Ignore } else { State::Idle };
         self.request_id += 1;

@@ -34,7 +34,6 @@ impl HttpParser {
     pub(super) fn request_body(&mut self, data: &[u8]) -> bool {
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.request_id) else { return false };
-        tx.touch(Direction::ToServer);
         tx.request_data(data, context)
     }
 

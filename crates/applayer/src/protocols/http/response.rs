@@ -328,7 +328,6 @@ impl HttpParser {
             return Step::More;
         }
         let Some(tx) = self.response_tx() else { return Step::Fail };
-        tx.touch(Direction::ToClient);
         let headers = tx.response.message.progress <= HEADERS;
         self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
         feed.give_back(behind.len().min(rest.len()));
@@ -397,7 +396,6 @@ impl HttpParser {
             tx.response.message.progress = COMPLETE;
             tx.finish_body(Direction::ToClient, context);
             tx.join_ranges(&mut self.ranges, context);
-            tx.touch(Direction::ToClient);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
             if tx.request.method_kind == Method::Connect && accepted && self.completed_responses == 1 {

@@ -140,14 +140,12 @@ impl HttpParser {
     pub(super) fn response_body(&mut self, data: &[u8]) -> bool {
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.response_id) else { return false };
-        tx.touch(Direction::ToClient);
         tx.response_data(data, context)
     }
 
     fn response_gap(&mut self, count: u64) {
         let context = &mut self.file_context;
         if let Some(tx) = self.txs.at(self.response_id) {
-            tx.touch(Direction::ToClient);
             tx.body_gap(Direction::ToClient, count, context);
         }
     }

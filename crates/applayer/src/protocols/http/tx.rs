@@ -17,6 +17,7 @@ use super::uri::Uri;
 use crate::event::EventCode;
 use crate::file::{FileState, FileTrack};
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 
@@ -212,11 +213,6 @@ impl HttpTx {
             self.raise(code);
         }
         self.flags |= kind;
-    }
-
-    /// Notes that detection should look again.
-    pub(super) fn touch(&mut self, direction: Direction) {
-        self.common.updated[direction] = true;
     }
 
     pub(super) fn message(&self, direction: Direction) -> &Message {
@@ -442,11 +438,12 @@ pub(super) struct Table {
     live: usize,
     settings: Arc<HttpSettings>,
     muted: bool,
+    work: Worklist,
 }
 
 impl Table {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false }
+        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false, work: Worklist::default() }
     }
 
     /// Whether transactions note what is odd.
@@ -475,9 +472,11 @@ impl Table {
             let slot = self.slots.get_mut(position)?;
             let mut tx = HttpTx::new(id, Arc::clone(&self.settings));
             tx.muted = self.muted;
+            tx.common.ended = self.work.disrupted();
             *slot = Some(Box::new(tx));
             self.live += 1;
         }
+        self.work.changed(id);
         self.slots.get_mut(position)?.as_deref_mut()
     }
 
@@ -485,7 +484,14 @@ impl Table {
         self.slots.get(self.position(id)?)?.as_deref()
     }
 
+    /// A transaction, to change.
     pub(super) fn get_mut(&mut self, id: TxId) -> Option<&mut HttpTx> {
+        self.work.changed(id);
+        self.mark_mut(id)
+    }
+
+    /// A transaction, to note on it that it was looked at.
+    pub(super) fn mark_mut(&mut self, id: TxId) -> Option<&mut HttpTx> {
         let position = self.position(id)?;
         self.slots.get_mut(position)?.as_deref_mut()
     }
@@ -501,6 +507,16 @@ impl Table {
             self.slots.pop_front();
             self.first += 1;
         }
+    }
+
+    /// Which were changed.
+    pub(super) const fn worklist(&self) -> &Worklist {
+        &self.work
+    }
+
+    /// Which were changed, to note and to take notes.
+    pub(super) const fn worklist_mut(&mut self) -> &mut Worklist {
+        &mut self.work
     }
 
     /// First id that may be there.

@@ -13,6 +13,7 @@ use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use super::{events, heartbeat, version};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ struct Records {
 pub(super) struct TlsParser {
     tx: Option<TlsTx>,
     records: PerDirection<Records>,
+    work: Worklist,
 }
 
 /// What the front of the data is.
@@ -58,7 +60,7 @@ enum Step {
 
 impl TlsParser {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        TlsParser { tx: Some(TlsTx::new(config)), records: PerDirection::default() }
+        TlsParser { tx: Some(TlsTx::new(config)), records: PerDirection::default(), work: Worklist::default() }
     }
 }
 
@@ -66,7 +68,7 @@ impl Parser for TlsParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
         let records = &mut self.records[direction];
-        tx.common_mut().updated = PerDirection::new(true, true);
+        self.work.changed(0);
         if records.skip == 0 && !records.partial {
             tx.current = Flags::empty();
         }
@@ -130,13 +132,21 @@ impl Parser for TlsParser {
         }
     }
 
+    fn worklist(&self) -> &Worklist {
+        &self.work
+    }
+
+    fn worklist_mut(&mut self) -> &mut Worklist {
+        &mut self.work
+    }
+
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
         let Some(tx) = self.tx.as_mut() else { return };
         match direction {
             Direction::ToServer => tx.client_at(ClientState::Finished),
             Direction::ToClient => tx.server_at(ServerState::Finished),
         }
-        tx.common_mut().updated[direction] = true;
+        self.work.changed(0);
     }
 }
 
