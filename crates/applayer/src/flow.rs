@@ -603,11 +603,7 @@ impl AppLayer {
 }
 
 /// What a parser may ask of the flow.
-fn context<'c>(
-    flow: &FlowInfo,
-    files: &'c FileSettings,
-    events: &'c mut Events,
-) -> ParseContext<'c> {
+fn context<'c>(flow: &FlowInfo, files: &'c FileSettings, events: &'c mut Events) -> ParseContext<'c> {
     ParseContext {
         now: flow.now,
         server_port: flow.ports.to_server,

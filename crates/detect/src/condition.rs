@@ -65,6 +65,11 @@ pub trait PacketCondition: Send + Sync {
         false
     }
 
+    /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`, as in Suricata).
+    fn wants_packets_too(&self) -> bool {
+        false
+    }
+
     /// The condition needs a flow (else the rule is evaluated for packets without one as well).
     fn needs_flow(&self) -> bool {
         false

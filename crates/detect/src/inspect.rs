@@ -8,7 +8,7 @@ use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::groups::Group;
-use crate::prefilter::{Basis, Candidates, Class, PrefilterKeys, TxRules, check_directions};
+use crate::prefilter::{Basis, Candidates, Class, Packets, PrefilterKeys, TxRules, check_directions};
 use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
@@ -242,6 +242,12 @@ impl Pass<'_, '_> {
             {
                 set.scan(&mut self.worker.scratch, payload, &mut candidates);
             }
+            if class == Class::Tcp
+                && !payload.is_empty()
+                && let Some(set) = &filters.segment_head[direction]
+            {
+                set.scan(&mut self.worker.scratch, payload, &mut candidates);
+            }
             for (buffer, set) in &filters.packet_buffers {
                 if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
                     set.scan(&mut self.worker.scratch, data, &mut candidates);
@@ -298,10 +304,15 @@ impl Pass<'_, '_> {
         let basis = Basis::of(signature);
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
-        // What went into the stream is seen there, once it is in order.
+        // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
         // A packet that the engine made only carries what is left of the stream.
-        let elsewhere = self.again || is_made(packet) || basis.stream && payload_in_stream;
-        let own = basis.packet && !elsewhere;
+        let own = !self.again
+            && !is_made(packet)
+            && match basis.packets {
+                Packets::None => false,
+                Packets::OutsideStream => !payload_in_stream,
+                Packets::All => true,
+            };
         let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {

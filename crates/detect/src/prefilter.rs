@@ -8,6 +8,7 @@
 
 use crate::buffers::{BufferRef, Buffers};
 use crate::condition::PrefilterKey;
+use crate::content::{Literal, Number};
 use crate::groups::Group;
 use crate::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
@@ -266,6 +267,20 @@ impl PrefilterKeys {
     }
 }
 
+/// Literals that lie near the beginning of payloads.
+pub struct HeadSet {
+    set: Set,
+    /// So many bytes are scanned.
+    within: usize,
+}
+
+impl HeadSet {
+    /// Adds the rules whose literal occurs at the beginning of a payload to `candidates`.
+    pub fn scan(&self, scratch: &mut bartizan_pattern::Scratch, payload: &[u8], candidates: &mut Candidates) {
+        self.set.scan(scratch, payload.get(..self.within).unwrap_or(payload), candidates);
+    }
+}
+
 /// All prefilters of a rule set.
 #[derive(Default)]
 pub struct Prefilters {
@@ -273,6 +288,8 @@ pub struct Prefilters {
     pub packet_payload: PerClass<Option<Set>>,
     /// Rules that look at the payload of a TCP segment only where it is no part of the stream: by direction.
     pub segment_payload: PerDirection<Option<Set>>,
+    /// Rules that look at each TCP segment, by literals that lie near its beginning: by direction.
+    pub segment_head: PerDirection<Option<HeadSet>>,
     /// Stream data by direction.
     pub stream: PerDirection<Option<Set>>,
     /// Packet buffers.
@@ -294,7 +311,9 @@ impl Prefilters {
         let always = self.packet_always.get(Class::Tcp);
         let payload = self.packet_payload.get(Class::Tcp);
         !self.packet_buffers.is_empty()
-            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payload[d].is_some())
+            || Direction::BOTH
+                .into_iter()
+                .any(|d| !always[d].is_empty() || payload[d].is_some() || self.segment_head[d].is_some())
     }
 }
 
@@ -362,36 +381,95 @@ impl<T> PerClass<T> {
     }
 }
 
+/// Which packets a rule on packets and streams is evaluated on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packets {
+    /// None: it looks at the stream only.
+    None,
+    /// Those whose payload is no part of the stream, as before the handshake is complete.
+    OutsideStream,
+    /// Each.
+    All,
+}
+
 /// What a rule on packets and streams is evaluated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
     /// Packets one by one.
-    pub packet: bool,
+    pub packets: Packets,
     /// The reassembled stream.
     pub stream: bool,
 }
 
 impl Basis {
-    /// Of a rule. A TCP rule with payload looks at the stream; it looks at packets (too) when it asks for something
-    /// that only a packet has.
+    /// Of a rule. As in Suricata, a TCP rule with payload looks
+    ///
+    /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp-pkt`);
+    /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`, `offset`,
+    ///   `startswith`), or `stream_size` is asked for: where a message begins, a segment most often does, too;
+    /// * else at the stream, and at what never became part of it.
     #[must_use]
     pub fn of(signature: &Signature) -> Basis {
         let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
         let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
         if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
         {
-            return Basis { packet: true, stream: false };
+            return Basis { packets: Packets::All, stream: false };
         }
         if signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM) {
-            return Basis { packet: false, stream: true };
+            return Basis { packets: Packets::None, stream: true };
         }
         let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
             || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
         if packet_bound {
-            Basis { packet: true, stream: false }
-        } else {
-            Basis { packet: true, stream: true }
+            return Basis { packets: Packets::All, stream: false };
         }
+        let placed = payload_literals(signature)
+            .any(|literal| literal.place.depth.is_some() || literal.place.offset.is_some());
+        let both = placed || signature.packet.iter().any(|c| c.wants_packets_too());
+        Basis { packets: if both { Packets::All } else { Packets::OutsideStream }, stream: true }
+    }
+}
+
+/// The contents that a rule looks for in payloads.
+fn payload_literals(signature: &Signature) -> impl Iterator<Item = &Literal> {
+    let payload = signature.values.iter().filter(|v| v.buffer == BufferRef::Payload);
+    payload.flat_map(|v| v.program.literals().map(|(_, literal)| literal))
+}
+
+/// A literal that lies near the beginning of each payload that a rule matches on.
+struct Heading<'s> {
+    literal: &'s Literal,
+    /// It lies in so many bytes from the beginning.
+    within: usize,
+}
+
+/// Payloads are scanned from their beginning so far for [`Heading`]s.
+const HEADING_MAX: usize = 128;
+/// Shorter literals would make too many candidates.
+const HEADING_BYTES: usize = 3;
+
+impl<'s> Heading<'s> {
+    /// The longest of a rule.
+    fn of(signature: &'s Signature) -> Option<Self> {
+        let constant = |number: Option<Number>, absent: usize| match number {
+            Some(Number::Constant(value)) => usize::try_from(value).ok(),
+            Some(Number::Variable(_)) => None,
+            None => Some(absent),
+        };
+        // With `fast_pattern:only` what the prefilter found is not looked for again.
+        if payload_literals(signature).any(|literal| literal.fast_pattern_only) {
+            return None;
+        }
+        payload_literals(signature)
+            .filter(|literal| !literal.negated && !literal.is_relative() && literal.place.depth.is_some())
+            .filter_map(|literal| {
+                let offset = constant(literal.place.offset, 0)?;
+                let within = offset.checked_add(constant(literal.place.depth, 0)?)?;
+                (within <= HEADING_MAX).then_some(Heading { literal, within })
+            })
+            .filter(|heading| heading.literal.bytes.len() >= HEADING_BYTES)
+            .max_by_key(|heading| heading.literal.bytes.len())
     }
 }
 
@@ -406,6 +484,10 @@ impl Collector {
         if let Some(fast) = &signature.fast_pattern {
             self.literals.entry((fast.bytes.to_vec(), fast.nocase)).or_default().push(index);
         }
+    }
+
+    fn add_literal(&mut self, literal: &Literal, index: u32) {
+        self.literals.entry((literal.bytes.to_vec(), literal.nocase)).or_default().push(index);
     }
 
     fn build(self, compiler: &Compiler) -> Result<Option<Set>, BuildError> {
@@ -431,6 +513,7 @@ pub fn build(
     let mut prefilters = Prefilters::default();
     let mut payload: PerClass<Collector> = PerClass::default();
     let mut segments: PerDirection<Collector> = PerDirection::default();
+    let mut heads: PerDirection<(Collector, usize)> = PerDirection::default();
     let mut stream: PerDirection<Collector> = PerDirection::default();
     let mut packet_buffers: BTreeMap<u16, Collector> = BTreeMap::new();
     let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
@@ -451,16 +534,20 @@ pub fn build(
                     _ => prefilters.stream_always[direction].push(signature.head, index),
                 }
             }
-            if !basis.packet {
+            if basis.packets == Packets::None {
                 continue;
             }
             match (fast_on, key) {
                 (Some(BufferRef::Payload), _) => {
                     for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        if class == Class::Tcp && basis.stream {
-                            segments[direction].add(signature, index);
-                        } else {
-                            payload.get_mut(class)[direction].add(signature, index);
+                        match (class == Class::Tcp && basis.stream, basis.packets, Heading::of(signature)) {
+                            (true, Packets::OutsideStream, _) => segments[direction].add(signature, index),
+                            (true, _, Some(heading)) => {
+                                let (collector, within) = &mut heads[direction];
+                                collector.add_literal(heading.literal, index);
+                                *within = heading.within.max(*within);
+                            }
+                            _ => payload.get_mut(class)[direction].add(signature, index),
                         }
                     }
                 }
@@ -495,6 +582,8 @@ pub fn build(
     for direction in Direction::BOTH {
         prefilters.segment_payload[direction] = core::mem::take(&mut segments[direction]).build(compiler)?;
         prefilters.stream[direction] = core::mem::take(&mut stream[direction]).build(compiler)?;
+        let (collector, within) = core::mem::take(&mut heads[direction]);
+        prefilters.segment_head[direction] = collector.build(compiler)?.map(|set| HeadSet { set, within });
     }
     for (buffer, collector) in packet_buffers {
         if let Some(set) = collector.build(compiler)? {

@@ -4,6 +4,7 @@
 use crate::buffers::BufferRef;
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
+use crate::prefilter::{Basis, Packets};
 use crate::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
@@ -246,10 +247,10 @@ impl Kind {
         } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
             Kind::Packet
         } else if !signature.values.is_empty() {
-            match crate::prefilter::Basis::of(signature) {
-                crate::prefilter::Basis { packet: true, stream: true } => Kind::PacketStream,
-                crate::prefilter::Basis { stream: true, .. } => Kind::Stream,
-                _ => Kind::Packet,
+            match Basis::of(signature) {
+                Basis { stream: false, .. } => Kind::Packet,
+                Basis { packets: Packets::None, .. } => Kind::Stream,
+                Basis { packets: Packets::OutsideStream | Packets::All, .. } => Kind::PacketStream,
             }
         } else if signature.packet.is_empty() && direction_only && !signature.protocol.app.is_empty() {
             Kind::App

@@ -7,7 +7,7 @@ use crate::builder::Origin;
 use crate::condition::PrefilterKey;
 use crate::content::{Item, Literal};
 use crate::keywords;
-use crate::prefilter::{self, Basis};
+use crate::prefilter::{self, Basis, Packets};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Family, FlowNeeds, RejectSide, RuleAction, Signature};
 use bartizan_applayer::protocol::BufferKind;
@@ -203,12 +203,13 @@ fn evaluated_on(rules: &RuleSet, signature: &Signature) -> Vec<String> {
     }
     if !signature.inspects_tx() {
         let basis = Basis::of(signature);
-        let packet =
-            if basis.stream { "each packet whose payload is not in the stream" } else { "each packet" };
-        let mut on = Vec::new();
-        on.extend(basis.stream.then(|| "new data of the reassembled stream".to_owned()));
-        on.extend(basis.packet.then(|| packet.to_owned()));
-        return on;
+        let packets = match basis.packets {
+            Packets::None => None,
+            Packets::OutsideStream => Some("each packet whose payload is not in the stream"),
+            Packets::All => Some("each packet"),
+        };
+        let stream = basis.stream.then_some("new data of the reassembled stream");
+        return stream.into_iter().chain(packets).map(str::to_owned).collect();
     }
     let mut on = Vec::new();
     for value in &signature.values {
@@ -324,10 +325,10 @@ fn evaluated_group(signature: &Signature) -> String {
         })
         .collect();
     let protocols = if names.is_empty() { "all".to_owned() } else { names.join(", ") };
-    match (basis.packet, basis.stream) {
-        (_, true) if basis.packet => format!("packets and streams of {protocols}"),
-        (_, true) => format!("streams of {protocols}"),
-        _ => format!("packets of {protocols}"),
+    match basis {
+        Basis { stream: false, .. } => format!("packets of {protocols}"),
+        Basis { packets: Packets::None, .. } => format!("streams of {protocols}"),
+        _ => format!("packets and streams of {protocols}"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::builder::Origin;
 use crate::condition::{Answer, Scene};
 use crate::content::{Evaluation, Item, Number, Outcome, Program, VARIABLES_MAX, evaluate};
 use crate::header;
-use crate::prefilter::{Basis, check_directions};
+use crate::prefilter::{Basis, Packets, check_directions};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Signature, ValueCheck};
 use crate::txstate::FlowDetect;
@@ -198,7 +198,12 @@ impl Tracer {
         if let (true, Some(news)) = (basis.stream, context.stream) {
             run.data("stream", Some(news.bytes));
         }
-        if basis.packet && !context.again && !(basis.stream && context.payload_in_stream) {
+        let packets = match basis.packets {
+            Packets::None => false,
+            Packets::OutsideStream => !context.payload_in_stream,
+            Packets::All => true,
+        };
+        if packets && !context.again {
             run.data("packet", None);
         }
     }

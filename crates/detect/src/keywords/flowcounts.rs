@@ -111,11 +111,17 @@ struct Count<T> {
     check: UintMatch<T>,
     value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
     cut: fn(u64) -> T,
+    /// What is counted changes with each segment, so the rule looks at each.
+    by_packet: bool,
 }
 
 impl<T: bartizan_rules::Uint + Send + Sync> PacketCondition for Count<T> {
     fn matches(&self, scene: &Scene<'_>) -> bool {
         (self.value)(scene).is_some_and(|v| self.sides.hold(v, |n| self.check.matches((self.cut)(n))))
+    }
+
+    fn wants_packets_too(&self) -> bool {
+        self.by_packet
     }
 
     fn needs_flow(&self) -> bool {
@@ -148,10 +154,22 @@ fn push(
 ) -> Result<(), KeywordError> {
     if packets {
         let check = UintMatch::<u32>::parse(check)?;
-        builder.packet.push(Box::new(Count { sides, check, value: packet_counts, cut: to_u32 }));
+        builder.packet.push(Box::new(Count {
+            sides,
+            check,
+            value: packet_counts,
+            cut: to_u32,
+            by_packet: false,
+        }));
     } else {
         let check = UintMatch::<u64>::parse(check)?;
-        builder.packet.push(Box::new(Count { sides, check, value: byte_counts, cut: |n| n }));
+        builder.packet.push(Box::new(Count {
+            sides,
+            check,
+            value: byte_counts,
+            cut: |n| n,
+            by_packet: false,
+        }));
     }
     Ok(())
 }
@@ -218,6 +236,6 @@ fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
         return Err(KeywordError::argument(format!("unknown operator `{operator}` of `stream_size`")));
     }
     let check = UintMatch::<u32>::parse(format!("{operator}{size}").as_bytes())?;
-    builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32 }));
+    builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32, by_packet: true }));
     Ok(())
 }

@@ -60,7 +60,11 @@ enum Step {
 
 impl TlsParser {
     pub(super) fn new(config: Arc<Config>) -> Self {
-        TlsParser { tx: Some(TlsTx::new(config)), records: PerDirection::default(), work: Worklist::default() }
+        TlsParser {
+            tx: Some(TlsTx::new(config)),
+            records: PerDirection::default(),
+            work: Worklist::default(),
+        }
     }
 }
 
