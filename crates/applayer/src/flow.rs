@@ -134,6 +134,8 @@ pub struct Advance {
     pub finished: bool,
     /// The parser says that the rest of the flow may be bypassed.
     pub bypass: bool,
+    /// A parser took the consumed bytes in; else nobody reads them.
+    pub parsed: bool,
 }
 
 /// The application layer of a flow.
@@ -481,9 +483,10 @@ impl AppLayer {
             parser.end(direction, &mut context);
         }
         match progress {
-            Progress::Done => all,
+            Progress::Done => Advance { parsed: !input.data.is_empty(), ..all },
             Progress::Incomplete { consumed, needed } => {
-                Advance { consumed: consumed.min(input.data.len()), needed, ..Advance::default() }
+                let consumed = consumed.min(input.data.len());
+                Advance { consumed, needed, parsed: consumed > 0, ..Advance::default() }
             }
             Progress::Error => {
                 self.failed_parsing = true;
@@ -491,7 +494,7 @@ impl AppLayer {
                     self.disrupt(engine, direction, Disruption::Error, flow);
                 }
                 self.finished = true;
-                Advance { finished: true, ..all }
+                Advance { finished: true, parsed: true, ..all }
             }
             Progress::Switch { consumed, to } => {
                 let consumed = consumed.min(input.data.len());
@@ -500,7 +503,7 @@ impl AppLayer {
             }
             Progress::Stop { bypass } => {
                 self.finished = true;
-                Advance { finished: true, bypass, ..all }
+                Advance { finished: true, bypass, parsed: true, ..all }
             }
         }
     }

@@ -72,8 +72,8 @@ pub struct Base {
     pub compiler: Compiler,
     /// State that outlives generations.
     pub shared: Arc<Shared>,
-    classifications: Option<Classifications>,
-    references: Option<ReferenceSystems>,
+    classifications: Classifications,
+    references: ReferenceSystems,
     thresholds: Option<Thresholds>,
     variables: Variables,
 }
@@ -108,10 +108,15 @@ impl Base {
                 }
             }
         };
+        // Without them every alert would have severity 3 and no category.
         let classifications = text("classification-file")
-            .map(|(bytes, name)| bartizan_rules::parse_classifications(bytes, &name));
-        let references =
-            text("reference-config-file").map(|(bytes, name)| bartizan_rules::parse_references(bytes, &name));
+            .map_or_else(bartizan_rules::builtin_classifications, |(bytes, name)| {
+                bartizan_rules::parse_classifications(bytes, &name)
+            });
+        let references = text("reference-config-file")
+            .map_or_else(bartizan_rules::builtin_references, |(bytes, name)| {
+                bartizan_rules::parse_references(bytes, &name)
+            });
         let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
         let thresholds =
             text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
@@ -140,8 +145,8 @@ impl Base {
         LoadInput {
             settings,
             variables: &self.variables,
-            classifications: self.classifications.as_ref(),
-            references: self.references.as_ref(),
+            classifications: Some(&self.classifications),
+            references: Some(&self.references),
             shared: &self.shared,
             compiler: &self.compiler,
             generation,

@@ -158,8 +158,8 @@ fn read(
                     did.switched = true;
                     return did;
                 }
-                if advance.consumed > 0 {
-                    // A parser took bytes in: detection looks at what is there, however little.
+                if advance.parsed {
+                    // Detection looks at what is there, however little.
                     stream.raw_trigger();
                 }
                 advance

@@ -43,6 +43,15 @@ impl Classifications {
     }
 }
 
+/// The classes that hold where no file says otherwise: Suricata ships the same.
+#[must_use]
+pub fn builtin_classifications() -> Classifications {
+    parse_classifications(
+        *include_bytes!("../data/classification.config"),
+        "classification.config (built in)",
+    )
+}
+
 /// Reads a classification file. A line that cannot be read is left out with a diagnostic; of a name
 /// that comes twice the first counts.
 #[must_use]
@@ -120,6 +129,18 @@ pub(crate) fn config_body<'a>(text: &'a [u8], word: &str, blank: bool) -> Option
 
 #[cfg(test)]
 mod tests {
+    /// Without a file alerts have the severities and categories that they have in Suricata.
+    #[test]
+    fn the_built_in_classes_are_those_that_rules_are_written_with() {
+        let classes = super::builtin_classifications();
+        assert!(classes.diagnostics.is_empty(), "{:?}", classes.diagnostics);
+        let class = |name| classes.get(name).map(|c| (c.description.as_str(), c.priority));
+        assert_eq!(class("trojan-activity"), Some(("A Network Trojan was detected", 1)));
+        assert_eq!(class("bad-unknown"), Some(("Potentially Bad Traffic", 2)));
+        assert_eq!(class("not-suspicious"), Some(("Not Suspicious Traffic", 3)));
+        assert_eq!(classes.entries.len(), 43);
+    }
+
     use super::*;
 
     #[test]

@@ -42,7 +42,7 @@ mod variables;
 pub use argument::{
     Argument, ArgumentError, Item, integer, size, split_commas, split_list, unescape, unsigned, unwrap_value,
 };
-pub use classification::{Classification, Classifications, parse_classifications};
+pub use classification::{Classification, Classifications, builtin_classifications, parse_classifications};
 pub use content::{ContentPattern, format_pattern, parse_content, parse_pattern};
 pub use diagnostic::{Diagnostic, Severity, code};
 pub use dialect::{Dialect, dialect_of, dialect_of_action, dialect_of_argument};
@@ -50,7 +50,7 @@ pub use expr::{
     AddressExpr, AddressRange, Expr, ExprKind, Leaf, List, MAX_DEPTH, PortExpr, PortRange, parse_expr,
 };
 pub use parse::{LineCounts, MAX_DIAGNOSTICS, Refused, RuleFile, parse_file, parse_source};
-pub use reference::{ReferenceSystem, ReferenceSystems, parse_references};
+pub use reference::{ReferenceSystem, ReferenceSystems, builtin_references, parse_references};
 pub use report::{Duplicate, Duplicates, RuleSetReport, title};
 pub use rule::{
     AddressSpec, Meta, OptionRef, PortSpec, Rule, RuleAction, RuleDirection, RuleOption, Spec, Target,

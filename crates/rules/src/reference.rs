@@ -40,6 +40,12 @@ impl ReferenceSystems {
     }
 }
 
+/// The systems that hold where no file says otherwise: Suricata ships the same.
+#[must_use]
+pub fn builtin_references() -> ReferenceSystems {
+    parse_references(*include_bytes!("../data/reference.config"), "reference.config (built in)")
+}
+
 /// Reads a reference file. A line that cannot be read is left out with a diagnostic; of a name that
 /// comes twice the first counts.
 #[must_use]
@@ -80,6 +86,14 @@ fn entry(text: &[u8]) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_built_in_systems_are_those_that_rules_are_written_with() {
+        let systems = super::builtin_references();
+        assert!(systems.diagnostics.is_empty(), "{:?}", systems.diagnostics);
+        assert_eq!(systems.get("url").map(|s| s.prefix.as_str()), Some("https://"));
+        assert!(systems.get("cve").is_some() && systems.get("et").is_some());
+    }
+
     use super::*;
 
     #[test]
