@@ -315,9 +315,12 @@ impl AppLayer {
         self.ended[direction]
     }
 
-    /// The end of a direction's stream was told.
+    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is over.
     pub fn set_ended(&mut self, direction: Direction) {
         self.ended[direction] = true;
+        if self.ended == PerDirection::new(true, true) {
+            self.end_transactions();
+        }
     }
 
     /// All transactions are over: the flow ends, or its protocol gives way to another.

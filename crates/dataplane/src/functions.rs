@@ -94,13 +94,14 @@ impl Worker {
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             let mut inspect = looks.inspect;
             let policy = self.settings.app_error;
-            if !failed_before && has_failed(&parts) && policy != ExceptionPolicy::Ignore && !looks.spared {
+            let failed_now = !failed_before && has_failed(&parts) && !looks.spared;
+            if failed_now && let Some(entry) = self.flows.get_mut(id) {
+                entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
+            }
+            if failed_now && policy != ExceptionPolicy::Ignore {
                 // The policy speaks about inspection: where the parser failed there is none.
                 inspect = false;
                 bypass |= policy == ExceptionPolicy::Bypass;
-                if let Some(entry) = self.flows.get_mut(id) {
-                    entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
-                }
                 if let Some(refused) = self.apply_policy(id, ExceptionTarget::AppLayerError, policy) {
                     notes.decision = notes.decision.strictest(refused);
                 }

@@ -153,7 +153,7 @@ impl Parser for HttpParser {
     fn tx_range(&self) -> core::ops::Range<TxId> {
         let last = self.request_id.max(self.response_id);
         let started = self.txs.get(last).is_some_and(super::tx::HttpTx::started);
-        self.txs.first()..last + u64::from(started)
+        self.txs.first()..(last + u64::from(started)).max(self.txs.freed_to())
     }
 
     fn tx(&self, id: TxId) -> Option<&dyn Transaction> {
@@ -187,6 +187,8 @@ impl Parser for HttpParser {
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
         self.file_context.settings = context.files.clone();
         self.txs.worklist_mut().disrupt(direction);
+        // Its state machine never runs again: what it was reading may be freed now.
+        *self.status(direction) = Status::Failed;
         for id in self.tx_range() {
             let Some(tx) = self.txs.get_mut(id) else { continue };
             tx.common_mut().ended[direction] = true;

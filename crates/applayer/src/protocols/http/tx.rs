@@ -439,11 +439,13 @@ pub(super) struct Table {
     settings: Arc<HttpSettings>,
     muted: bool,
     work: Worklist,
+    /// One more than the highest id that was freed.
+    freed_to: TxId,
 }
 
 impl Table {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false, work: Worklist::default() }
+        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false, work: Worklist::default(), freed_to: 0 }
     }
 
     /// Whether transactions note what is odd.
@@ -502,6 +504,7 @@ impl Table {
             && slot.take().is_some()
         {
             self.live = self.live.saturating_sub(1);
+            self.freed_to = self.freed_to.max(id.saturating_add(1));
         }
         while self.first < keep_from && self.slots.front().is_some_and(Option::is_none) {
             self.slots.pop_front();
@@ -517,6 +520,11 @@ impl Table {
     /// Which were changed, to note and to take notes.
     pub(super) const fn worklist_mut(&mut self) -> &mut Worklist {
         &mut self.work
+    }
+
+    /// One more than the highest id that was freed.
+    pub(super) const fn freed_to(&self) -> TxId {
+        self.freed_to
     }
 
     /// First id that may be there.
