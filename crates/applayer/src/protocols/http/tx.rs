@@ -445,7 +445,15 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        Table { first: 0, slots: VecDeque::new(), live: 0, settings, muted: false, work: Worklist::default(), freed_to: 0 }
+        Table {
+            first: 0,
+            slots: VecDeque::new(),
+            live: 0,
+            settings,
+            muted: false,
+            work: Worklist::default(),
+            freed_to: 0,
+        }
     }
 
     /// Whether transactions note what is odd.
