@@ -39,9 +39,11 @@ impl Worker {
         if entry.generation == chains.generation {
             return entry.fid;
         }
+        // A frame that another worker began in an earlier generation lifts nothing.
+        let forward = entry.generation < chains.generation;
         let class = look_up(chains, entry);
         (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
-        if entry.ext.refused.is_some_and(|refused| !stands(&refused, entry, chains)) {
+        if forward && entry.ext.refused.is_some_and(|refused| !stands(&refused, entry, chains)) {
             entry.ext.refused = None;
             entry.flags.remove(FlowFlags::DROPPED);
         }

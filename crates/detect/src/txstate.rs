@@ -83,13 +83,15 @@ impl FlowDetect {
     /// and it still says so.
     pub fn enter_generation(&mut self, rules: &RuleSet) {
         if self.generation != rules.generation {
+            // A frame that another worker began in an earlier generation lifts nothing.
+            let forward = self.generation < rules.generation;
             self.generation = rules.generation;
             self.tx.clear();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
             let FlowState { passed, dropped, .. } = &mut self.state;
             *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
-            *dropped = dropped.filter(|rule| rules.says(rule, Says::Refuse));
+            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));
         }
     }
 
