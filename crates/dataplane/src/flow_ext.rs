@@ -52,7 +52,7 @@ pub struct FlowExt {
     pub refused: Option<Decision>,
     /// The latest refusal of a packet of the flow, for its record.
     pub last_refusal: Option<Decision>,
-    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again ([`crate::standing`]).
+    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again (see `standing.rs`).
     pub payload_ended: bool,
     /// Reassembly was ended because no payload function was left on the path.
     pub reading_stopped: bool,
