@@ -24,7 +24,9 @@ pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> 
 
 /// The identity of the flow that an ICMP error is about.
 pub(crate) fn key_about(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    Some(FlowKey::of_quoted(&scope_of(worker, frame, packet), packet.about()?))
+    // Nearly no packet is one: asked before anything is looked up.
+    let quoted = packet.about()?;
+    Some(FlowKey::of_quoted(&scope_of(worker, frame, packet), quoted))
 }
 
 /// Type and code of an ICMP packet.
