@@ -115,7 +115,11 @@ impl FlowClassifier for PolicyClassifier {
             tunnel: packet.tunnel,
             vlans: packet.vlan.as_slice(),
             link,
-            addresses: packet.src().zip(packet.dst()),
+            // An ICMP error is of the tenant whose packet it quotes, whichever router sent it.
+            addresses: match packet.about() {
+                Some(quoted) => Some((quoted.src, quoted.dst)),
+                None => packet.src().zip(packet.dst()),
+            },
         })
     }
 }

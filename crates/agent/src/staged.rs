@@ -4,11 +4,12 @@
 //! A [`Staged`] stands around a function and knows the classes of staged policies. For their flows a refusal becomes
 //! `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the class `staged`
 //! (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts say `allowed` then. What the
-//! function keeps per flow goes on as if it had refused, so a stateful function says what it would have said.
+//! function keeps per flow goes on as if it had refused, so a stateful function says what it would have said. It stays the
+//! function's own: a policy is staged and enforced under live flows, whose state (flowbits, who opened them) goes on.
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, HeaderRules, PacketContext, RuleInfo, Slot, Together,
+    Finding, FindingAction, Function, FunctionSpec, HeaderRules, PacketContext, RuleInfo, Together,
     WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
@@ -29,13 +30,6 @@ struct Worker {
     refusals: u64,
     /// The same by class, verdict and reason.
     by_class: BTreeMap<(Fid, Verdict, Reason), u64>,
-}
-
-/// What is kept per flow: the function's own, and the reasons that were reported.
-#[derive(Default)]
-struct Kept {
-    inner: Slot,
-    reported: u64,
 }
 
 impl Staged {
@@ -71,17 +65,6 @@ impl Staged {
         };
         core::mem::swap(context.worker, &mut worker.inner);
         let staged = self.fids.contains(&context.notes.fid);
-        let mut kept = match context.slot.take().map(|s| s.downcast::<Kept>()) {
-            None => None,
-            Some(Ok(mut kept)) => {
-                *context.slot = kept.inner.take();
-                Some(kept)
-            }
-            Some(Err(own)) => {
-                *context.slot = Some(own);
-                None
-            }
-        };
         let (before, edits) = (context.findings.len(), context.edits.len());
         let mut decision = callback(self.inner.as_ref(), context);
         core::mem::swap(context.worker, &mut worker.inner);
@@ -94,19 +77,15 @@ impl Staged {
             if let Some(reason) = decision.reason {
                 *worker.by_class.entry((context.notes.fid, decision.verdict, reason)).or_default() += 1;
             }
-            let kept = kept.get_or_insert_default();
-            self.report(&decision, kept, before, context.findings);
-            decision = Decision { verdict: Verdict::Continue, reason: None, ..decision };
+            self.report(&decision, context.staged, before, context.findings);
+            // It would refuse the next packet as well, and is asked about it.
+            decision = Decision { verdict: Verdict::Continue, reason: None, done: false, ..decision };
         }
         *context.worker = worker;
-        if let Some(mut kept) = kept {
-            kept.inner = context.slot.take();
-            *context.slot = Some(kept);
-        }
         decision
     }
 
-    fn report(&self, decision: &Decision, kept: &mut Kept, before: usize, findings: &mut Vec<Finding>) {
+    fn report(&self, decision: &Decision, reported: &mut u64, before: usize, findings: &mut Vec<Finding>) {
         let mut own = false;
         for finding in findings.iter_mut().skip(before) {
             own |= finding.action == FindingAction::Blocked;
@@ -114,8 +93,8 @@ impl Staged {
         }
         let Some(reason) = decision.reason else { return };
         let bit = 1u64.checked_shl(reason as u32).unwrap_or(1 << 63);
-        let new = kept.reported & bit == 0;
-        kept.reported |= bit;
+        let new = *reported & bit == 0;
+        *reported |= bit;
         if new
             && !own
             && let Some(info) = self.infos.get(reason as usize)

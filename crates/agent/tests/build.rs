@@ -255,7 +255,8 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
         Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
         let view = PacketView::new(&bytes, out.outer().unwrap());
         let notes = Notes { fid: class.fid, ..Notes::default() };
-        let (mut worker, mut slot, mut findings) = (function.worker(), None, Vec::new());
+        let (mut worker, mut slot, mut reported) = (function.worker(), None, 0);
+        let mut findings = Vec::new();
         for _ in 0..3 {
             let decision = function.packet(&mut PacketContext {
                 now: Timestamp::ZERO,
@@ -273,6 +274,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
                 notes: &notes,
                 worker: &mut worker,
                 slot: &mut slot,
+                staged: &mut reported,
                 findings: &mut findings,
                 edits: &mut Vec::new(),
                 prevention: true,

@@ -9,6 +9,15 @@ use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession}
 use bartizan_function::Slot;
 use bartizan_packet::VlanIds;
 
+/// What is kept of a flow for one function.
+#[derive(Default)]
+pub struct FunctionSlot {
+    /// The function's own.
+    pub own: Slot,
+    /// See `PacketContext::staged`.
+    pub staged: u64,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct FlowExt {
@@ -21,7 +30,7 @@ pub struct FlowExt {
     /// Application layer; made with the first data.
     pub app: Option<Box<AppLayer>>,
     /// What functions keep, by their bit in paths.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<FunctionSlot>,
     /// What the generation's lookup found among functions' rules on headers.
     pub matches: Matches,
     /// ICMP: type and code that they hold for, as the opener would send them.
@@ -43,7 +52,11 @@ pub struct FlowExt {
     pub refused: Option<Decision>,
     /// The latest refusal of a packet of the flow, for its record.
     pub last_refusal: Option<Decision>,
-    /// A function passed the whole flow, for events.
+    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again (see `standing.rs`).
+    pub payload_ended: bool,
+    /// Reassembly was ended because no payload function was left on the path.
+    pub reading_stopped: bool,
+    /// An exception policy lets the whole flow go uninspected.
     pub passed: bool,
     /// Flags of TCP packets that no session took, by nobody's direction.
     pub stray_flags: TcpFlags,

@@ -150,10 +150,13 @@ impl Worker {
             && let Some(pair) = entry.ext.streams.as_deref_mut()
         {
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+            if !self.chains.wants_payload(entry.path) {
+                self.stop_reading(id);
+            }
         }
-        // A parser or the depth of the stream says that nobody needs the rest.
+        // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
         if bypass && decision.verdict.forwards() {
-            self.bypass(id);
+            self.end_payload(id);
         }
         decision
     }
@@ -194,7 +197,8 @@ impl Worker {
                 detection_done: false,
                 notes: &noted,
                 worker: state,
-                slot,
+                slot: &mut slot.own,
+                staged: &mut slot.staged,
                 reject: &mut reject,
                 findings: &mut self.findings,
                 edits: &mut self.edits,
@@ -271,7 +275,8 @@ impl Worker {
                     detection_done: first && detection.done,
                     notes: &noted,
                     worker: state,
-                    slot,
+                    slot: &mut slot.own,
+                    staged: &mut slot.staged,
                     reject: &mut reject,
                     findings: &mut self.findings,
                     edits: &mut self.edits,

@@ -17,29 +17,16 @@ pub(crate) fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> 
     }
 }
 
-/// The identity of a packet's flow.
+/// The identity of a packet's flow by its own header.
 pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
-    let scope = scope_of(worker, frame, packet);
-    let (src, dst) = (packet.src()?, packet.dst()?);
-    let protocol = packet.proto()?;
-    Some(match &packet.transport {
-        Transport::Tcp(tcp) => FlowKey::ported(&scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
-        Transport::Udp(udp) => FlowKey::ported(&scope, protocol, (src, udp.sport), (dst, udp.dport)),
-        Transport::Sctp(sctp) => FlowKey::ported(&scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
-        Transport::Icmp(icmp) => match &icmp.quoted {
-            // Destination unreachable belongs to the flow that it is about.
-            Some(quoted) if icmp.kind == 3 => match quoted.ports {
-                Some((sport, dport)) => {
-                    FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
-                }
-                None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
-            },
-            _ => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
-        },
-        Transport::Icmpv6(icmp) => FlowKey::icmp(&scope, protocol, src, dst, icmp.kind, icmp.code),
-        Transport::Esp(esp) => FlowKey::esp(&scope, src, dst, esp.spi),
-        _ => FlowKey::other(&scope, protocol, src, dst),
-    })
+    FlowKey::of_packet(&scope_of(worker, frame, packet), packet)
+}
+
+/// The identity of the flow that an ICMP error is about.
+pub(crate) fn key_about(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
+    // Nearly no packet is one: asked before anything is looked up.
+    let quoted = packet.about()?;
+    Some(FlowKey::of_quoted(&scope_of(worker, frame, packet), quoted))
 }
 
 /// Type and code of an ICMP packet.

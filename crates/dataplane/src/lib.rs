@@ -24,6 +24,7 @@ mod parts;
 mod pseudo;
 pub mod record;
 pub mod settings;
+mod standing;
 mod streams;
 pub mod train;
 mod transactions;

@@ -3,18 +3,19 @@
 
 use crate::chain::{Chains, Class, Matches};
 use crate::functions::Looks;
-use crate::identity::{flow_key, icmp_of, scope_of, segment};
+use crate::identity::{flow_key, icmp_of, key_about, segment};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
+use crate::standing::tcp_state;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
-    Arrival, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamContext, StreamEvent,
+    Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, Segment, StreamContext, StreamEvent,
 };
-use bartizan_flow::{EndReason, Find, FlowKey, FlowState, Insert};
+use bartizan_flow::{EndReason, Find, FlowKey, Insert};
 use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
 use bartizan_function::{Model, Notes, PacketContext};
-use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
+use bartizan_packet::{Decoded, PacketFlags, PacketView};
 
 impl Worker {
     /// Handles one decoded packet, and counts what became of it.
@@ -107,60 +108,35 @@ impl Worker {
         packet: &Decoded,
         recorder: &mut dyn Recorder,
     ) -> Result<(FlowId, Direction), Flowless> {
+        // An ICMP error belongs to the flow that it is about.
+        if let Some(key) = key_about(self, frame, packet) {
+            match self.flows.find(&key, frame.now) {
+                Find::Found { id, direction } => {
+                    let entry = self.flows.get(id).zip(packet.src());
+                    let direction = entry.map_or(direction, |(entry, src)| entry.icmp_error_direction(src));
+                    return Ok((id, direction));
+                }
+                Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
+                Find::Missing => {}
+            }
+            // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
+            if packet.src().is_some_and(|src| src.is_ipv4()) {
+                return Err(Flowless::Apart);
+            }
+        }
         let key = flow_key(self, frame, packet).ok_or(Flowless::Apart)?;
         match self.flows.find(&key, frame.now) {
-            Find::Found { id, direction } => {
-                let direction = self.direction_in(id, packet, direction);
-                return Ok((id, direction));
-            }
+            Find::Found { id, direction } => return Ok((id, direction)),
             Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
             Find::Missing => {}
-        }
-        // An ICMP error about a flow that is not there opens none.
-        if let Transport::Icmp(icmp) = &packet.transport
-            && icmp.kind == 3
-            && icmp.quoted.is_some()
-        {
-            return Err(Flowless::Apart);
         }
         self.new_flow(&key, frame, packet, recorder).map(|id| (id, Direction::ToServer))
     }
 
-    fn direction_in(&self, id: FlowId, packet: &Decoded, direction: Direction) -> Direction {
-        if let (Transport::Icmp(icmp), Some(src)) = (&packet.transport, packet.src())
-            && icmp.kind == 3
-            && icmp.quoted.is_some()
-            && let Some(entry) = self.flows.get(id)
-        {
-            return entry.icmp_error_direction(src);
-        }
-        direction
-    }
-
-    /// Whether an ICMP error is about a flow that is known. `None`: it is no error.
-    fn related(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<bool> {
-        let (Transport::Icmp(icmp) | Transport::Icmpv6(icmp)) = &packet.transport else { return None };
-        let quoted = icmp.quoted.as_ref()?;
-        let scope = scope_of(self, frame, packet);
-        let key = match quoted.ports {
-            Some((sport, dport)) => {
-                FlowKey::ported(&scope, quoted.proto, (quoted.src, sport), (quoted.dst, dport))
-            }
-            None => FlowKey::other(&scope, quoted.proto, quoted.src, quoted.dst),
-        };
-        Some(matches!(self.flows.find(&key, frame.now), Find::Found { .. }))
-    }
-
-    /// A flow whose class another generation gave is classified anew; what functions keep of it stays. Gives the class.
-    pub(crate) fn renew_class(&mut self, id: FlowId) -> Fid {
-        let Some(entry) = self.flows.get_mut(id) else { return Fid(0) };
-        if entry.generation != self.chains.generation {
-            let class = look_up(&self.chains, entry);
-            entry.fid = class.fid;
-            entry.path = class.path;
-            entry.generation = self.chains.generation;
-        }
-        entry.fid
+    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
+    fn relates_to(&self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Option<bool> {
+        let about = key_about(self, frame, packet)?;
+        Some(self.flows.get(id).is_some_and(|entry| *entry.key() == about))
     }
 
     pub(crate) fn new_flow(
@@ -208,10 +184,10 @@ impl Worker {
         let packet = occasion.packet.decoded();
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
-        let proves =
-            !matches!(&packet.transport, Transport::Icmp(icmp) if icmp.quoted.is_some() && icmp.kind == 3);
+        let related = self.relates_to(id, frame, packet);
+        let proves = related != Some(true);
         let mut direction = occasion.direction;
-        if let Some(decision) = self.settled(occasion, id, length, frame.now, recorder) {
+        if let Some(decision) = self.settled(frame, occasion, id, length, recorder) {
             return decision;
         }
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
@@ -241,16 +217,13 @@ impl Worker {
         }
         let accounted = self.flows.account(id, direction, length, frame.now, proves);
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
-            let state = match state {
-                bartizan_flow::tcp::FlowState::New => FlowState::New,
-                bartizan_flow::tcp::FlowState::Established => FlowState::Established,
-                bartizan_flow::tcp::FlowState::Closed => FlowState::Closed,
-            };
-            self.flows.set_state(id, state);
+            self.flows.set_state(id, tcp_state(state));
         }
         let occasion = Occasion { direction, ..*occasion };
         let Some(entry) = self.flows.get_mut(id) else { return Decision::CONTINUE };
-        renew_matches(&self.chains, entry, packet, direction);
+        if related != Some(true) {
+            renew_matches(&self.chains, entry, packet, direction);
+        }
         if let Some(ttl) = packet.ttl() {
             let seen = &mut entry.ext.ttl[direction];
             *seen = Some(seen.map_or((ttl, ttl), |(least, most)| (least.min(ttl), most.max(ttl))));
@@ -260,7 +233,7 @@ impl Worker {
         {
             entry.ext.note_macs(direction, macs);
         }
-        if direction == Direction::ToClient && entry.ext.icmp_response.is_none() {
+        if direction == Direction::ToClient && entry.ext.icmp_response.is_none() && related != Some(true) {
             entry.ext.icmp_response = icmp_of(packet);
         }
         let mut events: smallvec::SmallVec<[StreamEvent; 4]> = smallvec::SmallVec::new();
@@ -296,35 +269,8 @@ impl Worker {
         {
             return self.exception(&occasion, id, tcp, (target, policy), &events, recorder);
         }
-        let related = self.related(frame, packet);
         let looks = Looks { inspect: !passed, spared: passed, established, related };
         self.functions(&occasion, id, tcp, &events, looks, recorder)
-    }
-
-    /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
-    fn settled(
-        &mut self,
-        occasion: &Occasion<'_>,
-        id: FlowId,
-        length: u32,
-        now: bartizan_base::Timestamp,
-        recorder: &mut dyn Recorder,
-    ) -> Option<Decision> {
-        let entry = self.flows.get_mut(id)?;
-        if entry.state() == FlowState::LocalBypassed {
-            self.counters.bypassed_packets += 1;
-            self.counters.bypassed_bytes += u64::from(length);
-            self.flows.account(id, occasion.direction, length, now, true);
-            return Some(Decision::CONTINUE);
-        }
-        let decision = entry.ext.refused?;
-        self.flows.account(id, occasion.direction, length, now, true);
-        let entry = self.flows.get_mut(id)?;
-        for event in occasion.packet.decoded().events.as_slice() {
-            recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
-        }
-        recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
-        Some(decision)
     }
 
     /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
@@ -342,8 +288,10 @@ impl Worker {
             return decision;
         }
         if policy == ExceptionPolicy::Bypass {
-            self.bypass(id);
-            return Decision::CONTINUE;
+            self.end_payload(id);
+            if self.path_of(id).is_empty() {
+                return Decision::CONTINUE;
+            }
         }
         let established = tcp.is_some_and(|o| o.established);
         let looks = Looks { inspect: false, spared: true, established, related: None };
@@ -380,12 +328,6 @@ impl Worker {
         None
     }
 
-    /// Nobody looks at the flow any more.
-    pub(crate) fn bypass(&mut self, id: FlowId) {
-        self.counters.bypassed_flows += 1;
-        self.flows.set_state(id, FlowState::LocalBypassed);
-    }
-
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
     fn track(
         &mut self,
@@ -395,16 +337,9 @@ impl Worker {
         frame: &Frame<'_>,
         outcome: &mut Outcome,
     ) {
-        let chains = &self.chains;
+        let feeds = self.fit_streams(id, frame.now);
+        let policy = self.host_policy(id, direction);
         let Some(entry) = self.flows.get_mut(id) else { return };
-        let wants = chains.wants_payload(entry.path);
-        let policy = self.settings.hosts.stream(match direction {
-            Direction::ToServer => entry.key().destination(),
-            Direction::ToClient => entry.key().source(),
-        });
-        if wants && entry.ext.streams.is_none() {
-            entry.ext.streams = Some(Box::default());
-        }
         let mut context = StreamContext {
             config: &self.settings.stream,
             counters: &mut self.stream_counters,
@@ -412,7 +347,17 @@ impl Worker {
         };
         let arrival = Arrival { direction, now: frame.now, policy };
         let ext = &mut entry.ext;
-        ext.session.handle(segment, arrival, ext.streams.as_deref_mut(), &mut context, outcome);
+        let streams = ext.streams.as_deref_mut().filter(|_| feeds);
+        ext.session.handle(segment, arrival, streams, &mut context, outcome);
+    }
+
+    /// How the receiver of a direction of a flow puts overlapping data together.
+    pub(crate) fn host_policy(&self, id: FlowId, direction: Direction) -> HostPolicy {
+        let Some(entry) = self.flows.get(id) else { return HostPolicy::default() };
+        self.settings.hosts.stream(match direction {
+            Direction::ToServer => entry.key().destination(),
+            Direction::ToClient => entry.key().source(),
+        })
     }
 
     /// Turns a flow that was picked up the wrong way round.
@@ -451,7 +396,7 @@ impl Worker {
         let class = header.map(|header| chains.classifier.classify(&header, &mut matches));
         let headers = class.is_some() && !packet.is_fragment();
         self.fid = class.map(|c| c.fid).unwrap_or_default();
-        let related = self.related(frame, packet);
+        let related = packet.about().map(|_| false);
         let mut notes = Notes { fid: self.fid, tenant, related, matches: &matches, ..Notes::default() };
         let mut reject = None;
         self.findings.clear();
@@ -479,6 +424,7 @@ impl Worker {
                 notes: &notes,
                 worker: state,
                 slot: &mut slot,
+                staged: &mut 0,
                 reject: &mut reject,
                 findings: &mut self.findings,
                 edits: &mut self.edits,
@@ -506,7 +452,7 @@ impl Worker {
 }
 
 /// Looks a flow up: gives its class and keeps what functions' rules on headers say of it.
-fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
+pub(crate) fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
     chains.classifier.classify(&header, &mut entry.ext.matches)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parts of a flow that are worked on while its entry stays readable, and what functions see of a flow.
 
+use crate::flow_ext::FunctionSlot;
 use crate::record::Entry;
 use bartizan_applayer::flow::{AppLayer, AppSummary};
 use bartizan_base::FunctionId;
@@ -33,7 +34,7 @@ pub(crate) fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowVie
 pub(crate) struct FlowParts {
     pub streams: Option<Box<StreamPair>>,
     pub app: Option<Box<AppLayer>>,
-    slots: Vec<bartizan_function::Slot>,
+    slots: Vec<FunctionSlot>,
 }
 
 impl FlowParts {
@@ -59,10 +60,10 @@ impl FlowParts {
     }
 
     /// A function's slot, made if it is not there.
-    pub(crate) fn slot(&mut self, bit: FunctionId) -> Option<&mut bartizan_function::Slot> {
+    pub(crate) fn slot(&mut self, bit: FunctionId) -> Option<&mut FunctionSlot> {
         let index = usize::from(bit.0);
         while self.slots.len() <= index {
-            self.slots.push(None);
+            self.slots.push(FunctionSlot::default());
         }
         self.slots.get_mut(index)
     }

@@ -159,7 +159,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
             &mut none
         }
     };
-    flow.enter_generation(rules.generation);
+    flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
     let Work { scene, stream, payload_in_stream, inspect_payload, again, group, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
@@ -167,7 +167,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
     let mut pass =
         Pass { rules, worker, flow, has_flow, again, group, guess, stream: stream.map(|w| w.data), scene };
-    if pass.flow.state.passed || pass.flow.state.dropped.is_some() {
+    if pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some() {
         // The flow is decided: its transactions count as inspected, so that they can be let go of.
         if let Some(app) = app {
             pass.transactions(app, false);
@@ -783,8 +783,8 @@ impl Pass<'_, '_> {
                 hit.for_flow = self.has_flow && signature.kind.acts_on_flow(hit.stream || hit.tx.is_some());
                 let state = &mut self.flow.state;
                 // The first decision about a flow stands.
-                if hit.for_flow && !state.passed && state.dropped.is_none() {
-                    state.passed = passes;
+                if hit.for_flow && state.passed.is_none() && state.dropped.is_none() {
+                    state.passed = passes.then_some(signature.id);
                     state.dropped = refuses.then_some(signature.id);
                 }
             }

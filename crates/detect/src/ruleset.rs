@@ -12,13 +12,14 @@ use crate::protocol;
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
-use bartizan_base::{Generation, Settings, TenantId};
+use bartizan_base::{Generation, RuleId, Settings, TenantId};
 use bartizan_function::Together;
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
     RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What loading needs beside the rules.
@@ -64,9 +65,36 @@ pub struct RuleSet {
     pub tags: bool,
     /// For one transaction so often.
     pub guess_limit: u8,
+    /// Rules that say more than alert, by generator and number: what they decided of flows stands with them.
+    pub(crate) deciding: HashMap<(u32, u32), Says>,
+}
+
+/// What a rule can decide of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// It passes.
+    Pass,
+    /// It is dropped or rejected.
+    Refuse,
+}
+
+impl Says {
+    const fn of(action: RuleAction) -> Option<Self> {
+        match action {
+            RuleAction::Pass => Some(Says::Pass),
+            RuleAction::Drop | RuleAction::Reject(_) => Some(Says::Refuse),
+            RuleAction::Alert | RuleAction::Config => None,
+        }
+    }
 }
 
 impl RuleSet {
+    /// Whether there is such a rule, of whatever revision, and that is what it says.
+    #[must_use]
+    pub fn says(&self, rule: &RuleId, what: Says) -> bool {
+        self.deciding.get(&(rule.gid, rule.sid)) == Some(&what)
+    }
+
     /// How segments of a stream that came together may be shown.
     #[must_use]
     pub fn together(&self) -> Together {
@@ -176,6 +204,10 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         tags: signatures.iter().any(|s| s.tags),
         generation: input.generation,
         head_of: signatures.iter().map(|s| s.head).collect(),
+        deciding: signatures
+            .iter()
+            .filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of(s.action)?)))
+            .collect(),
         signatures,
         heads: heads.finish(input.tenants),
         buffers,

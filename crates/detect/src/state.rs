@@ -83,9 +83,9 @@ pub struct FlowState {
     pub store: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
-    /// All further packets pass detection (pass rule with flow scope).
-    pub passed: bool,
-    /// A drop rule decided for the rest of the flow.
+    /// A pass rule with flow scope: all further packets pass detection. Stands as long as there is such a rule.
+    pub passed: Option<bartizan_base::RuleId>,
+    /// A rule decided that the rest of the flow is dropped. Stands as long as there is such a rule.
     pub dropped: Option<bartizan_base::RuleId>,
 }
 

@@ -4,6 +4,7 @@
 //! The part that points into a rule set (which rules are half way through a transaction) carries the set's generation
 //! and is dropped when another one runs.
 
+use crate::ruleset::{RuleSet, Says};
 use crate::state::FlowState;
 use crate::window::WindowScan;
 use bartizan_applayer::transaction::TxId;
@@ -78,13 +79,19 @@ pub struct FlowDetect {
 }
 
 impl FlowDetect {
-    /// Drops what belongs to another generation.
-    pub fn enter_generation(&mut self, generation: Generation) {
-        if self.generation != generation {
-            self.generation = generation;
+    /// Drops what belongs to another generation. What a rule decided for the whole flow stands while the rules have that rule
+    /// and it still says so.
+    pub fn enter_generation(&mut self, rules: &RuleSet) {
+        if self.generation != rules.generation {
+            // A frame that another worker began in an earlier generation lifts nothing.
+            let forward = self.generation < rules.generation;
+            self.generation = rules.generation;
             self.tx.clear();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
+            let FlowState { passed, dropped, .. } = &mut self.state;
+            *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
+            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));
         }
     }
 

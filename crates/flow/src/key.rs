@@ -12,9 +12,9 @@
 //! * ESP: one direction only, with the SPI;
 //! * any other protocol: addresses.
 //!
-//! An ICMP error belongs to the flow that it quotes: the caller builds the key of the quoted
-//! packet. (Suricata does so for ICMPv4 destination unreachable, makes no flow for the other ICMPv4
-//! errors, and gives ICMPv6 errors flows of their own; what to do is the caller's choice.)
+//! An ICMP error belongs to the flow that it quotes ([`FlowKey::of_quoted`]). (Suricata does so for
+//! ICMPv4 destination unreachable, makes no flow for the other ICMPv4 errors, and gives ICMPv6
+//! errors flows of their own. What becomes of an error about no known flow is the caller's choice.)
 //!
 //! The hash is a keyed multiply-and-fold over the key's words (the construction of wyhash, with
 //! every constant derived from the secret seed), so that traffic cannot aim at one bucket or worker.
@@ -22,6 +22,7 @@
 //! kind and VNI into it).
 
 use bartizan_base::{Direction, LinkId, TenantId};
+use bartizan_packet::{Decoded, QuotedPacket, Transport};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -152,6 +153,36 @@ impl FlowKey {
     #[must_use]
     pub fn other(scope: &FlowScope, protocol: u8, source: IpAddr, destination: IpAddr) -> Self {
         Self::build(scope, protocol, (source, 0), (destination, 0))
+    }
+
+    /// The flow that a packet belongs to by its own header; `None`: it is not IP.
+    #[must_use]
+    pub fn of_packet(scope: &FlowScope, packet: &Decoded) -> Option<Self> {
+        let (src, dst, protocol) = (packet.src()?, packet.dst()?, packet.proto()?);
+        Some(match &packet.transport {
+            Transport::Tcp(tcp) => Self::ported(scope, protocol, (src, tcp.sport), (dst, tcp.dport)),
+            Transport::Udp(udp) => Self::ported(scope, protocol, (src, udp.sport), (dst, udp.dport)),
+            Transport::Sctp(sctp) => Self::ported(scope, protocol, (src, sctp.sport), (dst, sctp.dport)),
+            Transport::Icmp(icmp) | Transport::Icmpv6(icmp) => {
+                Self::icmp(scope, protocol, src, dst, icmp.kind, icmp.code)
+            }
+            Transport::Esp(esp) => Self::esp(scope, src, dst, esp.spi),
+            _ => Self::other(scope, protocol, src, dst),
+        })
+    }
+
+    /// The flow that an ICMP error is about: that of the packet which it quotes ([`Decoded::about`]).
+    #[must_use]
+    pub fn of_quoted(scope: &FlowScope, quoted: &QuotedPacket) -> Self {
+        let QuotedPacket { src, dst, proto, .. } = *quoted;
+        match (quoted.ports, quoted.icmp, quoted.spi) {
+            (Some((source, destination)), ..) => {
+                Self::ported(scope, proto, (src, source), (dst, destination))
+            }
+            (_, Some(icmp), _) => Self::icmp(scope, proto, src, dst, icmp.kind, icmp.code),
+            (.., Some(spi)) => Self::esp(scope, src, dst, spi),
+            _ => Self::other(scope, proto, src, dst),
+        }
     }
 
     fn address(&self, high: bool) -> IpAddr {

@@ -79,6 +79,9 @@ pub struct PacketContext<'a> {
     pub worker: &'a mut WorkerState,
     /// What this function keeps per flow.
     pub slot: &'a mut Slot,
+    /// The reasons of which it was reported, for this flow and function, that a staged policy would have refused: a bit each.
+    /// Apart from `slot`, so that a function finds what it keeps whether its policy is staged or not.
+    pub staged: &'a mut u64,
     /// Rejections that rules ask for; set in detection as well, where they do not act.
     pub reject: &'a mut Option<RejectTo>,
     /// Where matches are reported.

@@ -123,6 +123,16 @@ pub type WorkerState = Box<dyn Any + Send>;
 /// What a function keeps per flow; `None` until it stores something.
 pub type Slot = Option<Box<dyn Any + Send>>;
 
+/// What stands in a slot, made if nothing does. A state of another type, which another function of this name has left, is
+/// replaced by a new one: `true` then, to be counted, as no function runs without its state in silence.
+pub fn state_in<T: Any + Send + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
+    let replaced = slot.as_ref().is_some_and(|state| !state.is::<T>());
+    if replaced || slot.is_none() {
+        *slot = Some(Box::new(T::default()));
+    }
+    slot.as_mut().and_then(|state| state.downcast_mut()).map(|state| (state, replaced))
+}
+
 /// A function with the rules of one generation; immutable, shared by the workers.
 pub trait Function: Send + Sync {
     /// What it is.

@@ -12,7 +12,7 @@ use bartizan_events::JsonWriter;
 use bartizan_flow::host::{HostKey, Tag};
 use bartizan_function::{
     Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, Model, PacketContext,
-    RejectTo, RuleInfo, Together, WorkerState,
+    RejectTo, RuleInfo, Together, WorkerState, state_in,
 };
 use core::num::NonZeroU32;
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         Counter {
             name: "alerts_discarded",
             help: "Alerts over the limit of one packet; their actions still act.",
+        },
+        Counter {
+            name: "states_replaced",
+            help: "Flows whose state of detection was made anew because that of another function stood in its place.",
         },
         Counter { name: "pcre_limits", help: "Regular expressions that ran into their match limit." },
     ],
@@ -61,6 +65,7 @@ struct State {
     reported: usize,
     alerts: u64,
     discarded: u64,
+    replaced: u64,
 }
 
 impl Ids {
@@ -147,7 +152,13 @@ impl Function for Ids {
     }
 
     fn worker(&self) -> WorkerState {
-        Box::new(State { worker: Worker::new(&self.rules), reported: 0, alerts: 0, discarded: 0 })
+        Box::new(State {
+            worker: Worker::new(&self.rules),
+            reported: 0,
+            alerts: 0,
+            discarded: 0,
+            replaced: 0,
+        })
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
@@ -159,14 +170,11 @@ impl Function for Ids {
         let made =
             context.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);
         let packet_bytes = context.packet.filter(|_| !made).map(|p| u64::from(p.decoded().wire_len));
-        let mut flow = match (context.flow, context.slot.is_none()) {
-            (Some(_), true) => {
-                *context.slot = Some(Box::new(FlowDetect::default()));
-                context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>())
-            }
-            (Some(_), false) => context.slot.as_mut().and_then(|s| s.downcast_mut::<FlowDetect>()),
-            (None, _) => None,
-        };
+        let slot = context.flow.and_then(|_| state_in::<FlowDetect>(context.slot));
+        let mut flow = slot.map(|(flow, replaced)| {
+            state.replaced += u64::from(replaced);
+            flow
+        });
         let scene = Scene {
             now: context.now,
             packet: context.packet,
@@ -185,6 +193,12 @@ impl Function for Ids {
             fresh: s.bytes.len().saturating_sub(s.seen),
             whole: context.prevention,
         });
+        // What stands of an earlier rule's decision about all of the flow, with these rules.
+        let mut refused = None;
+        if let Some(flow) = flow.as_deref_mut().filter(|_| context.prevention && !made) {
+            flow.enter_generation(&self.rules);
+            refused = flow.state.dropped;
+        }
         let (groups, set) = &self.groups;
         let work = Work {
             scene,
@@ -215,7 +229,16 @@ impl Function for Ids {
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
         let (prevention, again) = (context.prevention, context.again);
-        self.conclude(state, prevention, again, context.reject, context.findings)
+        let decision = self.conclude(state, prevention, again, context.reject, context.findings);
+        match refused {
+            Some(rule) if !again => decision.strictest(Decision {
+                rule: NonZeroU32::new(rule.sid),
+                rule_id: Some(rule),
+                done: true,
+                ..Decision::refuse(Verdict::Drop, Reason::IdsFlow, self.id)
+            }),
+            _ => decision,
+        }
     }
 
     fn together(&self) -> Together {
@@ -236,6 +259,7 @@ impl Function for Ids {
         if let Some(state) = worker.downcast_ref::<State>() {
             each("alerts", state.alerts);
             each("alerts_discarded", state.discarded);
+            each("states_replaced", state.replaced);
             each("pcre_limits", state.worker.limits_hit);
         }
     }

@@ -23,6 +23,7 @@ use bartizan_function::{
 };
 use bartizan_packet::{Decoded, Icmp, Transport};
 use core::net::IpAddr;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What it is.
@@ -117,6 +118,27 @@ struct Rules {
 struct State {
     generation: Generation,
     counted: Option<Counted>,
+    /// ICMP: the latest identifiers, the newest last.
+    icmp_ids: SmallVec<[u16; 8]>,
+}
+
+/// Identifiers of ICMP that are kept for a flow: an error about an exchange before those is not let through.
+const ICMP_IDS_MAX: usize = 8;
+
+impl State {
+    fn note_icmp_id(&mut self, id: Option<u16>) {
+        let Some(id) = id.filter(|id| self.icmp_ids.last() != Some(id)) else { return };
+        self.icmp_ids.retain(|known| *known != id);
+        if self.icmp_ids.len() >= ICMP_IDS_MAX {
+            self.icmp_ids.remove(0);
+        }
+        self.icmp_ids.push(id);
+    }
+
+    /// Whether an identifier is one of the flow's; a flow without has nothing to compare.
+    fn has_icmp_id(&self, id: Option<u16>) -> bool {
+        self.icmp_ids.is_empty() || id.is_some_and(|id| self.icmp_ids.contains(&id))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -203,16 +225,19 @@ fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     }
 }
 
-/// Whether an error is about a packet of the flow that it came with, sent by the error's receiver.
-fn quotes(icmp: &Icmp, packet: &Decoded, flow: &FlowView<'_>) -> bool {
-    let Some(quoted) = &icmp.quoted else { return false };
-    if packet.dst() != Some(quoted.src) || quoted.proto != flow.protocol {
-        return false;
-    }
-    let direction = if quoted.src == flow.client.0 { Direction::ToServer } else { Direction::ToClient };
-    match (flow.tcp, quoted.tcp_seq) {
-        (Some(session), Some(seq)) if session.exists() => sfw_tcp::was_sent(session, direction, seq),
-        _ => true,
+/// Whether an error is about a packet that its receiver has sent in the flow that it came with (RFC 5927 section 4): of TCP the
+/// sequence number, of ICMP the identifier has to be one of the flow's. An error that quotes too little to tell is none.
+fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool {
+    let Some(quoted) = packet.about().filter(|quoted| quoted.proto == flow.protocol) else { return false };
+    match (flow.tcp, quoted.icmp) {
+        (Some(session), _) => {
+            let sender = (quoted.src, quoted.ports.map_or(0, |ports| ports.0));
+            let direction = if sender == flow.client { Direction::ToServer } else { Direction::ToClient };
+            let sent = |seq| sfw_tcp::was_sent(session, direction, seq);
+            session.exists() && quoted.tcp_seq.is_some_and(sent)
+        }
+        (None, Some(icmp)) => state.is_none_or(|state| state.has_icmp_id(icmp.id)),
+        (None, None) => true,
     }
 }
 
@@ -238,19 +263,12 @@ impl Sfw {
                 _ => Ok(false),
             };
         };
-        if let Some((kind, message)) = icmp {
-            let own_flow = matches!(flow.protocol, 1 | 58);
+        if let Some((kind, _)) = icmp {
             match kind {
                 IcmpKind::Neighbour => return Ok(false),
-                IcmpKind::Error if own_flow => {
-                    return if context.notes.related == Some(true) {
-                        Ok(false)
-                    } else {
-                        Err(Reason::SfwUnrelatedIcmp)
-                    };
-                }
                 IcmpKind::Error => {
-                    let related = context.notes.related != Some(false) && quotes(message, packet, flow);
+                    let related =
+                        context.notes.related == Some(true) && quotes(packet, flow, self.state(context));
                     return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
                 }
                 IcmpKind::Answer
@@ -282,6 +300,11 @@ impl Sfw {
             }
             _ => {
                 self.admit(rules, flow, false, context, counts)?;
+                if let Some((_, message)) = icmp
+                    && let Some(state) = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>())
+                {
+                    state.note_icmp_id(message.id);
+                }
                 // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
                 Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
             }
@@ -337,7 +360,8 @@ impl Sfw {
         }
         let counted = self.count(rules, flow, half_open, context.now, counts)?;
         counts.admitted += 1;
-        *context.slot = Some(Box::new(State { generation: self.generation, counted }));
+        *context.slot =
+            Some(Box::new(State { generation: self.generation, counted, icmp_ids: SmallVec::new() }));
         Ok(())
     }
 

@@ -253,37 +253,56 @@ fn icmp_answers_need_a_question() {
     assert_eq!(b.refused(&icmp(ip("fe80::1"), ip("ff02::1:ff00:2"), (0, 135), 0, &solicitation)), None);
 }
 
+/// All errors of ICMP and ICMPv6; of the shorter list the last twice.
+const ERRORS: [(u8, u8); 5] = [(3, 1), (4, 2), (5, 3), (11, 4), (12, 4)];
+
 #[test]
 fn icmp_errors_need_the_flow_that_they_quote() {
     for (c, s) in sides() {
         let router = if c.0.is_ipv4() { ip("203.0.113.1") } else { ip("2001:db8:ffff::1") };
-        let unreachable = |quoted: &[u8], to: IpAddr| icmp_error(router, to, (3, 1), quoted);
-        let (mut b, _) = bench("{}");
-        let sent = tcp(c, s, ACK | PSH, 101, 501, b"data");
-        // No such flow.
-        assert_eq!(b.refused(&unreachable(&sent, c.0)), Some(Reason::SfwUnrelatedIcmp));
-        let (mut b, _) = bench("{}");
-        connect(&mut b, c, s);
-        assert_eq!(b.refused(&sent), None);
-        // The data plane has found the flow of ICMP errors that do not belong to it themselves.
-        b.related = c.0.is_ipv6().then_some(true);
-        assert_eq!(b.refused(&unreachable(&sent, c.0)), None);
-        b.related = Some(false);
-        assert_eq!(b.refused(&unreachable(&sent, c.0)), Some(Reason::SfwUnrelatedIcmp));
-        if c.0.is_ipv4() {
-            b.related = None;
-            // A guess at the sequence number.
-            let guess = tcp(c, s, ACK, 0x7000_0000, 501, b"");
-            assert_eq!(b.refused(&unreachable(&guess, c.0)), Some(Reason::SfwUnrelatedIcmp));
-            // To somebody who did not send the packet.
-            assert_eq!(b.refused(&unreachable(&sent, ip("10.0.0.77"))), Some(Reason::SfwUnrelatedIcmp));
+        let head = if c.0.is_ipv4() { 20 } else { 40 };
+        for kind in ERRORS {
+            let error = |quoted: &[u8], to: IpAddr| icmp_error(router, to, kind, quoted);
+            let unrelated = Some(Reason::SfwUnrelatedIcmp);
+            let (mut b, _) = bench("{}");
+            let sent = tcp(c, s, ACK | PSH, 101, 501, b"data");
+            assert_eq!(b.refused(&error(&sent, c.0)), unrelated, "no such flow");
+            let (mut b, _) = bench("{}");
+            connect(&mut b, c, s);
+            assert_eq!(b.refused(&sent), None);
+            assert_eq!(b.refused(&error(&sent, c.0)), None, "{kind:?}");
+            let answered = tcp(s, c, ACK | PSH, 501, 105, b"data");
+            assert_eq!(b.refused(&answered), None);
+            assert_eq!(b.refused(&error(&answered, s.0)), None, "about the server's packet");
+            // Guesses at the sequence number: the other side's, too.
+            for number in [0x7000_0000, 100_000, 0u32.wrapping_sub(1 << 22)] {
+                let guess = tcp(c, s, ACK, number, 501, b"");
+                assert_eq!(b.refused(&error(&guess, c.0)), unrelated, "{kind:?} {number}");
+                let guess = tcp(s, c, ACK, number, 105, b"");
+                assert_eq!(b.refused(&error(&guess, s.0)), unrelated, "{kind:?} {number}");
+            }
+            assert_eq!(b.refused(&error(&sent[..head + 4], c.0)), unrelated, "ports without a number");
+            assert_eq!(
+                b.refused(&error(&sent, if c.0.is_ipv4() { ip("10.0.0.77") } else { ip("2001:db8::77") })),
+                unrelated,
+                "to somebody who did not send the packet"
+            );
+
+            let (mut b, _) = bench("{}");
+            let question = udp(c, (s.0, 53), b"?");
+            assert_eq!(b.refused(&error(&question, c.0)), unrelated);
+            assert_eq!(b.refused(&question), None);
+            assert_eq!(b.refused(&error(&question, c.0)), None);
+
+            let (mut b, _) = bench("{}");
+            let ping = |id: u8| icmp(c.0, s.0, (8, 128), 0, &[0, id, 0, 1]);
+            assert_eq!(b.refused(&error(&ping(1), c.0)), unrelated);
+            for id in 1..=4 {
+                assert_eq!(b.refused(&ping(id)), None);
+            }
+            assert_eq!(b.refused(&error(&ping(1), c.0)), None);
+            assert_eq!(b.refused(&error(&ping(9), c.0)), unrelated, "an echo that was not sent");
         }
-        // Time exceeded.
-        let expired = icmp_error(router, c.0, (11, 3), &sent);
-        b.related = Some(true);
-        assert_eq!(b.refused(&expired), None);
-        b.related = None;
-        assert_eq!(b.refused(&expired), Some(Reason::SfwUnrelatedIcmp));
     }
 }
 

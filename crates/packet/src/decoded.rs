@@ -4,7 +4,9 @@
 //! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay inside what
 //! was captured: a slice by them never fails.
 
-use crate::{DecodeEvent, DecodeEvents, Ipv4, Ipv6, LinkType, Network, PacketSource, Transport};
+use crate::{
+    DecodeEvent, DecodeEvents, Ipv4, Ipv6, LinkType, Network, PacketSource, QuotedPacket, Transport,
+};
 use bitflags::bitflags;
 use core::net::IpAddr;
 
@@ -294,6 +296,16 @@ impl Decoded {
             Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
             _ => None,
         }
+    }
+
+    /// The packet that an ICMP error of either version is about. Who asks which flow a packet belongs to, which worker, which
+    /// tenant, asks here first: an error belongs to what it quotes. `None`: no error, or one that quotes nothing readable or
+    /// no packet of its receiver's (RFC 1122 section 3.2.2: an error goes to the source of the packet that it is about).
+    #[must_use]
+    pub fn about(&self) -> Option<&QuotedPacket> {
+        // The decoder reads quotes of errors only: ICMP types 3, 4, 5, 11, 12 and ICMPv6 types 1 to 4.
+        let quoted = self.transport.icmp()?.quoted.as_ref()?;
+        (self.dst() == Some(quoted.src)).then_some(quoted)
     }
 
     /// How many bytes of this packet were captured.

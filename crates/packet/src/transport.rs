@@ -104,14 +104,29 @@ pub struct QuotedPacket {
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// IP protocol (IPv6: next header of the fixed header).
+    /// IP protocol (IPv6: behind the extension headers).
     pub proto: u8,
     /// Source and destination port, where enough of TCP, UDP or SCTP is quoted.
     pub ports: Option<(u16, u16)>,
     /// TCP sequence number, where enough is quoted.
     pub tcp_seq: Option<u32>,
+    /// What is quoted of an ICMP message.
+    pub icmp: Option<QuotedIcmp>,
+    /// Security parameter index of ESP.
+    pub spi: Option<u32>,
     /// Where the quoted IP header stands.
     pub offset: u32,
+}
+
+/// The ICMP message that an ICMP error quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotedIcmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// Identifier of an echo and the like.
+    pub id: Option<u16>,
 }
 
 /// ICMP (RFC 792) or ICMPv6 (RFC 4443) header fields.

@@ -373,3 +373,46 @@ fn icmpv6_errors_quote_a_packet() {
     assert_eq!(events(&error([1, 0, 0, 0, 0, 0, 0, 0], &quoted[..39])), [E::Icmpv6Ipv6TruncPkt]);
     assert_eq!(events(&error([3, 0, 0, 0, 0, 0, 0, 0], &ipv4(6, &[0; 40]))), [E::Icmpv6Ipv6UnknownVersion]);
 }
+
+#[test]
+fn quoted_packets_say_which_flow_they_are_of() {
+    let error = |quoted: &[u8]| v6(&ipv6(58, &join(&[&[2, 0, 0, 0, 0, 0, 5, 0], quoted])));
+    let quoted = |packet: &bartizan_packet::Decoded| packet.transport.icmp().unwrap().quoted.unwrap();
+    // Behind extension headers: hop-by-hop, destination options, a first fragment.
+    let body = join(&[
+        &[60, 0, 1, 4, 0, 0, 0, 0],
+        &[44, 0, 1, 4, 0, 0, 0, 0],
+        &[17, 0, 0, 1, 0, 0, 0, 9],
+        &udp(5, 6, &[]),
+    ]);
+    let quote = quoted(&error(&ipv6(0, &body)));
+    assert_eq!((quote.proto, quote.ports), (17, Some((5, 6))));
+    // A later fragment has no ports, and what is cut off is not there.
+    let later = quoted(&error(&ipv6(44, &join(&[&[17, 0, 0, 8, 0, 0, 0, 9], &udp(5, 6, &[])]))));
+    assert_eq!((later.proto, later.ports), (17, None));
+    assert_eq!(quoted(&error(&ipv6(0, &[17]))).ports, None);
+    let v4_error = |quoted: &[u8]| v4(&ipv4(1, &join(&[&[11, 0, 0, 0, 0, 0, 0, 0], quoted])));
+    let later = quoted(&v4_error(&ipv4_with(17, &[], 5, &udp(5, 6, &[]))));
+    assert_eq!((later.proto, later.ports), (17, None));
+    // Echoes and ESP.
+    let ping = quoted(&v4_error(&ipv4(1, &[8, 0, 0, 0, 0x12, 0x34, 0, 1]))).icmp.unwrap();
+    assert_eq!((ping.kind, ping.code, ping.id), (8, 0, Some(0x1234)));
+    let ping = quoted(&error(&ipv6(58, &[128, 0, 0, 0, 0x12, 0x34, 0, 1]))).icmp.unwrap();
+    assert_eq!((ping.kind, ping.id), (128, Some(0x1234)));
+    assert_eq!(quoted(&v4_error(&ipv4(50, &[0, 0, 1, 0, 0, 0, 0, 1]))).spi, Some(256));
+}
+
+#[test]
+fn an_error_is_about_a_packet_of_its_receiver() {
+    let back = ipv4_with(6, &[], 0, &tcp(&[], &[]));
+    let error = v4(&ipv4(1, &join(&[&[3, 1, 0, 0, 0, 0, 0, 0], &back])));
+    assert!(error.transport.icmp().unwrap().quoted.is_some() && error.about().is_none());
+    let mut turned = back.clone();
+    turned[12..16].copy_from_slice(&DST4);
+    turned[16..20].copy_from_slice(&SRC4);
+    for kind in [3, 4, 5, 11, 12] {
+        let error = v4(&ipv4(1, &join(&[&[kind, 0, 0, 0, 0, 0, 0, 0], &turned])));
+        assert_eq!(error.about().map(|quoted| quoted.src), Some(IpAddr::from(DST4)));
+    }
+    assert!(v4(&ipv4(1, &join(&[&[8, 0, 0, 0, 0, 0, 0, 0], &turned]))).about().is_none());
+}

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own parts hand frames to.
+#![allow(dead_code)] // Not every test uses everything.
 
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Settings, TenantId};
 use bartizan_config::policy;
+use bartizan_dataplane::chain::Chains;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::handover::{Station, connect};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
 use bartizan_detect::keywords;
@@ -20,13 +23,14 @@ use bartizan_functions::registry::{self, Services};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::Variables;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Rules from a text, whatever files a policy names.
 struct Rules {
-    text: String,
+    text: Mutex<String>,
     thresholds: String,
     variables: Variables,
+    shared: Arc<Shared>,
 }
 
 impl RuleCompiler for Rules {
@@ -46,12 +50,13 @@ impl RuleCompiler for Rules {
             variables: &Variables::new(),
             classifications: None,
             references: None,
-            shared: &Arc::default(),
+            shared: &self.shared,
             compiler: &compiler,
             generation: source.generation,
             tenants,
         };
-        let file = bartizan_rules::parse_file(self.text.as_bytes(), "r");
+        let text = self.text.lock().unwrap().clone();
+        let file = bartizan_rules::parse_file(text.as_bytes(), "r");
         let mut loaded = load(&[file], &input).unwrap();
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
@@ -79,7 +84,19 @@ pub struct Made<'m> {
 pub struct Stack {
     pub worker: Worker,
     pub recorder: EveRecorder,
+    agent: Agent,
+    rules: Arc<Rules>,
+    engine_settings: EngineSettings,
+    engine: Arc<Engine>,
     folder: PathBuf,
+}
+
+/// A generation with one policy.
+fn chains(agent: &mut Agent, policy: &str, name: &str) -> Arc<Chains> {
+    let text = format!("policies:\n  - {{name: p, {policy}}}\ndefault: {{action: drop}}\n");
+    let names = agent.function_names();
+    let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
+    Arc::new(agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}")).chains)
 }
 
 impl Stack {
@@ -102,19 +119,19 @@ impl Stack {
             when_full: WhenHostsFull::Refuse,
         }));
         let mut kinds = registry::kinds(&Services { hosts });
-        let rules = Rules {
-            text: made.rules.to_owned(),
+        let shared = Arc::new(Shared::default());
+        let rules = Arc::new(Rules {
+            text: Mutex::new(made.rules.to_owned()),
             thresholds: made.thresholds.to_owned(),
             variables: Variables::new(),
-        };
-        kinds.push(Arc::new(IdsKind::new(Arc::new(rules), 15)));
+            shared: Arc::clone(&shared),
+        });
+        kinds.push(Arc::new(IdsKind::new(Arc::clone(&rules) as Arc<dyn RuleCompiler>, 15)));
         let mut agent = Agent::new(kinds).unwrap();
-        let text = format!("policies:\n  - {{name: p, {}}}\ndefault: {{action: drop}}\n", made.policy);
         let names = agent.function_names();
-        let file = policy::parse("policy.yaml", &text, &names).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let prepared = agent.prepare(&file, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let chains = chains(&mut agent, made.policy, name);
         let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
-        let worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains)).unwrap();
+        let worker = Worker::new(engine_settings.clone(), Arc::clone(&engine), chains).unwrap();
         let folder = std::env::temp_dir().join(format!("bartizan-stack-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let of_bit = |bit: u8| {
@@ -122,9 +139,24 @@ impl Stack {
             names.iter().copied().find(is_it).unwrap_or("gate")
         };
         let run = RunInfo { own_fields: true, functions: (0..32).map(of_bit).collect(), interface: None };
-        let shared = Arc::new(Shared::default());
         let recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
-        Stack { worker, recorder, folder }
+        Stack { worker, recorder, agent, rules, engine_settings, engine, folder }
+    }
+
+    /// Another generation, entered between two frames.
+    pub fn swap(&mut self, policy: &str, rules: &str) {
+        rules.clone_into(&mut self.rules.text.lock().unwrap());
+        let chains = chains(&mut self.agent, policy, "swap");
+        self.worker.enter_generation(chains);
+    }
+
+    /// So many workers in the stack's generation, connected.
+    pub fn stations(&self, count: usize) -> Vec<Station> {
+        let worker = |_| {
+            let (settings, engine) = (self.engine_settings.clone(), Arc::clone(&self.engine));
+            Worker::new(settings, engine, Arc::clone(self.worker.chains())).unwrap()
+        };
+        connect((0..count).map(worker).collect(), self.engine_settings.seed, 64)
     }
 
     /// Ends all flows; gives the worker and all events.

@@ -75,11 +75,11 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
 }
 
 fn action_of(flow: &Entry) -> Option<FlowAction> {
-    let detect = flow.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>());
+    let detect = flow.ext.slots.iter().find_map(|s| s.own.as_ref()?.downcast_ref::<FlowDetect>());
     let state = detect.map(|s| &s.state);
     if flow.flags.contains(FlowFlags::DROPPED) || state.is_some_and(|s| s.dropped.is_some()) {
         Some(FlowAction::Drop)
-    } else if flow.ext.passed || state.is_some_and(|s| s.passed) {
+    } else if flow.ext.passed || state.is_some_and(|s| s.passed.is_some()) {
         Some(FlowAction::Pass)
     } else {
         None

@@ -37,7 +37,7 @@ impl VariableNames {
     pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
         let state =
-            flow.and_then(|f| f.ext.slots.iter().flatten().find_map(|s| s.downcast_ref::<FlowDetect>()));
+            flow.and_then(|f| f.ext.slots.iter().find_map(|s| s.own.as_ref()?.downcast_ref::<FlowDetect>()));
         let Some(state) = state.map(|s| &s.state) else { return names };
         let name = |number| recorder.shared.names.name(number).unwrap_or_default();
         names.bits = state.bits().iter().map(|b| name(*b)).collect();

@@ -12,7 +12,7 @@ use crate::worker::{Frame, Worker};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, Timestamp};
 use bartizan_flow::TableError;
-use bartizan_packet::{DecodeOutput, Decoder, Transport};
+use bartizan_packet::{DecodeOutput, Decoder};
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,12 +67,8 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
         return Err(NoFlow::Fragment);
     }
     let (source, destination) = packet.src().zip(packet.dst()).ok_or(NoFlow::NotIp)?;
-    let quoted = match &packet.transport {
-        Transport::Icmp(icmp) if icmp.kind == 3 => icmp.quoted.as_ref(),
-        _ => None,
-    };
     // An ICMP error belongs to the flow that it is about.
-    if let Some(quoted) = quoted {
+    if let Some(quoted) = packet.about() {
         let ports = quoted.ports;
         let ends = [(quoted.src, ports.map(|p| p.0)), (quoted.dst, ports.map(|p| p.1))];
         return Ok(Select { protocol: Some(quoted.proto), ends });

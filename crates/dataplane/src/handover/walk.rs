@@ -9,7 +9,7 @@ use crate::record::{Around, Recorder};
 use crate::worker::{Frame, MAX_DEPTH, Worker, around};
 use bartizan_base::spread::Part;
 use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, Decoded, Icmp, PacketView, Transport};
+use bartizan_packet::{DecodeOutput, Decoded, PacketView};
 use std::sync::Arc;
 
 /// Says who owns what. The same in every worker of an instance.
@@ -35,20 +35,13 @@ impl Owners {
     /// link, tunnel, VLANs) is left out: two flows of one owner do no harm.
     pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
-        if packet.is_fragment() {
-            return WorkerId(self.spread.worker(source, destination, Part::Nothing));
-        }
-        // As the flow's key is made: see `identity`.
-        let (source, destination, part) = match &packet.transport {
-            Transport::Tcp(tcp) => (source, destination, Part::Ports(tcp.sport, tcp.dport)),
-            Transport::Udp(udp) => (source, destination, Part::Ports(udp.sport, udp.dport)),
-            Transport::Sctp(sctp) => (source, destination, Part::Ports(sctp.sport, sctp.dport)),
-            Transport::Icmp(Icmp { kind: 3, quoted: Some(quoted), .. }) => {
-                let part = quoted.ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
-                (quoted.src, quoted.dst, part)
-            }
-            _ => (source, destination, Part::Nothing),
+        let (source, destination, ports) = match packet.about() {
+            _ if packet.is_fragment() => (source, destination, None),
+            // The flow that an ICMP error is about has its owner, whoever sent the error.
+            Some(quoted) => (quoted.src, quoted.dst, quoted.ports),
+            None => (source, destination, packet.ports()),
         };
+        let part = ports.map_or(Part::Nothing, |(a, b)| Part::Ports(a, b));
         WorkerId(self.spread.worker(source, destination, part))
     }
 }

@@ -198,13 +198,23 @@ impl Stream {
 
     /// Begins in the middle: what came before is nobody's concern.
     fn begin_at(&mut self, peer: &Peer) {
-        let offset = u64::try_from(peer.next_seq.since(peer.base)).unwrap_or(0);
+        // Modulo 4 GB: how far a session has come is not counted. Less than nothing is a side that is not known yet.
+        let offset = match peer.next_seq.since(peer.base) {
+            -0xffff..=0 => 0,
+            distance => u64::from(distance.cast_unsigned()),
+        };
         self.anchor = (peer.next_seq, offset);
         self.flags |= StreamFlags::ANCHORED | StreamFlags::SEEN_DATA;
         for place in [&mut self.left, &mut self.right, &mut self.acked, &mut self.app, &mut self.raw] {
             *place = offset;
         }
         self.told = offset;
+    }
+
+    /// Takes over what records show of the stream before it was begun anew.
+    fn keep_records(&mut self, before: &Stream) {
+        self.regions = before.regions;
+        self.flags.set(StreamFlags::GAP, before.has_gap());
     }
 
     /// Takes over the settings.
@@ -395,7 +405,7 @@ impl Stream {
     }
 
     /// Ends reassembly of this direction.
-    fn kill(&mut self, budget: &mut MemoryBudget) {
+    pub(crate) fn kill(&mut self, budget: &mut MemoryBudget) {
         self.flags |= StreamFlags::DEAD;
         self.direct = None;
         self.blocks.clear(budget);

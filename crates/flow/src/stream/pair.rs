@@ -6,7 +6,7 @@ use crate::tcp::{
     Advice, Arrival, ExceptionTarget, Outcome, OverlapAction, Segment, StreamConfig, StreamContext,
     StreamEvent, TcpFlags, TcpSession, TcpState,
 };
-use bartizan_base::{Direction, Reason};
+use bartizan_base::{Direction, PerDirection, Reason};
 
 use super::feed::Fed;
 
@@ -53,6 +53,28 @@ impl StreamPair {
             stream.begin_at(&session.peers[direction]);
         }
         pair
+    }
+
+    /// Nobody reads any more: reassembly ends and memory goes back. What was learnt of the streams stays, for records.
+    pub fn stop(&mut self, budget: &mut MemoryBudget) {
+        self.to_server.kill(budget);
+        self.to_client.kill(budget);
+    }
+
+    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way: from the bytes that
+    /// the session expects next. Gives how many bytes were missed since the readers stopped (modulo 4 GB).
+    pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {
+        let mut attached = StreamPair::attached(session, config);
+        let mut missed = PerDirection::default();
+        for direction in Direction::BOTH {
+            let (old, new) = (self.stream(direction), attached.stream_mut(direction));
+            let bytes = (new.app_progress() as u32).wrapping_sub(old.app_progress() as u32);
+            // A FIN that the reader has passed, and the like, is no gap.
+            missed[direction] = if bytes > u32::MAX - (1 << 16) { 0 } else { u64::from(bytes) };
+            new.keep_records(old);
+        }
+        *self = attached;
+        missed
     }
 
     /// Gives all memory back.

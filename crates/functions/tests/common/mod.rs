@@ -96,7 +96,7 @@ pub fn icmp(from: IpAddr, to: IpAddr, kind: (u8, u8), code: u8, rest: &[u8]) -> 
 pub fn icmp_error(from: IpAddr, to: IpAddr, kind: (u8, u8), quoted: &[u8]) -> Vec<u8> {
     let mut rest = vec![0; 4];
     rest.extend(quoted);
-    icmp(from, to, kind, 3, &rest)
+    icmp(from, to, kind, 0, &rest)
 }
 
 struct Flow {
@@ -116,7 +116,6 @@ pub struct Bench {
     header_rules: Vec<HeaderRules>,
     pub fid: Fid,
     pub tenant: TenantId,
-    pub related: Option<bool>,
     pub config: StreamConfig,
     pub now: Timestamp,
     flows: HashMap<FlowKey, Flow>,
@@ -145,21 +144,9 @@ pub fn make(
 
 fn key_of(packet: &Decoded) -> FlowKey {
     let scope = FlowScope::default();
-    let (source, destination) = (packet.src().unwrap(), packet.dst().unwrap());
-    let protocol = packet.proto().unwrap();
-    match &packet.transport {
-        Transport::Icmp(message) => match &message.quoted {
-            Some(q) if message.kind == 3 => {
-                let (s, d) = q.ports.unwrap_or((0, 0));
-                FlowKey::ported(&scope, q.proto, (q.src, s), (q.dst, d))
-            }
-            _ => FlowKey::icmp(&scope, protocol, source, destination, message.kind, message.code),
-        },
-        Transport::Icmpv6(m) => FlowKey::icmp(&scope, protocol, source, destination, m.kind, m.code),
-        _ => match packet.ports() {
-            Some((s, d)) => FlowKey::ported(&scope, protocol, (source, s), (destination, d)),
-            None => FlowKey::other(&scope, protocol, source, destination),
-        },
+    match packet.about() {
+        Some(quoted) => FlowKey::of_quoted(&scope, quoted),
+        None => FlowKey::of_packet(&scope, packet).unwrap(),
     }
 }
 
@@ -173,7 +160,6 @@ impl Bench {
             worker,
             fid: Fid(1),
             tenant: TenantId(0),
-            related: None,
             config: StreamConfig { checksum_validation: false, ..StreamConfig::default() },
             now: Timestamp::from_parts(1_000, 0),
             flows: HashMap::new(),
@@ -223,10 +209,7 @@ impl Bench {
         assert!(!packet.is_invalid(), "{:?}", packet.events.as_slice());
         let view = PacketView::new(bytes, &packet);
         let key = key_of(&packet);
-        let error_of_flow = packet
-            .transport
-            .icmp()
-            .is_some_and(|m| m.kind == 3 && m.quoted.is_some() && packet.proto() == Some(1));
+        let error_of_flow = packet.about().is_some();
         let (source, port) = (packet.src().unwrap(), packet.ports().map_or(0, |p| p.0));
         if !self.flows.contains_key(&key) && !error_of_flow {
             let flow = self.open(&packet);
@@ -235,9 +218,11 @@ impl Bench {
         let mut outcome = Outcome::default();
         let header = header_of_packet(&packet, self.tenant, LinkId(0)).unwrap();
         let mut matches = self.matches(&header);
-        let mut notes = Notes { fid: self.fid, related: self.related, ..Notes::default() };
+        let related = packet.about().map(|_| self.flows.contains_key(&key));
+        let mut notes = Notes { fid: self.fid, related, ..Notes::default() };
         let mut findings = Vec::new();
         let mut edits = Vec::new();
+        let mut staged = 0;
         let Some(flow) = self.flows.get_mut(&key) else {
             let mut slot = None;
             let mut reject = None;
@@ -250,6 +235,7 @@ impl Bench {
                 &notes,
                 &mut self.worker,
                 &mut slot,
+                &mut staged,
                 &mut reject,
                 &mut findings,
                 &mut edits,
@@ -345,6 +331,7 @@ impl Bench {
             &notes,
             &mut self.worker,
             &mut flow.slot,
+            &mut staged,
             &mut reject,
             &mut findings,
             &mut edits,
@@ -384,6 +371,7 @@ fn context<'a>(
     notes: &'a Notes<'a>,
     worker: &'a mut WorkerState,
     slot: &'a mut Slot,
+    staged: &'a mut u64,
     reject: &'a mut Option<bartizan_function::RejectTo>,
     findings: &'a mut Vec<bartizan_function::Finding>,
     edits: &'a mut Vec<bartizan_function::Edit>,
@@ -404,6 +392,7 @@ fn context<'a>(
         notes,
         worker,
         slot,
+        staged,
         reject,
         findings,
         edits,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet that an ICMP error quotes: its addresses, protocol and ports, as far as they are there.
-//!
-//! Not done: extension headers of a quoted IPv6 packet are not walked.
+//! The packet that an ICMP error quotes: what says which flow it is of, as far as it is there.
 
 use super::{Context, Span, ipv4, ipv6, proto};
-use crate::QuotedPacket;
+use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Extension headers of a quoted IPv6 packet that are walked at most; who quotes a longer chain quotes no flow.
+const EXTENSIONS_MAX: usize = 8;
 
 /// Why a quoted packet cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum QuoteError {
 }
 
 pub(super) fn ipv4(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteError> {
-    let Some([version_len, _, _, _, _, _, _, _, _, next, _, _, addresses @ ..]) =
+    let Some([version_len, _, _, _, _, _, fragment, fragment_low, _, next, _, _, addresses @ ..]) =
         cx.head::<{ ipv4::HEADER_LEN }>(span)
     else {
         return Err(QuoteError::Truncated);
@@ -27,15 +28,20 @@ pub(super) fn ipv4(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
     }
     let [s0, s1, s2, s3, d0, d1, d2, d3] = *addresses;
     let header_len = usize::from(version_len & 0x0f) * 4;
-    let (ports, tcp_seq) = transport(cx, *next, span.skip(header_len.max(ipv4::HEADER_LEN)));
-    Ok(QuotedPacket {
+    let quoted = QuotedPacket {
         src: IpAddr::V4(Ipv4Addr::new(s0, s1, s2, s3)),
         dst: IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)),
         proto: *next,
-        ports,
-        tcp_seq,
+        ports: None,
+        tcp_seq: None,
+        icmp: None,
+        spi: None,
         offset: span.start(),
-    })
+    };
+    // A later fragment has no transport header.
+    let first = u16::from_be_bytes([*fragment, *fragment_low]) & 0x1fff == 0;
+    let body = span.skip(header_len.max(ipv4::HEADER_LEN));
+    Ok(if first { transport(cx, quoted, body) } else { quoted })
 }
 
 pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteError> {
@@ -49,24 +55,65 @@ pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
     let (Some(src), Some(dst)) = (addresses.first_chunk::<16>(), addresses.last_chunk::<16>()) else {
         return Err(QuoteError::Truncated);
     };
-    let (ports, tcp_seq) = transport(cx, *next, span.skip(ipv6::HEADER_LEN));
-    Ok(QuotedPacket {
+    let (next, body) = extensions(cx, *next, span.skip(ipv6::HEADER_LEN));
+    let quoted = QuotedPacket {
         src: IpAddr::V6(Ipv6Addr::from(*src)),
         dst: IpAddr::V6(Ipv6Addr::from(*dst)),
-        proto: *next,
-        ports,
-        tcp_seq,
+        proto: next,
+        ports: None,
+        tcp_seq: None,
+        icmp: None,
+        spi: None,
         offset: span.start(),
-    })
+    };
+    Ok(body.map_or(quoted, |body| transport(cx, quoted, body)))
 }
 
-/// Ports and TCP sequence number. Routers quote at least eight bytes behind the IP header (RFC 792).
-fn transport(cx: &Context<'_>, next: u8, span: Span) -> (Option<(u16, u16)>, Option<u32>) {
-    if !matches!(next, proto::TCP | proto::UDP | proto::SCTP) {
-        return (None, None);
+/// Walks extension headers: the protocol behind them, and where it begins; nowhere in a later fragment or where the quote is cut.
+fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Span>) {
+    for _ in 0..EXTENSIONS_MAX {
+        let length = match next {
+            proto::HOP_BY_HOP | proto::ROUTING | proto::DESTINATION => {
+                let Some([_, words]) = cx.head::<2>(span) else { return (next, None) };
+                (usize::from(*words) + 1) * 8
+            }
+            proto::AH => {
+                let Some([_, words]) = cx.head::<2>(span) else { return (next, None) };
+                (usize::from(*words) + 2) * 4
+            }
+            proto::FRAGMENT => {
+                let Some([after, _, offset, offset_low]) = cx.head::<4>(span) else { return (next, None) };
+                if u16::from_be_bytes([*offset, *offset_low]) & 0xfff8 != 0 {
+                    return (*after, None);
+                }
+                8
+            }
+            _ => return (next, Some(span)),
+        };
+        let Some([after]) = cx.head::<1>(span) else { return (next, None) };
+        next = *after;
+        span = span.skip(length);
     }
+    (next, None)
+}
+
+/// What is there of the transport header. Routers quote at least eight bytes behind the IP header (RFC 792).
+fn transport(cx: &Context<'_>, quoted: QuotedPacket, span: Span) -> QuotedPacket {
+    let word = |at: usize| cx.head::<4>(span.skip(at)).map(|word| u32::from_be_bytes(*word));
     let ports =
         cx.head::<4>(span).map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));
-    let seq = cx.head::<4>(span.skip(4)).map(|seq| u32::from_be_bytes(*seq));
-    (ports, if next == proto::TCP { seq } else { None })
+    match quoted.proto {
+        proto::TCP => QuotedPacket { ports, tcp_seq: word(4), ..quoted },
+        proto::UDP | proto::SCTP => QuotedPacket { ports, ..quoted },
+        proto::ICMP | proto::ICMPV6 => {
+            let icmp = cx.head::<2>(span).map(|[kind, code]| QuotedIcmp {
+                kind: *kind,
+                code: *code,
+                id: word(4).map(|word| (word >> 16) as u16),
+            });
+            QuotedPacket { icmp, ..quoted }
+        }
+        proto::ESP => QuotedPacket { spi: word(0), ..quoted },
+        _ => quoted,
+    }
 }

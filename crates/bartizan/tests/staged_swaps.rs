@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A policy is staged and enforced under live flows: what functions keep of a flow goes on, and is shown. IPv4 and IPv6.
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod common;
+#[path = "common/stack.rs"]
+mod stack;
+
+use bartizan_base::{Reason, Timestamp};
+use common::{Captured, ethernet, ip, tcp, udp};
+use stack::{Made, Stack};
+
+const RULES: &str = "\
+alert ip any any -> any any (msg:\"login\"; content:\"login\"; flowbits:set,in; sid:1;)
+drop ip any any -> any any (msg:\"evil\"; flowbits:isset,in; content:\"evil\"; sid:2;)
+drop ip any any -> any any (msg:\"bad\"; content:\"bad\"; sid:3;)
+";
+const STAGED: &str = "chain: [sfw, ids], ids: {rules: r}, staged: true";
+const ENFORCED: &str = "chain: [sfw, ids], ids: {rules: r}";
+
+struct Bench {
+    stack: Stack,
+    v6: bool,
+    millis: u64,
+}
+
+impl Bench {
+    fn new(name: &str, v6: bool, policy: &str) -> Self {
+        let name = format!("staged-{name}-{v6}");
+        let made = Made { name: &name, policy, set: &[], tune: |_| (), rules: RULES, thresholds: "" };
+        Bench { stack: Stack::new(&made), v6, millis: 0 }
+    }
+
+    fn frame(&mut self, ends: (u8, u8), proto: u8, body: &[u8]) -> Option<Reason> {
+        self.millis += 10;
+        let now = Timestamp::from_nanos(1_000_000_000 + self.millis * 1_000_000);
+        let frame = Captured { now, bytes: ethernet(self.v6, &ip(self.v6, ends, proto, body)) };
+        self.stack.worker.frame(&frame.frame(self.millis), &mut self.stack.recorder).reason
+    }
+
+    fn datagram(&mut self, payload: &[u8]) -> Option<Reason> {
+        self.frame((1, 2), 17, &udp((1000, 7), payload))
+    }
+
+    fn segment(&mut self, seq: u32, payload: &[u8]) -> Option<Reason> {
+        self.frame((1, 2), 6, &tcp((1000, 80), seq, 501, 16, payload))
+    }
+
+    fn connect(&mut self) {
+        assert_eq!(self.frame((1, 2), 6, &tcp((1000, 80), 100, 0, 2, b"")), None);
+        assert_eq!(self.frame((2, 1), 6, &tcp((80, 1000), 500, 101, 18, b"")), None);
+        assert_eq!(self.segment(101, b""), None);
+        assert_eq!(self.frame((2, 1), 6, &tcp((80, 1000), 501, 101, 16, b"")), None);
+    }
+}
+
+#[test]
+fn state_of_detection_goes_from_staged_to_enforced_and_back() {
+    for v6 in [false, true] {
+        let mut bench = Bench::new("udp", v6, STAGED);
+        assert_eq!(bench.datagram(b"login"), None);
+        // What would have been refused: the flow that this was told of keeps its state all the same.
+        assert_eq!(bench.datagram(b"bad"), None);
+        assert_eq!(bench.datagram(b"evil"), None);
+        bench.stack.swap(ENFORCED, RULES);
+        assert_eq!(bench.datagram(b"evil"), Some(Reason::IdsRule), "the bit is still set");
+        assert_eq!(bench.datagram(b"bad"), Some(Reason::IdsRule));
+        assert_eq!(bench.datagram(b"good"), None);
+        bench.stack.swap(STAGED, RULES);
+        assert_eq!(bench.datagram(b"evil"), None);
+        bench.stack.swap(ENFORCED, RULES);
+        assert_eq!(bench.datagram(b"evil"), Some(Reason::IdsRule));
+        let (_, events) = bench.stack.finish();
+        let evil: Vec<_> = events.iter().filter(|e| e["alert"]["signature_id"] == 2).collect();
+        let actions: Vec<_> = evil.iter().map(|e| e["alert"]["action"].as_str().unwrap()).collect();
+        assert_eq!(actions, ["allowed", "blocked", "allowed", "blocked"]);
+        for event in &evil {
+            assert_eq!(event["metadata"]["flowbits"][0], "in", "{event}");
+        }
+        // Reported once for the flow.
+        let would = events.iter().filter(|e| e["alert"]["gid"] == 9000).count();
+        assert!(would <= 1, "{would}");
+        let flow = events.iter().find(|e| e["event_type"] == "flow").unwrap();
+        assert_eq!(flow["metadata"]["flowbits"][0], "in", "{flow}");
+    }
+}
+
+#[test]
+fn a_connection_that_would_have_been_refused_is_refused_once_the_policy_is_enforced() {
+    for v6 in [false, true] {
+        let mut bench = Bench::new("tcp", v6, STAGED);
+        bench.connect();
+        assert_eq!(bench.segment(101, b"bad"), None);
+        assert_eq!(bench.segment(104, b"more"), None);
+        bench.stack.swap(ENFORCED, RULES);
+        assert_eq!(bench.segment(108, b"more"), Some(Reason::IdsFlow));
+        assert_eq!(bench.segment(108, b"more"), Some(Reason::IdsFlow));
+        bench.stack.swap(STAGED, RULES);
+        assert_eq!(bench.segment(108, b"more"), None, "nothing is dropped");
+        assert_eq!(bench.segment(112, b"bad"), None);
+        let (_, events) = bench.stack.finish();
+        // What comes after the first refusal would have been refused as well, and says so once.
+        let of_flow = |e: &&serde_json::Value| e["alert"]["signature_id"] == Reason::IdsFlow as u32 + 1;
+        let would: Vec<_> = events.iter().filter(|e| e["alert"]["gid"] == 9000).filter(of_flow).collect();
+        assert_eq!(would.len(), 1, "{would:?}");
+    }
+}

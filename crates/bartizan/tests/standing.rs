@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What decides of a flow beforehand (it is bypassed, passed, refused) holds as long as what it rests on: policies and rules of a
+//! generation, or the flow's own bytes. Each in IPv4 and IPv6.
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod common;
+#[path = "common/stack.rs"]
+mod stack;
+
+use bartizan_base::{Decision, Reason, Timestamp};
+use bartizan_flow::FlowState;
+use common::{Captured, ethernet, ip, tcp, udp};
+use stack::{Made, Stack};
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+const FIN: u8 = 1;
+
+const BYPASS: &str = "alert ip any any -> any any (msg:\"enough\"; content:\"enough\"; bypass; sid:1;)\n";
+const DROP: &str = "drop ip any any -> any any (msg:\"evil\"; content:\"evil\"; sid:2;)\n";
+const IDS: &str = "chain: [ids], ids: {rules: r}";
+const SFW_IDS: &str = "chain: [sfw, ids], ids: {rules: r}";
+const BLOCK: &str = "chain: [pfw], pfw: {default: drop}";
+
+/// A flow through a stack: what its ends send, byte by byte in order.
+struct Talk {
+    stack: Stack,
+    v6: bool,
+    millis: u64,
+    /// Next sequence numbers of client and server.
+    next: [u32; 2],
+    port: u16,
+}
+
+impl Talk {
+    fn new(name: &str, v6: bool, policy: &str, set: &[(&str, &str)], rules: &str) -> Self {
+        let name = format!("{name}-{v6}");
+        let made = Made { name: &name, policy, set, tune: |_| (), rules, thresholds: "" };
+        Talk { stack: Stack::new(&made), v6, millis: 0, next: [101, 501], port: 1000 }
+    }
+
+    fn frame(&mut self, ends: (u8, u8), proto: u8, body: &[u8]) -> Option<Reason> {
+        self.millis += 10;
+        let now = Timestamp::from_nanos(1_000_000_000 + self.millis * 1_000_000);
+        let frame = Captured { now, bytes: ethernet(self.v6, &ip(self.v6, ends, proto, body)) };
+        let decision: Decision = self.stack.worker.frame(&frame.frame(self.millis), &mut self.stack.recorder);
+        assert_eq!(decision.verdict.forwards(), decision.reason.is_none());
+        decision.reason
+    }
+
+    fn datagram(&mut self, payload: &[u8]) -> Option<Reason> {
+        self.frame((1, 2), 17, &udp((self.port, 7), payload))
+    }
+
+    /// A segment of the client's (0) or the server's (1), out of order by `off`.
+    fn segment(&mut self, side: usize, flags: u8, off: u32, payload: &[u8]) -> Option<Reason> {
+        let (ends, ports) = [((1, 2), (self.port, 80)), ((2, 1), (80, self.port))][side];
+        let seq = self.next[side].wrapping_add(off);
+        let ack = if flags & ACK > 0 { self.next[1 - side] } else { 0 };
+        self.frame(ends, 6, &tcp(ports, seq, ack, flags, payload))
+    }
+
+    fn connect(&mut self) {
+        let seqs = self.next.map(|n| n.wrapping_sub(1));
+        for (side, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
+            let kept = self.next;
+            if flags & SYN > 0 {
+                self.next[side] = seqs[side];
+            }
+            assert_eq!(self.segment(side, flags, 0, b""), None);
+            self.next = kept;
+        }
+    }
+
+    /// Sends and is acknowledged, when it goes on.
+    fn say(&mut self, side: usize, payload: &[u8]) -> Option<Reason> {
+        let refused = self.segment(side, ACK, 0, payload);
+        if refused.is_none() {
+            self.next[side] = self.next[side].wrapping_add(payload.len() as u32);
+            assert_eq!(self.segment(1 - side, ACK, 0, b""), None, "the acknowledgement");
+        }
+        refused
+    }
+
+    fn state(&self) -> FlowState {
+        let flows = self.stack.worker.flows();
+        let id = *flows.ids().last().unwrap();
+        flows.get(id).unwrap().state()
+    }
+}
+
+fn versions() -> [bool; 2] {
+    [false, true]
+}
+
+#[test]
+fn a_bypassed_flow_is_judged_by_the_next_policy() {
+    for v6 in versions() {
+        let mut udp = Talk::new("bypass-udp", v6, IDS, &[], &[BYPASS, DROP].concat());
+        assert_eq!(udp.datagram(b"enough"), None);
+        assert_eq!(udp.state(), FlowState::LocalBypassed);
+        assert_eq!(udp.datagram(b"evil"), None);
+        udp.stack.swap(BLOCK, "");
+        assert_eq!(udp.datagram(b"more"), Some(Reason::PfwDefault));
+        assert_eq!(udp.datagram(b"more"), Some(Reason::PfwDefault));
+        udp.stack.swap("chain: []", "");
+        assert_eq!(udp.datagram(b"more"), None);
+        udp.stack.swap(IDS, DROP);
+        assert_eq!((udp.datagram(b"more"), udp.state()), (None, FlowState::New));
+        assert_eq!(udp.datagram(b"evil"), Some(Reason::IdsRule));
+
+        let mut tcp = Talk::new("bypass-tcp", v6, IDS, &[], &[BYPASS, DROP].concat());
+        tcp.connect();
+        assert_eq!(tcp.say(0, b"enough"), None);
+        assert_eq!(tcp.state(), FlowState::LocalBypassed);
+        for _ in 0..30 {
+            assert_eq!(tcp.say(0, &[b'c'; 1000]), None);
+            assert_eq!(tcp.say(1, &[b's'; 1400]), None);
+        }
+        assert_eq!(tcp.say(1, b"evil"), None);
+        assert_eq!(tcp.state(), FlowState::LocalBypassed);
+        tcp.stack.swap(BLOCK, "");
+        assert_eq!(tcp.segment(0, ACK, 0, b"more"), Some(Reason::PfwDefault));
+        assert_eq!(tcp.segment(1, ACK, 0, b"more"), Some(Reason::PfwDefault));
+        // Detection comes back where the connection is, and refuses nothing good.
+        tcp.stack.swap(IDS, DROP);
+        assert_eq!(tcp.say(0, b"more"), None);
+        assert_eq!(tcp.state(), FlowState::Established);
+        for _ in 0..10 {
+            assert_eq!(tcp.say(1, &[b's'; 1400]), None);
+        }
+        assert_eq!(tcp.say(0, b"ev"), None);
+        assert_eq!(tcp.say(0, b"il"), Some(Reason::IdsRule));
+        let (worker, events) = tcp.stack.finish();
+        assert_eq!(worker.counters().refused[Reason::StreamError as usize], 0);
+        let stream =
+            |e: &&serde_json::Value| e["event_type"] == "anomaly" && e["anomaly"]["type"] == "stream";
+        assert_eq!(events.iter().filter(stream).count(), 0);
+    }
+}
+
+#[test]
+fn functions_that_join_a_connection_find_it_where_it_is() {
+    for v6 in versions() {
+        for chain in [SFW_IDS, "chain: [sfw]"] {
+            let mut tcp = Talk::new("join", v6, IDS, &[], BYPASS);
+            tcp.connect();
+            assert_eq!(tcp.say(0, b"enough"), None);
+            for _ in 0..100 {
+                assert_eq!(tcp.say(1, &[b's'; 1400]), None);
+            }
+            tcp.stack.swap(chain, DROP);
+            assert_eq!(tcp.say(1, b"more"), None, "{chain}");
+            assert!(tcp.segment(1, ACK, 500_000, b"far").is_some(), "{chain}");
+            assert_eq!(tcp.say(0, b"good"), None, "{chain}");
+            let evil = tcp.say(0, b"evil");
+            assert_eq!(evil, if chain == SFW_IDS { Some(Reason::IdsRule) } else { None });
+        }
+    }
+}
+
+#[test]
+fn reassembly_ends_with_the_last_payload_function_and_begins_anew_with_the_next() {
+    for v6 in versions() {
+        let mut tcp = Talk::new("reading", v6, SFW_IDS, &[], DROP);
+        tcp.connect();
+        assert_eq!(tcp.say(0, b"good"), None);
+        let used = |tcp: &Talk| {
+            let mut used = None;
+            tcp.stack.worker.visit_stats(|name, value| {
+                if name == "tcp.reassembly_memuse" {
+                    used = Some(value);
+                }
+            });
+            used.unwrap()
+        };
+        assert_eq!(tcp.segment(0, ACK, 4, b"behind a gap"), None);
+        assert!(used(&tcp) > 0);
+        tcp.stack.swap("chain: [sfw]", "");
+        for _ in 0..50 {
+            assert_eq!(tcp.say(0, &[b'e'; 1400]), None);
+        }
+        assert_eq!(used(&tcp), 0, "nobody reads, nothing is held");
+        tcp.stack.swap(SFW_IDS, DROP);
+        assert_eq!(tcp.say(0, b"e"), None);
+        assert_eq!(tcp.say(0, b"vil"), Some(Reason::IdsRule));
+    }
+}
+
+#[test]
+fn a_new_connection_on_the_ports_of_a_bypassed_one_is_inspected() {
+    for v6 in versions() {
+        let mut tcp = Talk::new("reuse", v6, IDS, &[], &[BYPASS, DROP].concat());
+        tcp.connect();
+        assert_eq!(tcp.say(0, b"enough"), None);
+        for side in [0, 1] {
+            assert_eq!(tcp.segment(side, FIN | ACK, 0, b""), None);
+            tcp.next[side] += 1;
+        }
+        assert_eq!(tcp.segment(0, ACK, 0, b""), None);
+        assert_eq!(tcp.state(), FlowState::LocalBypassed);
+        tcp.next = [900_001, 700_001];
+        tcp.connect();
+        assert_eq!(tcp.say(0, b"evil"), Some(Reason::IdsRule));
+    }
+}
+
+/// The depth of the stream with `stream.bypass`, and exception policies, speak for payload functions.
+#[test]
+fn header_functions_go_on_when_nobody_needs_the_payload() {
+    let depth = [("stream.bypass", "yes"), ("stream.reassembly.depth", "2000")];
+    let errors = [("app-layer.error-policy", "bypass")];
+    let hello: &[u8] = b"\x16\x03\x03\0\x04\x10\0\0\0";
+    let broken: &[u8] = b"\x19\x03\x03\0\x01\0";
+    for v6 in versions() {
+        for (name, set, pieces) in [
+            ("depth", &depth[..], vec![vec![b'a'; 1000]; 3]),
+            ("error", &errors[..], vec![hello.to_vec(), broken.to_vec()]),
+        ] {
+            // Nobody else on the path: the flow is bypassed.
+            let mut alone = Talk::new(&format!("{name}-alone"), v6, IDS, set, DROP);
+            alone.connect();
+            pieces.iter().for_each(|piece| assert_eq!(alone.say(0, piece), None));
+            assert_eq!(alone.state(), FlowState::LocalBypassed, "{name}");
+            assert_eq!(alone.say(0, b"evil"), None);
+            assert_eq!(alone.stack.worker.counters().bypassed_flows, 1);
+            // Its bytes are what they are, also for the next generation; its header is judged.
+            alone.stack.swap(IDS, DROP);
+            assert_eq!((alone.say(0, b"evil"), alone.state()), (None, FlowState::LocalBypassed));
+            alone.stack.swap(BLOCK, DROP);
+            assert_eq!(alone.segment(0, ACK, 0, b"x"), Some(Reason::PfwDefault));
+
+            let mut both = Talk::new(&format!("{name}-both"), v6, SFW_IDS, set, DROP);
+            both.connect();
+            pieces.iter().for_each(|piece| assert_eq!(both.say(0, piece), None));
+            assert_eq!(both.state(), FlowState::Established, "{name}");
+            assert_eq!(both.say(0, b"evil"), None, "{name}");
+            // Beyond the window, not so far that tracking refuses it.
+            assert_eq!(both.segment(0, ACK, 40_000, b"far"), Some(Reason::SfwWindow), "{name}");
+            assert!(both.segment(0, 4, 40_000, b"").is_some(), "{name}: a reset");
+            assert_eq!(both.stack.worker.counters().bypassed_flows, 0);
+            both.stack.swap(SFW_IDS, DROP);
+            assert_eq!(both.say(0, b"evil"), None, "{name}");
+            assert_eq!(both.segment(0, ACK, 40_000, b"far"), Some(Reason::SfwWindow), "{name}");
+        }
+        // A connection that is picked up, with the policy to bypass such: pfw is asked all the same.
+        let set = [("stream.midstream-policy", "bypass")];
+        let policy =
+            "chain: [pfw, ids], ids: {rules: r}, pfw: {default: allow, rules: [{drop: tcp, to-ports: 80}]}";
+        let mut picked = Talk::new("picked", v6, policy, &set, DROP);
+        for _ in 0..2 {
+            assert_eq!(picked.segment(0, ACK, 0, b"x"), Some(Reason::PfwRule));
+        }
+        let mut alone = Talk::new("picked-alone", v6, IDS, &set, DROP);
+        assert_eq!((alone.segment(0, ACK, 0, b"x"), alone.state()), (None, FlowState::LocalBypassed));
+    }
+}
+
+#[test]
+fn what_a_rule_decided_of_a_flow_stands_while_the_rule_does() {
+    let pass = "pass ip [10.0.0.1,2001:db8::1] any -> any any (msg:\"known\"; sid:3;)\n";
+    let block = "drop ip [10.0.0.1,2001:db8::1] any -> any any (msg:\"bad host\"; sid:4;)\n";
+    for v6 in versions() {
+        let mut passed = Talk::new("pass", v6, IDS, &[], &[pass, DROP].concat());
+        assert_eq!(passed.datagram(b"evil"), None);
+        passed.stack.swap(IDS, &[pass, DROP].concat());
+        assert_eq!(passed.datagram(b"evil"), None);
+        passed.stack.swap(IDS, DROP);
+        assert_eq!(passed.datagram(b"evil"), Some(Reason::IdsRule));
+        passed.stack.swap(IDS, &[pass, DROP].concat());
+        assert_eq!(passed.datagram(b"evil"), None);
+
+        let mut dropped = Talk::new("drop", v6, IDS, &[], block);
+        assert_eq!(dropped.datagram(b"x"), Some(Reason::IdsRule));
+        assert_eq!(dropped.datagram(b"x"), Some(Reason::IdsFlow));
+        dropped.stack.swap(IDS, &[block, DROP].concat());
+        assert_eq!(dropped.datagram(b"x"), Some(Reason::IdsFlow));
+        dropped.stack.swap(IDS, &block.replace("drop", "alert"));
+        assert_eq!(dropped.datagram(b"x"), None);
+        dropped.stack.swap(IDS, DROP);
+        assert_eq!(dropped.datagram(b"x"), None);
+    }
+}
+
+#[test]
+fn a_refused_connection_stays_refused_while_its_bytes_would_be_inspected() {
+    for v6 in versions() {
+        for (next, rules, expected) in [
+            (IDS, DROP, Some(Reason::IdsFlow)),
+            (SFW_IDS, BYPASS, Some(Reason::IdsFlow)),
+            ("chain: [sfw]", "", None),
+            ("chain: []", "", None),
+            ("chain: [ids], ids: {rules: r}, staged: true", DROP, None),
+            (BLOCK, "", Some(Reason::PfwDefault)),
+        ] {
+            let mut tcp = Talk::new("refused", v6, IDS, &[], DROP);
+            tcp.connect();
+            assert_eq!(tcp.say(0, b"evil"), Some(Reason::IdsRule));
+            assert_eq!(tcp.say(0, b"evil"), Some(Reason::IdsFlow));
+            tcp.stack.swap(next, rules);
+            assert_eq!(tcp.segment(0, ACK, 0, b"evil"), expected, "{next}");
+            assert_eq!(tcp.segment(0, ACK, 0, b"evil"), expected, "{next}");
+        }
+        // An exception policy speaks about inspection.
+        let broken = [&b"\x16\x03\x03\0\x04\x10\0\0\0"[..], b"\x19\x03\x03\0\x01\0"];
+        for (next, expected) in [(SFW_IDS, Some(Reason::ExceptionFlow)), ("chain: [sfw]", None)] {
+            let mut tcp = Talk::new("exception", v6, IDS, &[], DROP);
+            tcp.connect();
+            assert_eq!(tcp.say(0, broken[0]), None);
+            assert_eq!(tcp.say(0, broken[1]), Some(Reason::AppLayerError));
+            assert_eq!(tcp.say(0, broken[1]), Some(Reason::ExceptionFlow));
+            tcp.stack.swap(next, DROP);
+            assert_eq!(tcp.segment(0, ACK, 0, broken[1]), expected, "{next}");
+        }
+    }
+}
