@@ -35,6 +35,7 @@ bench|useful|program ethtool|ethtool|switches offloads off
 bench|useful|program iperf3|iperf3|bulk traffic
 bench|useful|package libdpdk|libdpdk-dev pkg-config|the peer of the classification bench, librte_acl
 bench|useful|program wrk|wrk|HTTP requests
+bench|useful|program valgrind|valgrind|counts instructions
 bench|useful|program nginx|nginx-light|answers them
 TABLE
 }
