@@ -13,6 +13,7 @@ pub mod file_store;
 pub mod json;
 pub mod metrics;
 pub mod names;
+pub mod output;
 pub mod record;
 pub mod schema;
 pub mod sink;
