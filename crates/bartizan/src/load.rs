@@ -11,6 +11,7 @@ use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
 use bartizan_detect::shared::Shared;
 use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
+use bartizan_events::output::Rights;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Cache, Compiler, Config};
@@ -259,8 +260,8 @@ pub fn data_folder(settings: &mut Settings, out: &Path) {
 }
 
 /// Writes the data sets that have a file for it. Gives what could not be written.
-pub fn save_datasets(shared: &Shared) -> Vec<String> {
-    let failed = shared.datasets.save();
+pub fn save_datasets(shared: &Shared, rights: &Rights) -> Vec<String> {
+    let failed = shared.datasets.save(rights);
     failed
         .iter()
         .map(|(path, error)| format!("cannot save the dataset to {}: {error}", path.display()))

@@ -84,7 +84,9 @@ impl Wanted {
         for (number, keys) in (900..).zip([file, socket, stdout].into_iter().flatten()) {
             let prefix = format!("outputs.{number}");
             settings.set(prefix.clone(), "eve-log");
-            for (key, value) in template.iter() {
+            // The host file's mode is for all files.
+            let moded = settings.get("output-rights.mode").is_some();
+            for (key, value) in template.iter().filter(|(key, _)| !moded || *key != "filemode") {
                 settings.set(format!("{prefix}.eve-log.{key}"), value);
             }
             for (key, value) in

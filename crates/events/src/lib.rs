@@ -10,6 +10,7 @@
 pub mod community_id;
 pub mod config;
 pub mod file_store;
+mod harmless;
 pub mod json;
 pub mod metrics;
 pub mod names;
@@ -21,6 +22,7 @@ mod text;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
 pub use file_store::{FileStore, FileStoreHandle, FileStoreOptions};
+pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::Sink;

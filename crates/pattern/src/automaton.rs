@@ -33,7 +33,8 @@ impl Automaton {
         let base = nfa::noncontiguous::Builder::new()
             .ascii_case_insensitive(literals.any_nocase())
             .build(literals.iter().map(|(bytes, _)| bytes))?;
-        if literals.total_bytes() <= DFA_MAX_BYTES && failure_links(literals, DFA_MAX_LINKS) <= DFA_MAX_LINKS {
+        if literals.total_bytes() <= DFA_MAX_BYTES && failure_links(literals, DFA_MAX_LINKS) <= DFA_MAX_LINKS
+        {
             return Ok(Self::Dfa(Box::new(dfa::Builder::new().build_from_noncontiguous(&base)?)));
         }
         Ok(Self::Nfa(Box::new(nfa::contiguous::Builder::new().build_from_noncontiguous(&base)?)))
@@ -200,7 +201,8 @@ mod tests {
         let period = |n: usize| b"ab".iter().copied().cycle().take(n).collect::<Vec<u8>>();
         let after = |byte: u8, n: usize| [vec![byte], equal(n)].concat();
         // One literal of equal bytes, of two in turn, caseless; many that share the beginning or the end.
-        let ends: Vec<_> = std::iter::once(equal(600)).chain((b'0'..=b'9').map(|byte| after(byte, 600))).collect();
+        let ends: Vec<_> =
+            std::iter::once(equal(600)).chain((b'0'..=b'9').map(|byte| after(byte, 600))).collect();
         let beginnings: Vec<_> = (b'0'..=b'9').map(|byte| [equal(600), vec![byte]].concat()).collect();
         let hard = [vec![equal(7_600)], vec![equal(4_500)], vec![period(7_600)], ends, beginnings];
         for (long, nocase) in hard.iter().flat_map(|l| [(l, false), (l, true)]) {
