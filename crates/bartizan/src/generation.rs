@@ -47,6 +47,9 @@ pub struct Options {
     /// Settings of a host file: below those of the command line.
     #[arg(skip)]
     pub below: Vec<(String, String)>,
+    /// Where they stand, by key.
+    #[arg(skip)]
+    pub below_from: BTreeMap<String, String>,
     /// Outputs of a host file.
     #[arg(skip)]
     pub outputs: Wanted,
@@ -61,12 +64,13 @@ pub struct Options {
 impl Options {
     /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
     pub fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = load::settings(self.suricata_config.as_deref(), &[])?;
+        let mut settings = load::unchecked(self.suricata_config.as_deref(), &[])?;
         for (key, value) in &self.below {
-            settings.set(key.clone(), value.clone());
+            let origin = self.below_from.get(key).map_or("the host file", String::as_str);
+            settings.set_from(key.clone(), value.clone(), origin);
         }
         load::overrides(&mut settings, &self.overrides)?;
-        Ok(settings)
+        load::checked(settings)
     }
 
     /// Nobody said what happens to urgent bytes.
@@ -245,7 +249,11 @@ impl Builder {
 
     /// Alerts of one packet that are reported.
     fn alerts_max(&self) -> Result<usize, Failure> {
-        match self.settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+        match self
+            .settings
+            .number("packet-alert-max", ALERTS_PER_PACKET)
+            .map_err(Failure::setting(&self.settings))?
+        {
             0 => Ok(ALERTS_PER_PACKET),
             number => Ok(number),
         }

@@ -11,6 +11,7 @@ use crate::{input, outputs};
 use bartizan_config::host::{self, HostFile, LinkKind};
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -134,6 +135,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let mut wanted = outputs::Wanted::default();
     if let Some(file) = &file {
         take_options(&mut options, file);
+        options.below_from = given.config.as_deref().map(places).transpose()?.unwrap_or_default();
         wanted = outputs::Wanted::of(&file.outputs, out.is_some());
         out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
     }
@@ -168,6 +170,13 @@ fn read(path: &Path) -> Result<HostFile, Failure> {
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)
+}
+
+/// Where a host file's settings stand: `bartizan.yaml:4:12`, by key.
+fn places(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    let text = input::read_utf8(path, "host file")?;
+    let places = host::places_of_settings(&text).into_iter();
+    Ok(places.map(|(key, at)| (key, format!("{}:{}:{}", path.display(), at.line, at.column))).collect())
 }
 
 /// What the file says of generations, below what the command line says.

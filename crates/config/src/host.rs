@@ -274,6 +274,19 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 
+/// Where the values of `settings` stand in a host file that [`parse`] takes.
+#[must_use]
+pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
+    let entries = |node: &yaml::Node| match &node.value {
+        yaml::Value::Mapping(pairs) => pairs.clone(),
+        _ => Vec::new(),
+    };
+    let Ok(root) = yaml::parse(text) else { return BTreeMap::new() };
+    let section = entries(&root).into_iter().find(|(key, _)| key.as_str() == Some("settings"));
+    let pairs = section.map(|(_, value)| entries(&value)).unwrap_or_default();
+    pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.position))).collect()
+}
+
 /// What is wrong with single values: path and message.
 fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
@@ -453,6 +466,14 @@ cache: none
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
         }
+    }
+
+    #[test]
+    fn places_of_settings_are_known() {
+        let places = places_of_settings(FILE);
+        let place = places["packet-alert-max"];
+        assert_eq!((places.len(), place.line, place.column), (2, 17, 53));
+        assert!(places_of_settings("settings: [").is_empty() && places_of_settings("settings: 3").is_empty());
     }
 
     #[test]

@@ -172,13 +172,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = builder.settings();
     let mut warnings = builder.warnings().to_vec();
     let app = Arc::new(load::app_layer(settings, &built.needs)?);
-    let (engine_settings, more) =
-        EngineSettings::from_settings(settings, args.ips, load::seed()).map_err(Failure::input)?;
+    let (engine_settings, more) = EngineSettings::from_settings(settings, args.ips, load::seed())
+        .map_err(Failure::setting(settings))?;
     warnings.extend(more);
     // Captures are opened before anything is written: a wrong path costs nothing.
     let captures = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
     let captures: Vec<_> = links.into_iter().zip(captures).collect();
-    let rights = Rights::from_settings(settings).map_err(Failure::input)?;
+    let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
     rights.make_folder(&args.out).map_err(|error| {
         Failure::stopped(format!(
             "cannot make the output folder {}: {error}; choose another with --out",
@@ -193,7 +193,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let mut recorder =
         EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
-            .map_err(Failure::stopped)?;
+            .map_err(Failure::outputs(settings))?;
     let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
@@ -217,7 +217,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
-            let mut half = half.map_err(Failure::stopped)?;
+            let mut half = half.map_err(Failure::outputs(settings))?;
             half.keep_files(handle());
             halves.push(half);
             rings.push(receiver);

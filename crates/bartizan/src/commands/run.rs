@@ -47,13 +47,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
-    let rights = Rights::from_settings(builder.settings()).map_err(Failure::input)?;
+    let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let built = builder.build(Generation(1))?;
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
-            .map_err(Failure::input)?;
+            .map_err(Failure::setting(builder.settings()))?;
     let settings = if plan.prevention {
         settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         run.clone(),
         &mut warnings,
     )
-    .map_err(Failure::stopped)?;
+    .map_err(Failure::outputs(builder.settings()))?;
     let app = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
     let mut store =
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let keep = handle();
     let for_worker = |ring| {
         let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
-        let mut half = half.map_err(Failure::stopped)?;
+        let mut half = half.map_err(Failure::outputs(&yaml))?;
         half.keep_files(keep.clone());
         Ok(half)
     };
