@@ -55,15 +55,13 @@ impl Inventory {
     pub fn add(&mut self, files: &[RuleFile], loaded: impl Iterator<Item = (u32, u32)>) {
         for file in files {
             let first = file.refused.first().map(|refused| {
-                let said = file
-                    .diagnostics
+                file.diagnostics
                     .iter()
                     .find(|d| d.severity == Severity::Error && d.line >= refused.line)
                     .map_or_else(
                         || (refused.line, 1, String::new()),
                         |d| (d.line, d.column, d.message.clone()),
-                    );
-                said
+                    )
             });
             let of = OfFile {
                 rules: u64::from(file.counts.rules),
