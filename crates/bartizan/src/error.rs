@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the program ends.
 
+use bartizan_base::{SettingError, Settings};
+use bartizan_dataplane::eve::EveError;
 use std::process::ExitCode;
 
 /// Exit codes, as README and man page promise.
@@ -36,6 +38,19 @@ impl Failure {
     /// Input that cannot be used.
     pub fn input(message: impl std::fmt::Display) -> Self {
         Failure { message: message.to_string(), exit: Exit::Input }
+    }
+
+    /// A setting that cannot be understood, with the place that its value comes from.
+    pub fn setting(settings: &Settings) -> impl Fn(SettingError) -> Self + '_ {
+        |error| Failure::input(settings.explain(&error))
+    }
+
+    /// Outputs that cannot be made: of a setting that cannot be understood, or of a file that cannot be opened.
+    pub fn outputs(settings: &Settings) -> impl Fn(EveError) -> Self + '_ {
+        |error| match error {
+            EveError::Setting(error) => Failure::setting(settings)(error),
+            EveError::Open(error) => Failure::stopped(error),
+        }
     }
 
     /// Output that cannot be written, or a limit.

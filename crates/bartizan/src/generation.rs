@@ -4,6 +4,7 @@
 use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
+use crate::reload::Inventory;
 use crate::{input, load};
 use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
@@ -46,6 +47,9 @@ pub struct Options {
     /// Settings of a host file: below those of the command line.
     #[arg(skip)]
     pub below: Vec<(String, String)>,
+    /// Where they stand, by key.
+    #[arg(skip)]
+    pub below_from: BTreeMap<String, String>,
     /// Outputs of a host file.
     #[arg(skip)]
     pub outputs: Wanted,
@@ -60,12 +64,13 @@ pub struct Options {
 impl Options {
     /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
     pub fn settings(&self) -> Result<Settings, Failure> {
-        let mut settings = load::settings(self.suricata_config.as_deref(), &[])?;
+        let mut settings = load::unchecked(self.suricata_config.as_deref(), &[])?;
         for (key, value) in &self.below {
-            settings.set(key.clone(), value.clone());
+            let origin = self.below_from.get(key).map_or("the host file", String::as_str);
+            settings.set_from(key.clone(), value.clone(), origin);
         }
         load::overrides(&mut settings, &self.overrides)?;
-        Ok(settings)
+        load::checked(settings)
     }
 
     /// Nobody said what happens to urgent bytes.
@@ -83,6 +88,8 @@ pub struct Built {
     pub chains: Arc<Chains>,
     /// What became of the rules.
     pub report: RuleSetReport,
+    /// The rules by file, to be compared with those of another generation.
+    pub inventory: Inventory,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
     /// What rules ask of parsers.
@@ -232,15 +239,21 @@ impl Builder {
         let loaded = self.base.rules(&files, &self.settings, number, &[])?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
+        let mut inventory = Inventory::default();
+        inventory.add(&files, ids_of(&loaded.rules));
         let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
-        Ok(Built { chains, report, function_names: vec!["ids"], needs, policy: None })
+        Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None })
     }
 
     /// Alerts of one packet that are reported.
     fn alerts_max(&self) -> Result<usize, Failure> {
-        match self.settings.number("packet-alert-max", ALERTS_PER_PACKET).map_err(Failure::input)? {
+        match self
+            .settings
+            .number("packet-alert-max", ALERTS_PER_PACKET)
+            .map_err(Failure::setting(&self.settings))?
+        {
             0 => Ok(ALERTS_PER_PACKET),
             number => Ok(number),
         }
@@ -254,6 +267,7 @@ impl Builder {
             always: self.options.rules.clone(),
             folder: path.parent().unwrap_or(Path::new("")).to_owned(),
             compiled: Mutex::default(),
+            inventory: Mutex::default(),
         });
         // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
         let mut kinds = registry::kinds(&Services { hosts: Arc::clone(&self.hosts) });
@@ -305,6 +319,7 @@ impl Builder {
             }
         }
         let (report, needs) = compiler.totals();
+        let inventory = compiler.inventory.lock().map(|i| i.clone()).unwrap_or_default();
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
             file,
@@ -313,7 +328,7 @@ impl Builder {
             links,
         };
         let chains = Arc::new(prepared.chains);
-        Ok(Built { chains, report, function_names: names, needs, policy: Some(policy) })
+        Ok(Built { chains, report, inventory, function_names: names, needs, policy: Some(policy) })
     }
 }
 
@@ -352,6 +367,12 @@ struct Compiler {
     always: Vec<PathBuf>,
     folder: PathBuf,
     compiled: Mutex<BTreeMap<Vec<PathBuf>, Arc<RuleSet>>>,
+    inventory: Mutex<Inventory>,
+}
+
+/// The rules of a set, by gid and sid.
+fn ids_of(rules: &RuleSet) -> impl Iterator<Item = (u32, u32)> {
+    rules.signatures.iter().map(|s| (s.id.gid, s.id.sid))
 }
 
 impl Compiler {
@@ -394,6 +415,9 @@ impl RuleCompiler for Compiler {
             .rules(&parsed, &self.settings, source.generation, tenants)
             .map_err(|e| e.to_string())?;
         super::commands::inspect::report_refused(&loaded.diagnostics, &parsed);
+        if let Ok(mut inventory) = self.inventory.lock() {
+            inventory.add(&parsed, ids_of(&loaded.rules));
+        }
         for (tenant, _) in tenants {
             let heads = loaded.rules.heads.of(*tenant);
             let nothing = |s: &&Signature| heads.get(s.head as usize).is_none_or(Option::is_none);

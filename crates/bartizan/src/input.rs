@@ -2,6 +2,8 @@
 //! Reading input files, plain or compressed.
 
 use crate::error::Failure;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -65,9 +67,101 @@ fn decompressed(file: File) -> std::io::Result<(Box<dyn Read>, Option<&'static s
     Ok(if head.starts_with(&[0x1f, 0x8b]) {
         (Box::new(flate2::bufread::MultiGzDecoder::new(reader)), Some("gzip"))
     } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(reader).map_err(std::io::Error::other)?;
-        (Box::new(decoder), Some("zstd"))
+        (Box::new(ZstdFrames { file: reader, decoder: FrameDecoder::new(), in_frame: false }), Some("zstd"))
     } else {
         (Box::new(reader), None)
     })
+}
+
+/// Zstandard with all its frames (`cat a.zst b.zst`, `pzstd`) and skippable ones, which the library leaves to its caller; it stops after
+/// the first, and the rules behind would be gone without a word.
+struct ZstdFrames {
+    file: BufReader<File>,
+    decoder: FrameDecoder,
+    in_frame: bool,
+}
+
+impl ZstdFrames {
+    /// Begins the next frame; false at the end of the file.
+    fn next_frame(&mut self) -> std::io::Result<bool> {
+        loop {
+            if self.file.fill_buf()?.is_empty() {
+                return Ok(false);
+            }
+            match self.decoder.reset(&mut self.file) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let length = u64::from(length);
+                    if std::io::copy(&mut self.file.by_ref().take(length), &mut std::io::sink())? < length {
+                        return Err(std::io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(std::io::Error::other(error)),
+            }
+        }
+    }
+}
+
+impl Read for ZstdFrames {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if self.in_frame {
+                if self.decoder.can_collect() > 0 {
+                    return self.decoder.read(out);
+                }
+                if !self.decoder.is_finished() {
+                    let blocks = BlockDecodingStrategy::UptoBlocks(1);
+                    self.decoder.decode_blocks(&mut self.file, blocks).map_err(std::io::Error::other)?;
+                    continue;
+                }
+                self.in_frame = false;
+            }
+            if !self.next_frame()? {
+                return Ok(0);
+            }
+            self.in_frame = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_text_is_read_whole_or_refused() {
+        let folder = std::env::temp_dir().join(format!("bartizan-input-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("r.rules");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            read_text(&path, "rule file").map(|text| String::from_utf8(text).unwrap())
+        };
+        let zstd = |text: &str| {
+            ruzstd::encoding::compress_to_vec(text.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest)
+        };
+        let gzip = |text: &str| {
+            let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            std::io::Write::write_all(&mut out, text.as_bytes()).unwrap();
+            out.finish().unwrap()
+        };
+        let long: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
+        for (pack, name) in [(&zstd as &dyn Fn(&str) -> Vec<u8>, "zstd"), (&gzip, "gzip")] {
+            let both = [pack(&long), pack("second\n")].concat();
+            assert_eq!(read(&both).unwrap(), format!("{long}second\n"), "{name}");
+            // Cut anywhere, also within the second part.
+            for cut in [10, pack(&long).len() / 2, pack(&long).len() + 6, both.len() - 9] {
+                let error = read(&both[..cut]).unwrap_err().to_string();
+                assert!(error.contains(&format!("`{name} -t`")), "{name} {cut}: {error}");
+            }
+        }
+        // A skippable frame between two.
+        let skip = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        assert_eq!(read(&[zstd("a"), skip.clone(), zstd("b")].concat()).unwrap(), "ab");
+        assert!(read(&[zstd("a"), skip[..9].to_vec()].concat()).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

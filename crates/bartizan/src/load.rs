@@ -11,6 +11,7 @@ use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
 use bartizan_detect::shared::Shared;
 use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
+use bartizan_events::output::Rights;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Cache, Compiler, Config};
@@ -20,6 +21,25 @@ use std::sync::Arc;
 
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
 pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
+    checked(unchecked(file, overrides)?)
+}
+
+/// Settings whose values are what their keys want. Otherwise all that are not are said, each with its place.
+pub fn checked(settings: Settings) -> Result<Settings, Failure> {
+    const SHOWN: usize = 20;
+    let wrong = suricata::check(&settings);
+    if wrong.is_empty() {
+        return Ok(settings);
+    }
+    let mut said: Vec<String> = wrong.iter().take(SHOWN).map(|error| settings.explain(error)).collect();
+    if wrong.len() > SHOWN {
+        said.push(format!("... and {} more values that cannot be understood", wrong.len() - SHOWN));
+    }
+    Err(Failure::input(said.join("\n")))
+}
+
+/// The same, whatever the values are: more are to come.
+pub fn unchecked(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
     let mut settings = match file {
         Some(path) => {
             let mut notes = Vec::new();
@@ -190,9 +210,9 @@ pub fn app_layer(settings: &Settings, needs: &Needs) -> Result<Engine, Failure> 
         let mut with_ja3 = settings.clone();
         with_ja3.set(key, "yes");
         settings.mark_read(key);
-        return Engine::new(&with_ja3, files).map_err(Failure::input);
+        return Engine::new(&with_ja3, files).map_err(Failure::setting(settings));
     }
-    Engine::new(settings, files).map_err(Failure::input)
+    Engine::new(settings, files).map_err(Failure::setting(settings))
 }
 
 fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {
@@ -207,14 +227,14 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         }
     }
     let mut files = FileSettings { md5, sha1, sha256, sha256_of_parts, ..FileSettings::default() };
-    let store = FileStoreOptions::from_settings(settings).map_err(Failure::input)?;
+    let store = FileStoreOptions::from_settings(settings).map_err(Failure::setting(settings))?;
     if let Some(store) = store {
         // Files are named by their SHA-256.
         (files.sha256, files.sha256_of_parts) = (true, true);
         files.store_all = store.force;
         let depth = match store.stream_depth {
             Some(depth) => depth,
-            None => settings.size("stream.reassembly.depth", 1 << 20).map_err(Failure::input)?,
+            None => settings.size("stream.reassembly.depth", 1 << 20).map_err(Failure::setting(settings))?,
         };
         files.store_depth = Some(depth);
         files.window = FileSettings::STORE_WINDOW;
@@ -230,7 +250,7 @@ pub fn file_store(
     behind: WhenBehind,
     warnings: &mut Vec<String>,
 ) -> Result<Option<FileStore>, Failure> {
-    let Some(options) = FileStoreOptions::from_settings(settings).map_err(Failure::input)? else {
+    let Some(options) = FileStoreOptions::from_settings(settings).map_err(Failure::setting(settings))? else {
         if needs.store {
             warnings.push(
                 "rules ask for files to be kept (keyword `filestore`), but the output `file-store` is not enabled: they \
@@ -259,8 +279,8 @@ pub fn data_folder(settings: &mut Settings, out: &Path) {
 }
 
 /// Writes the data sets that have a file for it. Gives what could not be written.
-pub fn save_datasets(shared: &Shared) -> Vec<String> {
-    let failed = shared.datasets.save();
+pub fn save_datasets(shared: &Shared, rights: &Rights) -> Vec<String> {
+    let failed = shared.datasets.save(rights);
     failed
         .iter()
         .map(|(path, error)| format!("cannot save the dataset to {}: {error}", path.display()))

@@ -7,7 +7,8 @@
 //! folder an interface is not locked. Listening to an interface needs no lock.
 
 use crate::error::Failure;
-use std::fs::{File, OpenOptions, TryLockError};
+use bartizan_events::output::{Rights, Unfit};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,11 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
                 folder.display(),
                 path.display()
             ),
+            Refusal::System(error) if Unfit::of(&error).is_some() => format!(
+                "cannot lock the output folder {}: {}: {error}; remove it",
+                folder.display(),
+                path.display()
+            ),
             Refusal::System(error) => format!(
                 "cannot write to the output folder {}: {error}; check its permissions or choose another with --out",
                 folder.display()
@@ -77,18 +83,13 @@ fn runtime_folder() -> Option<PathBuf> {
     } else {
         PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("bartizan")
     };
-    std::fs::create_dir_all(&folder).is_ok().then_some(folder)
+    Rights::default().make_folder(&folder).is_ok().then_some(folder)
 }
 
 fn take(path: &Path) -> Result<Lock, Refusal> {
     loop {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(Refusal::System)?;
+        // Neither its content nor its rights are for others, so whatever is asked for outputs does not matter here.
+        let mut file = Rights::default().update(path).map_err(Refusal::System)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

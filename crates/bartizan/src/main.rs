@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
 
+// Before all others: its macros take the place of the standard library's.
+#[macro_use]
+mod say;
+
 mod cache;
 mod commands;
 mod crew;
@@ -12,6 +16,7 @@ mod lock;
 mod metrics;
 mod outputs;
 mod plan;
+mod reload;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 

@@ -84,7 +84,9 @@ impl Wanted {
         for (number, keys) in (900..).zip([file, socket, stdout].into_iter().flatten()) {
             let prefix = format!("outputs.{number}");
             settings.set(prefix.clone(), "eve-log");
-            for (key, value) in template.iter() {
+            // The host file's mode is for all files.
+            let moded = settings.get("output-rights.mode").is_some();
+            for (key, value) in template.iter().filter(|(key, _)| !moded || *key != "filemode") {
                 settings.set(format!("{prefix}.eve-log.{key}"), value);
             }
             for (key, value) in
@@ -117,7 +119,11 @@ mod tests {
         let after = EveOutputs::from_settings(&settings).unwrap();
         assert!(warnings.is_empty() && after.warnings.is_empty(), "{:?}", after.warnings);
         assert_eq!(after.outputs.len(), 3);
-        let types = |outputs: &EveOutputs, at: usize| format!("{:?}", outputs.outputs[at].types);
+        // Sections know where they stand.
+        let types = |outputs: &EveOutputs, at: usize| {
+            let number = outputs.outputs[at].index;
+            format!("{:?}", outputs.outputs[at].types).replace(&format!("outputs.{number}."), "outputs.N.")
+        };
         for at in 0..3 {
             assert_eq!(types(&after, at), types(&before, 0));
         }

@@ -6,9 +6,12 @@
 
 use crate::error::Failure;
 use crate::generation::Options;
+use crate::reload::Terms;
 use crate::{input, outputs};
 use bartizan_config::host::{self, HostFile, LinkKind};
+use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +51,12 @@ pub struct Given {
     /// less from end to end.
     #[arg(long)]
     pub save_power: bool,
+    /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
+    #[arg(long, value_name = "SHARE")]
+    pub max_loss: Option<Share>,
+    /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
+    #[arg(long)]
+    pub accept_malformed: bool,
     /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -109,6 +118,16 @@ pub struct Plan {
     pub stdout_taken: bool,
 }
 
+/// What a reload may take away: the command line's word, else that of the host file as it is now.
+pub fn terms(given: &Given) -> Result<Terms, Failure> {
+    let of_file = given.config.as_deref().map(read).transpose()?.map(|file| file.reload).unwrap_or_default();
+    let usual = Terms::default();
+    Ok(Terms {
+        max_loss: given.max_loss.or(of_file.max_loss).unwrap_or(usual.max_loss),
+        accept_malformed: given.accept_malformed || of_file.accept_malformed,
+    })
+}
+
 /// Puts command line and host file together.
 pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let file = given.config.as_deref().map(read).transpose()?;
@@ -116,6 +135,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     let mut wanted = outputs::Wanted::default();
     if let Some(file) = &file {
         take_options(&mut options, file);
+        options.below_from = given.config.as_deref().map(places).transpose()?.unwrap_or_default();
         wanted = outputs::Wanted::of(&file.outputs, out.is_some());
         out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
     }
@@ -152,6 +172,13 @@ fn read(path: &Path) -> Result<HostFile, Failure> {
     Ok(file)
 }
 
+/// Where a host file's settings stand: `bartizan.yaml:4:12`, by key.
+fn places(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    let text = input::read_utf8(path, "host file")?;
+    let places = host::places_of_settings(&text).into_iter();
+    Ok(places.map(|(key, at)| (key, format!("{}:{}:{}", path.display(), at.line, at.column))).collect())
+}
+
 /// What the file says of generations, below what the command line says.
 fn take_options(options: &mut Options, file: &HostFile) {
     if options.rules.is_empty() {
@@ -172,6 +199,11 @@ fn take_options(options: &mut Options, file: &HostFile) {
         let bytes = u64::from(flows) * bartizan_dataplane::settings::SURICATA_FLOW_BYTES;
         below.push(("flow.memcap".to_owned(), bytes.to_string()));
     }
+    let outputs = &file.outputs;
+    let rights = [("mode", &outputs.mode), ("owner", &outputs.owner), ("group", &outputs.group)];
+    below.extend(
+        rights.iter().filter_map(|(key, value)| Some((format!("output-rights.{key}"), (*value).clone()?))),
+    );
     below.extend(file.settings.iter().map(|(key, value)| (key.clone(), value.clone())));
     options.below = below;
 }
@@ -238,7 +270,7 @@ detect: true
 spin: 7
 save-power: true
 memory: {flows: 5000, hosts: 1000, reassembly: 1MiB, defrag: 2MiB}
-outputs: {eve: {dir: events}}
+outputs: {eve: {dir: events}, mode: 0600, owner: '0', group: '12'}
 metrics: {listen: '[::1]:9100'}
 rules: [a.rules]
 policy: policy.yaml
@@ -272,6 +304,8 @@ cache: none
             (Some(1000), &["wan".to_owned()][..])
         );
         let settings = plan.options.settings().unwrap();
+        let rights = ["mode", "owner", "group"].map(|key| settings.get(&format!("output-rights.{key}")));
+        assert_eq!(rights, [Some("0600"), Some("0"), Some("12")]);
         let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
         assert_eq!((engine.flow_capacity, engine.stream.reassembly.memcap), (5000, 1 << 20));
         // A single setting says more than `memory`.

@@ -210,6 +210,35 @@ fn reloads(folder: &Folder, running: &Running) {
     assert_eq!(value(&page, "bartizan_reloads_total", &["result=\"done\""]), 1);
     assert_eq!(value(&page, "bartizan_reloads_total", &["result=\"refused\""]), 1);
     assert_eq!(value(&page, "bartizan_generation", &["worker=\"0\""]), 2);
+    folder.write("policy.yaml", POLICY);
+    // A rule file that is cut, emptied, or has lost a rule does not weaken what runs, unless it is told to.
+    let cut = RULES.len() - 8;
+    for (rules, said) in [
+        (RULES.get(..cut).unwrap(), "local.rules:1:"),
+        ("", "local.rules: no rules are in this file, it had 1"),
+        ("alert udp any any -> any 1 (no_such_keyword; sid:1;)\n", "1 rules would be gone, more than 10%"),
+    ] {
+        folder.write("local.rules", rules);
+        let before =
+            running.stderr().matches("reload refused, generation 2 goes on: 1 rules run, 0 would").count();
+        running.signal("HUP");
+        until("another refusal", || {
+            running.stderr().matches("reload refused, generation 2 goes on: 1 rules run, 0 would").count()
+                > before
+        });
+        running.until(said);
+    }
+    assert_eq!(value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]), 2);
+    let host = folder.read("bartizan.yaml");
+    folder.write("bartizan.yaml", format!("{host}\nreload: {{max-loss: 100%, accept-malformed: true}}\n"));
+    folder.write("local.rules", RULES.get(..cut).unwrap());
+    running.signal("HUP");
+    running.until("generation 3: 0 rules loaded, 1 refused, 1 of them malformed lines");
+    folder.write("bartizan.yaml", host);
+    folder.write("local.rules", RULES);
+    running.signal("HUP");
+    running.until("generation 4: 1 rules loaded, 0 refused");
+    let page = get("/metrics");
     // What was counted before is still there.
     assert_eq!(value(&page, "bartizan_filter_rule_packets_total", &["rule=\"1\""]), 3);
 }

@@ -14,6 +14,10 @@ use std::sync::Mutex;
 #[derive(Debug, Default)]
 pub struct Settings {
     values: BTreeMap<String, String>,
+    /// Where values come from, for messages: `suricata.yaml:12:3`, `--set`.
+    origins: BTreeMap<String, String>,
+    /// What stands before the keys in the tree that this is a section of.
+    prefix: String,
     read: Mutex<BTreeSet<String>>,
 }
 
@@ -38,7 +42,12 @@ impl std::error::Error for SettingError {}
 
 impl Clone for Settings {
     fn clone(&self) -> Self {
-        Settings { values: self.values.clone(), read: Mutex::default() }
+        Settings {
+            values: self.values.clone(),
+            origins: self.origins.clone(),
+            prefix: self.prefix.clone(),
+            read: Mutex::default(),
+        }
     }
 }
 
@@ -51,13 +60,38 @@ impl Settings {
 
     /// Sets a key, replacing what was there.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
-        self.values.insert(key.into(), value.into());
+        let key = key.into();
+        self.origins.remove(&key);
+        self.values.insert(key, value.into());
+    }
+
+    /// Sets a key with the place that the value comes from.
+    pub fn set_from(&mut self, key: impl Into<String>, value: impl Into<String>, origin: impl Into<String>) {
+        let key = key.into();
+        self.origins.insert(key.clone(), origin.into());
+        self.values.insert(key, value.into());
+    }
+
+    /// Where the value of a key comes from, if that was said.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Option<&str> {
+        self.origins.get(key).map(String::as_str)
+    }
+
+    /// What cannot be understood, with the place that it comes from.
+    #[must_use]
+    pub fn explain(&self, error: &SettingError) -> String {
+        match self.origin(&error.key) {
+            Some(origin) => format!("{origin}: {error}"),
+            None => error.to_string(),
+        }
     }
 
     /// Removes a key and everything below it.
     pub fn prune(&mut self, key: &str) {
         let dotted = format!("{key}.");
         self.values.retain(|k, _| k != key && !k.starts_with(&dotted));
+        self.origins.retain(|k, _| k != key && !k.starts_with(&dotted));
     }
 
     /// The value of exactly this key.
@@ -135,11 +169,11 @@ impl Settings {
         self.values.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// The settings below `prefix` as settings of their own, keys without the prefix.
+    /// The settings below `prefix` as settings of their own, keys without the prefix. Errors name keys in full.
     #[must_use]
     pub fn section(&self, prefix: &str) -> Settings {
         let start = format!("{prefix}.");
-        let mut section = Settings::new();
+        let mut section = Settings { prefix: format!("{}{start}", self.prefix), ..Settings::new() };
         for (key, value) in self.values.range(start.clone()..) {
             let Some(rest) = key.strip_prefix(start.as_str()) else { break };
             section.set(rest, value.clone());
@@ -167,8 +201,10 @@ impl Settings {
         }
     }
 
-    fn error(&self, key: &str, value: &str, expected: &'static str) -> SettingError {
-        SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+    /// A value that is not what was expected.
+    #[must_use]
+    pub fn error(&self, key: &str, value: &str, expected: &'static str) -> SettingError {
+        SettingError { key: format!("{}{key}", self.prefix), value: value.to_owned(), expected }
     }
 }
 
@@ -226,6 +262,20 @@ mod tests {
         assert_eq!(parse_size("many"), None);
         assert_eq!(parse_bool("Yes"), Some(true));
         assert_eq!(parse_bool("2"), None);
+    }
+
+    #[test]
+    fn errors_say_where_the_value_comes_from() {
+        let mut s = Settings::new();
+        s.set_from("a.b.c", "maybe", "x.yaml:3:4");
+        s.set("a.b.d", "maybe");
+        let error = s.section("a").section("b").bool("c", true).unwrap_err();
+        assert_eq!(s.explain(&error), "x.yaml:3:4: setting `a.b.c`: `maybe` is not yes or no");
+        let error = s.clone().bool("a.b.d", true).unwrap_err();
+        assert_eq!(s.explain(&error), "setting `a.b.d`: `maybe` is not yes or no");
+        // Another value comes from elsewhere.
+        s.set("a.b.c", "never");
+        assert_eq!(s.origin("a.b.c"), None);
     }
 
     #[test]

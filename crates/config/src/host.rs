@@ -6,7 +6,7 @@
 //! which of the links a run can serve (the program says so).
 
 use crate::policy::read;
-use crate::policy::values::{List, Seconds, Size};
+use crate::policy::values::{List, Seconds, Share, Size};
 use crate::policy::{PolicyError, Problem};
 use crate::yaml;
 use core::net::SocketAddr;
@@ -38,6 +38,9 @@ pub struct HostFile {
     /// Where events go.
     #[serde(default)]
     pub outputs: Outputs,
+    /// What a reload may take away; read again at each reload.
+    #[serde(default)]
+    pub reload: Reload,
     /// Metrics for Prometheus; none unless given.
     pub metrics: Option<Metrics>,
     /// Rule files, beside this file or absolute: what every flow with detection gets.
@@ -145,6 +148,12 @@ pub struct Outputs {
     /// EVE JSON to standard output.
     #[serde(default)]
     pub stdout: bool,
+    /// Mode of all files that are written, in octal digits: `640` unless given; folders can be entered by who may read files.
+    pub mode: Option<String>,
+    /// Owner of all files that are written: a name or a number.
+    pub owner: Option<String>,
+    /// Group of all files that are written: a name or a number.
+    pub group: Option<String>,
 }
 
 /// EVE JSON files.
@@ -168,6 +177,17 @@ pub struct Rotate {
     pub every: Option<Seconds>,
     /// How many old files are kept; all unless given.
     pub keep: Option<u32>,
+}
+
+/// What a reload may take away; more refuses it, and the running generation goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Reload {
+    /// Largest share of the running rules that may be gone; 10% unless given.
+    pub max_loss: Option<Share>,
+    /// Take rule files with malformed lines, and files that have no rules any more.
+    #[serde(default)]
+    pub accept_malformed: bool,
 }
 
 /// Metrics for Prometheus.
@@ -254,6 +274,19 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 
+/// Where the values of `settings` stand in a host file that [`parse`] takes.
+#[must_use]
+pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
+    let entries = |node: &yaml::Node| match &node.value {
+        yaml::Value::Mapping(pairs) => pairs.clone(),
+        _ => Vec::new(),
+    };
+    let Ok(root) = yaml::parse(text) else { return BTreeMap::new() };
+    let section = entries(&root).into_iter().find(|(key, _)| key.as_str() == Some("settings"));
+    let pairs = section.map(|(_, value)| entries(&value)).unwrap_or_default();
+    pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.position))).collect()
+}
+
 /// What is wrong with single values: path and message.
 fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
@@ -283,6 +316,11 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
+    if let Some(mode) = file.outputs.mode.as_deref().filter(|mode| !is_mode(mode)) {
+        let message =
+            format!("`{mode}` is no mode of files; write octal digits such as 640, with 6 for the owner");
+        found.push(("outputs/mode", message));
+    }
     let rotate = file.outputs.eve.as_ref().map(|e| e.rotate.clone()).unwrap_or_default();
     if rotate.size == Some(Size(0)) {
         found.push((
@@ -301,6 +339,12 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
         found.push(("outputs/eve/rotate/keep", message.to_owned()));
     }
     found
+}
+
+/// Three octal digits, with or without a leading 0; the owner can read and write. What opens the files reads it again.
+fn is_mode(text: &str) -> bool {
+    let digits = text.strip_prefix('0').unwrap_or(text).as_bytes();
+    matches!(digits, [b'6' | b'7', b'0'..=b'7', b'0'..=b'7'])
 }
 
 impl HostFile {
@@ -332,12 +376,15 @@ memory: {flows: 1000000, reassembly: 1GiB}
 outputs:
   eve: {dir: /var/log/bartizan, rotate: {size: 100MiB, every: 1h, keep: 5}}
   socket: /run/bartizan/eve.sock
+  mode: 0660
+  group: adm
 metrics: {listen: '[::1]:9100'}
 policy: policy.yaml
 suricata-config: /etc/suricata/suricata.yaml
 rules: [a.rules, /etc/b.rules]
 settings: {stream.midstream: yes, packet-alert-max: 20}
 detect: true
+reload: {max-loss: 25%, accept-malformed: true}
 spin: 0
 cache: none
 ";
@@ -359,6 +406,9 @@ cache: none
             (rotate.size, rotate.every, rotate.keep),
             (Some(Size(100 << 20)), Some(Seconds(3600)), Some(5))
         );
+        assert_eq!(file.reload, Reload { max_loss: Some(Share(25)), accept_malformed: true });
+        assert_eq!((file.outputs.mode.as_deref(), file.outputs.owner.as_deref()), (Some("0660"), None));
+        assert_eq!(file.outputs.group.as_deref(), Some("adm"));
         assert_eq!(file.metrics.expect("metrics").listen.port(), 9100);
     }
 
@@ -397,6 +447,16 @@ cache: none
                 "links: []\nmetrics: {listen: 9100}",
                 "2:19: `9100` is no address with a port; write it like 127.0.0.1:9100",
             ),
+            (
+                "links: []\noutputs: {mode: 999}",
+                "2:17: `999` is no mode of files; write octal digits such as 640",
+            ),
+            (
+                "links: []\nreload: {max-loss: 0.1}",
+                "2:20: `0.1` is no share; write a whole number of percent",
+            ),
+            ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is no share"),
+            ("links: []\noutputs: {mode: 440}", "2:17: `440` is no mode"),
             ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
@@ -406,6 +466,14 @@ cache: none
             let error = parse("bartizan.yaml", text).expect_err(text).to_string();
             assert!(error.contains(&format!("bartizan.yaml:{expected}")), "{text}\n{error}");
         }
+    }
+
+    #[test]
+    fn places_of_settings_are_known() {
+        let places = places_of_settings(FILE);
+        let place = places["packet-alert-max"];
+        assert_eq!((places.len(), place.line, place.column), (2, 17, 53));
+        assert!(places_of_settings("settings: [").is_empty() && places_of_settings("settings: 3").is_empty());
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
     let built_in = DecoderConfig::built_in();
     let tunnel = |name: &str, default: TunnelPorts| -> Result<TunnelPorts, SettingError> {
         let enabled = settings.bool(&format!("decoder.{name}.enabled"), default.enabled)?;
-        let ports = match ports(settings, &format!("decoder.{name}.ports")) {
+        let ports = match ports(settings, &format!("decoder.{name}.ports"))? {
             Some(list) => PortList::new(&list),
             None => default.ports,
         };
@@ -154,28 +154,40 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
         gtp: tunnel("gtp", built_in.gtp)?,
         vxlan_reserved: match settings.get("decoder.vxlan.reserved-bits-check") {
             Some("permissive") => bartizan_packet::VxlanReservedBits::Permissive,
-            _ => built_in.vxlan_reserved,
+            None | Some("strict") => built_in.vxlan_reserved,
+            Some(other) => {
+                return Err(error("decoder.vxlan.reserved-bits-check", other, "strict or permissive"));
+            }
         },
     })
 }
 
 /// Ports of a list, `$VARIABLES` resolved. `any` stands for none given.
-fn ports(settings: &Settings, key: &str) -> Option<Vec<u16>> {
-    let mut text = settings.get(key).map(str::to_owned).or_else(|| {
-        let items: Vec<_> = settings
-            .children(key)
-            .filter_map(|i| settings.get(&format!("{key}.{i}")))
-            .map(str::to_owned)
-            .collect();
+fn ports(settings: &Settings, key: &str) -> Result<Option<Vec<u16>>, SettingError> {
+    let listed = || {
+        let items: Vec<_> =
+            settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).collect();
         (!items.is_empty()).then(|| items.join(","))
-    })?;
+    };
+    let Some(given) = settings.get(key).map(str::to_owned).or_else(listed) else { return Ok(None) };
+    let mut text = given.clone();
     for _ in 0..8 {
         let Some(name) = text.trim().strip_prefix('$') else { break };
-        text = settings.get(&format!("vars.port-groups.{name}"))?.to_owned();
+        let Some(value) = settings.get(&format!("vars.port-groups.{name}")) else {
+            return Err(error(
+                key,
+                &given,
+                "a list of ports, or `$` and the name of one of vars.port-groups",
+            ));
+        };
+        text = value.to_owned();
     }
-    let list: Vec<u16> =
-        text.trim_matches(['[', ']']).split(',').filter_map(|p| p.trim().parse().ok()).collect();
-    (!list.is_empty()).then_some(list)
+    let inner = text.trim().trim_matches(['[', ']']).trim();
+    if inner.is_empty() || inner.eq_ignore_ascii_case("any") {
+        return Ok(None);
+    }
+    let list: Result<Vec<u16>, _> = inner.split(',').map(|port| port.trim().parse()).collect();
+    list.map(Some).map_err(|_| error(key, &given, "a list of ports such as [4789, 4790]"))
 }
 
 fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<DefragConfig, SettingError> {
@@ -224,7 +236,10 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
 }
 
 fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
-    let text = settings.get(key).or_else(|| settings.get("exception-policy")).unwrap_or("auto");
+    let general = "exception-policy";
+    let own = settings.get(key).map(|text| (key, text));
+    let (named, text) =
+        own.or_else(|| settings.get(general).map(|text| (general, text))).unwrap_or((key, "auto"));
     let chosen = match text {
         "auto" => {
             // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no error.
@@ -242,7 +257,7 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
         other => {
             let expected =
                 "auto, ignore, pass-packet, pass-flow, bypass, drop-packet, drop-flow, reject or reject-both";
-            return Err(error(key, other, expected));
+            return Err(error(named, other, expected));
         }
     };
     // Refusing needs prevention.

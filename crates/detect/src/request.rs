@@ -10,8 +10,8 @@ use bartizan_base::{Direction, PerDirection};
 
 /// Something that a rule asks for when it matches.
 ///
-/// Each is carried out by [`carry_out`], whose `match` names every variant: one that is added and not carried out does
-/// not compile.
+/// One function carries them out, by a `match` that names every variant: one that is added and not carried out does not
+/// compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `filestore`: files are kept.

@@ -6,11 +6,13 @@
 //! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
 //!
 //! Not done: `syslog`, `redis` and plug-in file types (a warning, and the output is left out), files per
-//! thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds), `rotate-keep`,
+//! thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds), `rotate-keep`, `output-rights`
+//! (see [`crate::output`]),
 //! and `twin: yes` for an output that gets the same events as another one, `drop` and `anomaly` included.
 
 mod read;
 
+use crate::output::Rights;
 use bartizan_base::{SettingError, Settings};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,6 +67,8 @@ pub struct FileDestination {
     pub rotate_every: Option<u64>,
     /// How many files that were put aside are kept.
     pub rotate_keep: u32,
+    /// Who may read it.
+    pub rights: Rights,
 }
 
 impl FileDestination {
@@ -77,6 +81,7 @@ impl FileDestination {
             rotate_size: None,
             rotate_every: None,
             rotate_keep: 8,
+            rights: Rights::default(),
         }
     }
 }

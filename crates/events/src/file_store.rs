@@ -5,9 +5,10 @@
 //! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room (captures) or gives the
 //! file up and counts it (live). Not done: `xff` in the record, `force-magic`; the 256 folders are made when needed.
 
+use crate::output::Rights;
 use bartizan_base::{SettingError, Settings};
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct FileStoreOptions {
     pub stream_depth: Option<u64>,
     /// Files open at a time (`max-open-files`); 0 for the built-in bound.
     pub max_open: usize,
+    /// Who may read them.
+    pub rights: Rights,
 }
 
 impl FileStoreOptions {
@@ -58,6 +61,7 @@ impl FileStoreOptions {
                 write_fileinfo: settings.bool(&key("write-fileinfo"), false)?,
                 stream_depth: depth,
                 max_open: settings.number(&key("max-open-files"), 0)?,
+                rights: Rights::from_settings(settings)?,
             }));
         }
         Ok(None)
@@ -183,12 +187,18 @@ impl FileStore {
     pub fn start(options: &FileStoreOptions, folder: &Path, behind: WhenBehind) -> std::io::Result<Self> {
         let dir = options.dir.clone().unwrap_or_else(|| PathBuf::from("files"));
         let dir = folder.join(dir);
-        std::fs::create_dir_all(dir.join("tmp"))?;
+        options.rights.make_folder(&dir.join("tmp"))?;
         let counters = Arc::new(FileStoreCounters::default());
         let (sender, receiver) = sync_channel(QUEUE);
         let most = if options.max_open == 0 { OPEN_MAX } else { options.max_open.min(OPEN_MAX) };
-        let mut writer =
-            Writer { dir, most, files: HashMap::new(), counters: Arc::clone(&counters), problem: None };
+        let mut writer = Writer {
+            dir,
+            most,
+            rights: options.rights,
+            files: HashMap::new(),
+            counters: Arc::clone(&counters),
+            problem: None,
+        };
         let thread = std::thread::Builder::new().name("file-store".to_owned());
         let thread = thread.spawn(move || writer.run(&receiver))?;
         let handle = FileStoreHandle {
@@ -229,6 +239,7 @@ impl FileStore {
 struct Writer {
     dir: PathBuf,
     most: usize,
+    rights: Rights,
     files: HashMap<u32, File>,
     counters: Arc<FileStoreCounters>,
     problem: Option<String>,
@@ -263,7 +274,7 @@ impl Writer {
         if let Some(file) = self.files.get_mut(&id) {
             return file.write_all(bytes);
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(self.temporary(id))?;
+        let mut file = self.rights.append(&self.temporary(id))?;
         file.write_all(bytes)?;
         if self.files.len() < self.most {
             self.files.insert(id, file);
@@ -277,21 +288,21 @@ impl Writer {
         let temporary = self.temporary(id);
         if self.files.remove(&id).is_none() {
             // Without a piece it is an empty file.
-            OpenOptions::new().create(true).append(true).open(&temporary)?;
+            self.rights.append(&temporary)?;
         }
         let name: String = sha256.iter().map(|b| format!("{b:02x}")).collect();
         let folder = self.dir.join(name.get(..2).unwrap_or("00"));
-        std::fs::create_dir_all(&folder)?;
+        self.rights.make_folder(&folder)?;
         let path = folder.join(&name);
         // The same content is there already: one copy is enough.
-        if path.exists() {
+        if path.symlink_metadata().is_ok() {
             std::fs::remove_file(&temporary)?;
         } else {
             std::fs::rename(&temporary, &path)?;
         }
         self.counters.stored.fetch_add(1, Ordering::Relaxed);
         if let Some((seconds, text)) = record {
-            std::fs::write(folder.join(format!("{name}.{seconds}.{id}.json")), text)?;
+            self.rights.write(&folder.join(format!("{name}.{seconds}.{id}.json")), &text)?;
         }
         Ok(())
     }

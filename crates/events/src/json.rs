@@ -5,6 +5,7 @@
 //! records, and its way of writing bytes that are not UTF-8 (each such byte as the text `\xHH`).
 //! A buffer is reused from event to event, so writing an event does not allocate.
 
+use crate::harmless::is_control;
 use crate::text::{push_address, push_hex, push_mac, push_timestamp};
 use bartizan_base::Timestamp;
 use std::net::IpAddr;
@@ -277,9 +278,13 @@ pub struct Mark {
     comma: bool,
 }
 
+/// The text in quotes. What a terminal would not just show is written as `\u009b`, too, which is the same text to whoever
+/// parses it: events go to standard output, and people look at files. Suricata writes DEL and C1 as they are.
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    for byte in text {
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        let mut next = after;
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -292,10 +297,32 @@ fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
                 out.extend_from_slice(b"\\u00");
                 push_hex(out, *byte);
             }
+            0xc2 | 0xd8 | 0xe2 => match control(rest) {
+                Some((code, length)) => {
+                    out.extend_from_slice(b"\\u");
+                    let [high, low] = code.to_be_bytes();
+                    push_hex(out, high);
+                    push_hex(out, low);
+                    next = rest.get(length..).unwrap_or_default();
+                }
+                None => out.push(*byte),
+            },
             other => out.push(*other),
         }
+        rest = next;
     }
     out.push(b'"');
+}
+
+/// The control character that UTF-8 text begins with, and its length. Bytes that begin none of those beyond ASCII need not be
+/// asked about: these have 0xc2 (C1), 0xd8 or 0xe2 (direction of text) first.
+fn control(text: &[u8]) -> Option<(u16, usize)> {
+    let (code, length) = match *text {
+        [first @ (0xc2 | 0xd8), second, ..] => (u16::from(first & 0x1f) << 6 | u16::from(second & 0x3f), 2),
+        [0xe2, second, third, ..] => (0x2000 | u16::from(second & 0x3f) << 6 | u16::from(third & 0x3f), 3),
+        _ => return None,
+    };
+    char::from_u32(code.into()).filter(|c| is_control(*c)).map(|_| (code, length))
 }
 
 pub(crate) fn base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -323,6 +350,23 @@ pub(crate) fn base64_into(out: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_shows_what_is_written_and_does_nothing_else() {
+        for c in (0..=0xffff).filter_map(char::from_u32) {
+            let text = format!("a{c}b");
+            let mut w = JsonWriter::new();
+            w.item_text(text.as_bytes());
+            let json = std::str::from_utf8(w.bytes()).unwrap();
+            assert!(!json.chars().any(is_control), "{c:?}: {json:?}");
+            assert_eq!(serde_json::from_str::<String>(json).unwrap(), text);
+            // Nothing else changes.
+            assert_eq!(json.contains("\\u"), is_control(c) && !"\n\r\t\u{8}\u{c}".contains(c), "{c:?}");
+        }
+        let mut w = JsonWriter::new();
+        w.item_text(b"\xc2\x9b\xff\x7f\x1b");
+        assert_eq!(w.bytes(), br#""\\xc2\\x9b\\xff\u007f\u001b""#);
+    }
 
     #[test]
     fn what_is_written_is_json() {

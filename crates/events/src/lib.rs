@@ -10,9 +10,11 @@
 pub mod community_id;
 pub mod config;
 pub mod file_store;
+mod harmless;
 pub mod json;
 pub mod metrics;
 pub mod names;
+pub mod output;
 pub mod record;
 pub mod schema;
 pub mod sink;
@@ -20,6 +22,7 @@ mod text;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
 pub use file_store::{FileStore, FileStoreHandle, FileStoreOptions};
+pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::Sink;

@@ -304,7 +304,11 @@ impl Ids {
             match one.kind {
                 LeftKind::PacketVariable => {}
                 LeftKind::Text => json.text(&self.name(one.name), &one.value),
-                LeftKind::Json => json.raw(&self.name(one.name), &one.value),
+                // As an operator's file has it: whole JSON, in which the same may be written harmlessly.
+                LeftKind::Json => {
+                    let text = String::from_utf8_lossy(&one.value);
+                    json.raw(&self.name(one.name), bartizan_events::harmless_line(&text).as_bytes());
+                }
             }
         }
         json.end_object();

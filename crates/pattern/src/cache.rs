@@ -11,9 +11,9 @@
 //!
 //! Not done: compression (databases are small and load in under a millisecond), sharing over a network.
 
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -229,7 +229,8 @@ impl Cache {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join(format!("{}.{}.{sequence}.tmp", hex(key), std::process::id()));
         let write = || -> io::Result<()> {
-            let mut file = File::create(&temporary)?;
+            // A new file, never one that is there already or that a link leads to.
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&temporary)?;
             file.write_all(MAGIC)?;
             file.write_all(key)?;
             file.write_all(&Sha256::digest(database))?;

@@ -4,7 +4,7 @@
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Options, is_policy};
-use crate::load;
+use crate::{load, say};
 use bartizan_base::Generation;
 use bartizan_rules::Severity;
 use std::io::IsTerminal;
@@ -68,7 +68,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for diagnostic in &loaded.diagnostics {
             let file = files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref());
             match file {
-                Some(file) => println!("{}\n", diagnostic.render(&file.source, color)),
+                Some(file) => {
+                    say::diagnostic(&mut std::io::stdout().lock(), diagnostic, &file.source, color);
+                    println!();
+                }
                 None => println!(
                     "{}:{}:{}: {}\n",
                     diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message

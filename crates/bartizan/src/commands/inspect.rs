@@ -3,7 +3,7 @@
 
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{input, load};
+use crate::{input, load, say};
 use bartizan_base::{Generation, LinkId, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{
@@ -13,6 +13,7 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
 use bartizan_events::file_store::{FileStore, WhenBehind};
+use bartizan_events::output::{Rights, Unfit};
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
 use bartizan_rules::{RuleSetReport, Severity};
@@ -171,13 +172,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let settings = builder.settings();
     let mut warnings = builder.warnings().to_vec();
     let app = Arc::new(load::app_layer(settings, &built.needs)?);
-    let (engine_settings, more) =
-        EngineSettings::from_settings(settings, args.ips, load::seed()).map_err(Failure::input)?;
+    let (engine_settings, more) = EngineSettings::from_settings(settings, args.ips, load::seed())
+        .map_err(Failure::setting(settings))?;
     warnings.extend(more);
     // Captures are opened before anything is written: a wrong path costs nothing.
     let captures = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
     let captures: Vec<_> = links.into_iter().zip(captures).collect();
-    std::fs::create_dir_all(&args.out).map_err(|error| {
+    let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
+    rights.make_folder(&args.out).map_err(|error| {
         Failure::stopped(format!(
             "cannot make the output folder {}: {error}; choose another with --out",
             args.out.display()
@@ -191,7 +193,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let mut recorder =
         EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
-            .map_err(Failure::stopped)?;
+            .map_err(Failure::outputs(settings))?;
     let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
@@ -215,7 +217,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
             let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
-            let mut half = half.map_err(Failure::stopped)?;
+            let mut half = half.map_err(Failure::outputs(settings))?;
             half.keep_files(handle());
             halves.push(half);
             rings.push(receiver);
@@ -229,10 +231,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let report = &built.report;
     let counts = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&stats, clock, counts);
-    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    let incidents = recorder.finish();
+    let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
-    problems.extend(load::save_datasets(builder.shared()));
-    let written = write_stats(&args.out, &counters);
+    problems.extend(load::save_datasets(builder.shared(), &rights));
+    let written = write_stats(&args.out, &counters, &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -248,22 +251,28 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eve: args.out.join("eve.json"),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
+    for incident in &incidents {
+        eprintln!("{}: {incident}", if incident.is_error() { "error" } else { "note" });
+    }
     for problem in &problems {
         eprintln!("error: {problem}");
     }
     print_summary(&summary, args.json)?;
     written?;
-    Ok(if problems.is_empty() { Exit::Done } else { Exit::Stopped })
+    Ok(if problems.is_empty() && summary.events_lost == 0 { Exit::Done } else { Exit::Stopped })
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
-pub fn write_stats(folder: &Path, counters: &[(String, u64)]) -> Result<(), Failure> {
+pub fn write_stats(folder: &Path, counters: &[(String, u64)], rights: &Rights) -> Result<(), Failure> {
     let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let path = folder.join("stats.json");
     let failed =
         |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
     let text = serde_json::to_vec_pretty(&map).map_err(|e| failed(&e))?;
-    std::fs::write(&path, text).map_err(|e| failed(&e))
+    rights.write(&path, &text).map_err(|e| match Unfit::of(&e) {
+        Some(unfit) => failed(&format!("{unfit}; {}", unfit.advice())),
+        None => failed(&e),
+    })
 }
 
 /// What came of the captures.
@@ -374,7 +383,7 @@ pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[barti
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
     for diagnostic in errors.clone().take(SHOWN) {
         match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
-            Some(file) => eprintln!("{}", diagnostic.render(&file.source, color)),
+            Some(file) => say::diagnostic(&mut std::io::stderr().lock(), diagnostic, &file.source, color),
             None => eprintln!(
                 "error: {}:{}:{}: {}",
                 diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message

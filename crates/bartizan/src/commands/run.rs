@@ -6,6 +6,7 @@ use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
 use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
+use crate::reload::Inventory;
 use crate::{load, lock, signals};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Spread};
@@ -16,7 +17,9 @@ use bartizan_dataplane::live::together::Ports;
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::{FileStore, WhenBehind};
-use bartizan_events::sink::SinkWatch;
+use bartizan_events::harmless;
+use bartizan_events::output::Rights;
+use bartizan_events::sink::{SinkProblem, SinkWatch};
 use bartizan_ports::{
     AWAKE_DEVICE, Awake, InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort,
 };
@@ -41,15 +44,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for name in plan.ports.interfaces() {
         Interface::look_up(name).map_err(Failure::input)?;
     }
-    let _locks = locks(&plan)?;
-    let listener = plan.metrics.map(metrics::listen).transpose()?;
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
+    let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
+    let _locks = locks(&plan, &rights)?;
+    let listener = plan.metrics.map(metrics::listen).transpose()?;
     let built = builder.build(Generation(1))?;
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
-            .map_err(Failure::input)?;
+            .map_err(Failure::setting(builder.settings()))?;
     let settings = if plan.prevention {
         settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {
@@ -69,7 +73,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         run.clone(),
         &mut warnings,
     )
-    .map_err(Failure::stopped)?;
+    .map_err(Failure::outputs(builder.settings()))?;
     let app = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
     let mut store =
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
@@ -80,7 +84,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let Built { chains, report, function_names, .. } = built;
+    let Built { chains, report, inventory, function_names, .. } = built;
+    for note in inventory.notes() {
+        eprintln!("warning: {note}");
+    }
     let board = Board::new(plan.workers);
     let source = Arc::new(Source::new(board.clone(), recorder.watches(), function_names));
     source.loaded(&report, builder.cache());
@@ -108,18 +115,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let keep = handle();
     let for_worker = |ring| {
         let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
-        let mut half = half.map_err(Failure::stopped)?;
+        let mut half = half.map_err(Failure::outputs(&yaml))?;
         half.keep_files(keep.clone());
         Ok(half)
     };
-    let steer = |finished: &dyn Fn() -> bool| steer(&mut builder, &control, &source, &app, finished);
+    let steer = |finished: &dyn Fn() -> bool| {
+        let steering = Steering { control: &control, source: &source, app: &app, given: &args.given };
+        steering.run(&mut builder, inventory, finished);
+    };
     let ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
     let rules = (report.loaded, report.refused_total(), report.skipped);
     let counters = recorder.stats_of(&ended.stats, ended.clock, rules);
-    let mut problems: Vec<String> = recorder.finish().iter().map(ToString::to_string).collect();
+    recorder.finish().iter().for_each(tell);
+    let mut problems: Vec<String> = Vec::new();
     problems.extend(store.as_mut().and_then(FileStore::finish));
-    problems.extend(load::save_datasets(&shared));
+    problems.extend(load::save_datasets(&shared, &rights));
     problems.iter().for_each(|problem| eprintln!("error: {problem}"));
     let mut text = String::new();
     if ended.failure.is_none() {
@@ -128,11 +139,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let failed = events_summary(&mut text, &recorder.watches());
     say(&plan, &text);
     if let Some(out) = &plan.out {
-        super::inspect::write_stats(out, &counters)?;
+        super::inspect::write_stats(out, &counters, &rights)?;
     }
     match ended.failure {
         Some(failure) => Err(failure),
-        None if failed > 0 => Ok(Exit::Stopped),
+        None if failed > 0 || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
     }
 }
@@ -141,14 +152,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 fn say(plan: &Plan, text: &str) {
     // Nobody reads it any more: no reason to fail.
     let _ = if plan.stdout_taken {
-        std::io::stderr().write_all(text.as_bytes())
+        std::io::stderr().write_all(harmless(text).as_bytes())
     } else {
-        std::io::stdout().write_all(text.as_bytes())
+        std::io::stdout().write_all(harmless(text).as_bytes())
     };
 }
 
+/// Says what happened to an output.
+fn tell(problem: &SinkProblem) {
+    let kind = if problem.is_error() { "error" } else { "note" };
+    eprintln!("{kind}: {problem}");
+}
+
 /// One instance per output folder and per inline interface.
-fn locks(plan: &Plan) -> Result<Vec<lock::Lock>, Failure> {
+fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
     if let plan::Ports::Inline { .. } = plan.ports {
         for name in plan.ports.interfaces() {
@@ -156,7 +173,7 @@ fn locks(plan: &Plan) -> Result<Vec<lock::Lock>, Failure> {
         }
     }
     if let Some(out) = &plan.out {
-        std::fs::create_dir_all(out).map_err(|error| {
+        rights.make_folder(out).map_err(|error| {
             let folder = out.display();
             Failure::stopped(format!(
                 "cannot make the output folder {folder}: {error}; choose another with --out"
@@ -192,39 +209,61 @@ fn check_unread(plan: &Plan, builder: &Builder, warnings: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole. Says what
-/// outputs have to say, once.
-fn steer(
-    builder: &mut Builder,
-    control: &Control,
-    source: &Source,
-    app: &Engine,
-    finished: &dyn Fn() -> bool,
-) {
-    let mut number = 1;
-    while !finished() {
-        if signals::stop_asked() {
-            control.stop();
-        }
-        if signals::reload_asked() {
-            let built = builder.build(Generation(number + 1));
-            source.reloaded(built.is_ok());
-            match built {
-                Ok(built) => {
-                    number += 1;
-                    // Hashes that only the new rules ask for are computed from here on.
-                    app.ask_hashes(built.needs.hashes);
-                    control.swap(built.chains);
-                    source.loaded(&built.report, builder.cache());
-                    let (loaded, refused) = (built.report.loaded, built.report.refused_total());
-                    eprintln!("generation {number}: {loaded} rules loaded, {refused} refused");
-                }
-                Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
+/// What signals act upon.
+struct Steering<'r> {
+    control: &'r Control,
+    source: &'r Source,
+    app: &'r Engine,
+    given: &'r Given,
+}
+
+impl Steering<'_> {
+    /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole and does not weaken.
+    /// Says what outputs have to say, once.
+    fn run(&self, builder: &mut Builder, mut running: Inventory, finished: &dyn Fn() -> bool) {
+        let mut number = 1;
+        while !finished() {
+            if signals::stop_asked() {
+                self.control.stop();
             }
+            if signals::reload_asked() {
+                let built = self.build(builder, Generation(number + 1), &running);
+                self.source.reloaded(built.is_ok());
+                match built {
+                    Ok(built) => {
+                        number += 1;
+                        // Hashes that only the new rules ask for are computed from here on.
+                        self.app.ask_hashes(built.needs.hashes);
+                        self.control.swap(built.chains);
+                        self.source.loaded(&built.report, builder.cache());
+                        let (loaded, refused) = (built.report.loaded, built.report.refused_total());
+                        running = built.inventory;
+                        let malformed = match running.malformed() {
+                            0 => String::new(),
+                            some => format!(", {some} of them malformed lines"),
+                        };
+                        eprintln!("generation {number}: {loaded} rules loaded, {refused} refused{malformed}");
+                    }
+                    Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
+                }
+            }
+            self.source.problems().for_each(|problem| tell(&problem));
+            self.control.free_left();
+            std::thread::sleep(Duration::from_millis(20));
         }
-        source.problems().for_each(|problem| eprintln!("error: {problem}"));
-        control.free_left();
-        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    /// The next generation, if it may take the place of the running one.
+    fn build(
+        &self,
+        builder: &mut Builder,
+        number: Generation,
+        running: &Inventory,
+    ) -> Result<Built, Failure> {
+        let terms = plan::terms(self.given)?;
+        let built = builder.build(number)?;
+        running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
+        Ok(built)
     }
 }
 

@@ -433,3 +433,34 @@ impl FromStr for Seconds {
 }
 
 text_value!(Seconds, "A time span: 30s, 10m, 1h, 1d.", ["string", "integer"]);
+
+/// A share in percent, from 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(pub u8);
+
+impl Share {
+    /// Whether `part` is more than this share of `whole`.
+    #[must_use]
+    pub const fn is_exceeded(self, part: usize, whole: usize) -> bool {
+        part as u128 * 100 > whole as u128 * self.0 as u128
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+        number
+            .filter(|number| *number <= 100)
+            .map(Share)
+            .ok_or_else(|| format!("`{text}` is no share; write a whole number of percent, 0% to 100%"))
+    }
+}
+
+text_value!(Share, "A share: 0% to 100%.", ["string"]);

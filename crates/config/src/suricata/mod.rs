@@ -5,6 +5,10 @@
 //! with one key known by that key (`outputs.1 = eve-log`). With a file given, Suricata's shipped defaults do not
 //! apply; without one they do ([`shipped`]).
 
+mod check;
+
+pub use check::check;
+
 use crate::yaml::{self, Node, Value, YamlError};
 use bartizan_base::Settings;
 use std::collections::HashSet;
@@ -103,7 +107,7 @@ pub fn apply_overrides<S: AsRef<str>>(
         let Some((key, value)) = given.split_once('=').filter(|(k, _)| !k.trim().is_empty()) else {
             return Err(SuricataConfigError::Override { given: given.to_owned() });
         };
-        settings.set(key.trim(), value.trim());
+        settings.set_from(key.trim(), value.trim(), "--set");
     }
     Ok(())
 }
@@ -144,7 +148,8 @@ fn flatten(
     match &node.value {
         Value::Scalar { text, .. } => {
             if !node.is_null() {
-                settings.set(prefix, text.clone());
+                let (line, column) = (node.position.line, node.position.column);
+                settings.set_from(prefix, text.clone(), format!("{}:{line}:{column}", file.display()));
             }
         }
         Value::Sequence(items) => {

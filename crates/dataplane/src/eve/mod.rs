@@ -320,14 +320,14 @@ impl EveRecorder {
         counters
     }
 
-    /// Writes out what is buffered and gives the problems that the outputs had.
+    /// Writes out what is buffered and gives what happened to the outputs and was not told yet.
     pub fn finish(&mut self) -> Vec<SinkProblem> {
         self.outputs
             .iter_mut()
             .filter_map(|output| output.sink.as_mut())
-            .filter_map(|sink| {
+            .flat_map(|sink| {
                 sink.flush();
-                sink.take_problem()
+                std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()
             })
             .collect()
     }

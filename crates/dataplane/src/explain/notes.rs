@@ -106,7 +106,9 @@ impl Recorder for Notes {
         index: usize,
     ) {
         let file = tx.tx.files(direction).get(index).map(|f| {
-            let name = String::from_utf8_lossy(&f.name).into_owned();
+            let name = String::from_utf8_lossy(&f.name);
+            // A line of a table: a name with line ends in it does not become several.
+            let name = bartizan_events::harmless_line(&name);
             format!("{name} of {} bytes in {} transaction {}", f.size, tx.spec.eve_name, tx.id)
         });
         self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));

@@ -14,6 +14,7 @@ pub use load::Format;
 pub use reputation::{Reputation, ReputationError};
 
 use bartizan_base::{SettingError, Settings, parse_size};
+use bartizan_events::output::Rights;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -282,7 +283,7 @@ impl Dataset {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn save(&self, path: &Path) -> std::io::Result<()> {
+    fn save(&self, path: &Path, rights: &Rights) -> std::io::Result<()> {
         let mut lines: Vec<String> = match self.values.read() {
             Ok(values) => values.table.keys().map(|value| self.kind.print(value)).collect(),
             Err(_) => return Ok(()),
@@ -292,7 +293,7 @@ impl Dataset {
         if !text.is_empty() {
             text.push('\n');
         }
-        std::fs::write(path, text)
+        rights.write(path, text.as_bytes())
     }
 }
 
@@ -350,13 +351,13 @@ impl Datasets {
     }
 
     /// Writes the sets that have a file for it; what could not be written, with the reason.
-    pub fn save(&self) -> Vec<(PathBuf, std::io::Error)> {
+    pub fn save(&self, rights: &Rights) -> Vec<(PathBuf, std::io::Error)> {
         let sets: Vec<Arc<Dataset>> =
             self.sets.lock().map(|s| s.values().cloned().collect()).unwrap_or_default();
         sets.iter()
             .filter_map(|set| {
                 let path = set.saved_to.as_ref()?;
-                set.save(path).err().map(|error| (path.clone(), error))
+                set.save(path, rights).err().map(|error| (path.clone(), error))
             })
             .collect()
     }
@@ -516,7 +517,7 @@ mod tests {
             let sets = Datasets::default();
             let set = sets.get(&Settings::new(), &with_state).unwrap();
             assert!(values.iter().all(|value| set.add(value)));
-            assert!(sets.save().is_empty());
+            assert!(sets.save(&Rights::default()).is_empty());
             let again = Datasets::default().get(&Settings::new(), &with_state).unwrap();
             assert!(values.iter().all(|value| again.get(value).is_some()), "{kind:?}");
             assert_eq!(again.len(), 2);

@@ -75,9 +75,11 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     let settings = builder.environment.settings;
     let mut limits = Limits::default();
     if flags.limits_of_settings {
-        let setting = |key, default| settings.number(key, default).unwrap_or(default);
-        limits.matches = setting("pcre.match-limit", limits.matches);
-        limits.depth = setting("pcre.match-limit-recursion", limits.depth);
+        let setting = |key, default| {
+            settings.number(key, default).map_err(|error| KeywordError::argument(error.to_string()))
+        };
+        limits.matches = setting("pcre.match-limit", limits.matches)?;
+        limits.depth = setting("pcre.match-limit-recursion", limits.depth)?;
     }
     // Groups are compiled away unless something refers to them: by number, or by the capture list.
     let compile = |more| Regex::new(parts.expression, flags.regex | more, limits, JitMode::Lazy);

@@ -5,6 +5,7 @@ use super::{
     AlertOptions, AnomalyOptions, Destination, DropOptions, EveOutput, EveOutputs, EventTypes,
     FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, StatsOptions, XffOptions,
 };
+use crate::output::Rights;
 use bartizan_base::{SettingError, Settings};
 use std::path::PathBuf;
 
@@ -111,6 +112,8 @@ impl Reader<'_> {
                     seconds => Some(seconds),
                 },
                 rotate_keep: self.settings.number(&self.key("rotate-keep"), 8)?,
+                rights: Rights::from_settings(self.settings)?
+                    .with_mode(self.settings, &self.key("filemode"))?,
             }),
             "stdout" => Destination::Stdout,
             "unix_stream" => Destination::UnixStream(path),

@@ -34,6 +34,10 @@ pub(super) trait Medium {
     fn reopen(&mut self) -> io::Result<()> {
         Ok(())
     }
+    /// Whether what is written ends nowhere: another program has removed the file.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 impl Medium for io::Stdout {
@@ -62,7 +66,12 @@ pub(super) struct Buffered<M> {
 
 impl<M: Medium> Buffered<M> {
     pub(super) fn new(path: PathBuf, medium: M) -> Self {
-        Buffered { medium, buffer: Vec::with_capacity(BUFFER_BYTES), torn: false, ledger: Ledger::new(path) }
+        Buffered {
+            medium,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            torn: false,
+            ledger: Ledger::new(path, true),
+        }
     }
 
     pub(super) fn write_event(&mut self, event: &[u8]) {
@@ -91,8 +100,11 @@ impl<M: Medium> Buffered<M> {
     pub(super) fn reopen(&mut self) {
         self.flush();
         match self.medium.reopen() {
-            Ok(()) => self.torn = false,
-            Err(error) => self.ledger.fail(&error),
+            Ok(()) => {
+                self.torn = false;
+                self.ledger.put_aside();
+            }
+            Err(error) => self.ledger.fail_to_put_aside(&error),
         }
     }
 
@@ -110,9 +122,10 @@ impl<M: Medium> Buffered<M> {
             Ok(()) => {
                 self.torn = false;
                 self.ledger.counters.rotations += 1;
+                self.ledger.put_aside();
             }
             // The old file goes on: better too large than lost.
-            Err(error) => self.ledger.fail(&error),
+            Err(error) => self.ledger.fail_to_put_aside(&error),
         }
     }
 
@@ -120,6 +133,18 @@ impl<M: Medium> Buffered<M> {
     fn write_out(&mut self) {
         if self.buffer.is_empty() {
             return;
+        }
+        if self.medium.is_gone() {
+            match self.medium.reopen() {
+                Ok(()) => self.torn = false,
+                // The system would take them, and nobody could read them.
+                Err(error) => {
+                    self.ledger.fail(&error);
+                    self.ledger.lose(lines(&self.buffer));
+                    self.buffer.clear();
+                    return;
+                }
+            }
         }
         let time = self.medium.is_timed().then(|| seconds_of(timestamp_of(&self.buffer))).flatten();
         if time.is_some_and(|second| self.medium.is_due(second)) || self.medium.is_full(self.buffer.len()) {
@@ -130,10 +155,10 @@ impl<M: Medium> Buffered<M> {
             let (whole, result) = self.write_lines(&events);
             self.ledger.took(whole);
             match result {
-                Ok(()) => self.ledger.failing = false,
+                Ok(()) => self.ledger.works(),
                 Err(error) => {
-                    self.ledger.lose(lines(&events).saturating_sub(whole));
                     self.ledger.fail(&error);
+                    self.ledger.lose(lines(&events).saturating_sub(whole));
                 }
             }
         } else {

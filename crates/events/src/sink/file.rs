@@ -1,28 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file that is appended to, and put aside when it is large enough.
+//!
+//! Its name may change hands meanwhile: a file that another program has renamed is written to until [`Medium::reopen`]
+//! (logrotate's way), one that was removed is begun anew, and what is not there need not be put aside. Pipes and devices
+//! are written to as they are; a pipe whose reader is behind is waited for a little, then events are lost.
 
 use super::buffered::Medium;
 use crate::config::FileDestination;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, rename};
-use std::io::{self, Write};
+use std::fs::{File, rename};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often, and how long each time, a full pipe is waited for before events are given up.
+const WAITS: u32 = 50;
+const WAIT: Duration = Duration::from_millis(2);
 
 /// An open file with its length.
 #[derive(Debug)]
 pub(super) struct FileMedium {
     destination: FileDestination,
     file: File,
+    kind: FileKind,
     length: u64,
     /// Second of the first event that this program put into the file.
     begun: Option<u64>,
+    /// A pipe's reader is behind: it is not waited for again until it has taken something.
+    behind: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileKind {
+    Regular,
+    Pipe,
+    /// Whatever takes bytes.
+    Device,
 }
 
 impl FileMedium {
     pub(super) fn open(destination: FileDestination) -> io::Result<Self> {
-        let append = destination.append;
-        let (file, length) = open(&destination.path, append)?;
-        Ok(FileMedium { destination, file, length, begun: None })
+        let (file, kind, length) = open(&destination, destination.append)?;
+        Ok(FileMedium { destination, file, kind, length, begun: None, behind: false })
     }
 
     /// `eve.json.3`.
@@ -31,27 +51,78 @@ impl FileMedium {
         name.push(format!(".{number}"));
         PathBuf::from(name)
     }
+
+    /// Opens what has the file's name now. What was open stays so if that fails.
+    fn open_anew(&mut self, keep: bool) -> io::Result<()> {
+        (self.file, self.kind, self.length) = open(&self.destination, keep)?;
+        Ok(())
+    }
+
+    /// Gives the file and those put aside before it the next higher numbers.
+    fn put_aside(&self) -> io::Result<()> {
+        let keep = self.destination.rotate_keep;
+        // With nothing to keep the file itself is begun anew; one that another program took away need not be put aside.
+        if keep == 0 || !is_there(&self.destination.path) {
+            return Ok(());
+        }
+        // Only up to the first gap: how many may be kept says nothing about how many there are.
+        let mut last = 1;
+        while last < keep && is_there(&self.numbered(last)) {
+            last += 1;
+        }
+        for number in (1..last).rev() {
+            rename_what_is_there(&self.numbered(number), &self.numbered(number + 1))?;
+        }
+        rename_what_is_there(&self.destination.path, &self.numbered(1))
+    }
+}
+
+/// Whether the name is taken, be it by a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// Another program may clear old files away at the same time.
+fn rename_what_is_there(from: &Path, to: &Path) -> io::Result<()> {
+    match rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !is_there(from) => Ok(()),
+        done => done,
+    }
 }
 
 /// Opens for appending, so that another program that shortens the file leaves no hole; a file that is not
 /// continued is emptied first.
-fn open(path: &Path, keep: bool) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
+fn open(destination: &FileDestination, keep: bool) -> io::Result<(File, FileKind, u64)> {
+    let file = destination.rights.append(&destination.path)?;
     // Devices and pipes have no length to cut.
     let metadata = file.metadata()?;
+    if metadata.file_type().is_fifo() {
+        return Ok((file, FileKind::Pipe, 0));
+    }
     if !metadata.is_file() {
-        return Ok((file, 0));
+        return Ok((file, FileKind::Device, 0));
     }
     if keep {
-        return Ok((file, metadata.len()));
+        return Ok((file, FileKind::Regular, metadata.len()));
     }
     file.set_len(0)?;
-    Ok((file, 0))
+    Ok((file, FileKind::Regular, 0))
 }
 
 impl Medium for FileMedium {
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let mut waited = 0;
+        let written = loop {
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !self.behind && waited < WAITS => {
+                    waited += 1;
+                    std::thread::sleep(WAIT);
+                }
+                done => break done,
+            }
+        };
+        self.behind = written.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        let written = written?;
         self.length += written as u64;
         Ok(written)
     }
@@ -61,6 +132,9 @@ impl Medium for FileMedium {
     }
 
     fn take_back(&mut self, bytes: usize) -> io::Result<()> {
+        if self.kind != FileKind::Regular {
+            return Err(ErrorKind::Unsupported.into());
+        }
         let length = self.length.saturating_sub(bytes as u64);
         self.file.set_len(length)?;
         self.length = length;
@@ -69,8 +143,10 @@ impl Medium for FileMedium {
 
     fn is_full(&self, bytes: usize) -> bool {
         match self.destination.rotate_size {
-            Some(limit) => self.length > 0 && self.length.saturating_add(bytes as u64) > limit,
-            None => false,
+            Some(limit) if self.kind == FileKind::Regular => {
+                self.length > 0 && self.length.saturating_add(bytes as u64) > limit
+            }
+            _ => false,
         }
     }
 
@@ -90,25 +166,18 @@ impl Medium for FileMedium {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        let keep = self.destination.rotate_keep;
-        // Only up to the first gap: how many may be kept says nothing about how many there are.
-        let mut last = 1;
-        while last < keep && self.numbered(last).exists() {
-            last += 1;
+        if self.kind != FileKind::Regular {
+            return Ok(());
         }
-        for number in (1..last).rev() {
-            rename(self.numbered(number), self.numbered(number + 1))?;
-        }
-        if keep > 0 {
-            rename(&self.destination.path, self.numbered(1))?;
-        }
-        // With nothing to keep the file itself is begun anew.
-        (self.file, self.length) = open(&self.destination.path, keep > 0)?;
-        Ok(())
+        self.put_aside()?;
+        self.open_anew(self.destination.rotate_keep > 0)
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        (self.file, self.length) = open(&self.destination.path, true)?;
-        Ok(())
+        self.open_anew(true)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.kind == FileKind::Regular && self.file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
 }

@@ -14,9 +14,11 @@ mod file;
 mod socket;
 
 use crate::config::{Destination, FileDestination};
+use crate::output::Unfit;
 use buffered::Buffered;
 use file::FileMedium;
 use socket::{DatagramSocket, StreamSocket};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,26 +38,67 @@ pub struct OpenError {
     pub advice: &'static str,
 }
 
-/// An output that stopped taking events. They are counted as lost until it works again.
+/// What happened to an output, to be told to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkProblem {
     /// The output.
     pub path: PathBuf,
-    /// What the system said.
-    pub error: String,
-    /// What to do.
-    pub advice: &'static str,
+    /// What happened.
+    pub what: Incident,
+}
+
+/// What happened to an output. Each is told once, until the output works again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incident {
+    /// It stopped taking events. They are counted as lost until it works again.
+    Lost {
+        /// What the system said.
+        error: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A file could not be put aside or begun anew; events go on into the old one.
+    NotPutAside {
+        /// What the system said.
+        error: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// It takes events again.
+    Works {
+        /// Events lost since it stopped.
+        lost: u64,
+    },
+    /// Files are put aside again.
+    PutAside,
+}
+
+impl SinkProblem {
+    /// Whether it is bad news.
+    #[must_use]
+    pub const fn is_error(&self) -> bool {
+        matches!(self.what, Incident::Lost { .. } | Incident::NotPutAside { .. })
+    }
 }
 
 impl core::fmt::Display for SinkProblem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "events are lost: cannot write to {}: {}; {}; lost events are counted and noted in the output when it works again",
-            self.path.display(),
-            self.error,
-            self.advice
-        )
+        let path = self.path.display();
+        match &self.what {
+            Incident::Lost { error, advice } => write!(
+                f,
+                "events are lost: cannot write to {path}: {error}; {advice}; lost events are counted and noted in the \
+                 output when it works again"
+            ),
+            Incident::NotPutAside { error, advice } => {
+                write!(
+                    f,
+                    "{path} cannot be put aside for a new file: {error}; {advice}; events go on into the old file"
+                )
+            }
+            Incident::Works { lost } => write!(f, "{path} takes events again; {lost} were lost before"),
+            Incident::PutAside => write!(f, "{path} was put aside for a new file again"),
+        }
     }
 }
 
@@ -74,8 +117,10 @@ pub struct SinkCounters {
     pub problems: u64,
 }
 
-/// What other threads may know of an output while it works: counters by relaxed atomics, and the problem of the current
-/// incident, once.
+/// Incidents that wait to be told; of more the oldest are forgotten.
+const TOLD_MAX: usize = 16;
+
+/// What other threads may know of an output while it works: counters by relaxed atomics, and what happened to it, each once.
 #[derive(Debug, Default)]
 pub struct SinkWatch {
     path: PathBuf,
@@ -83,7 +128,7 @@ pub struct SinkWatch {
     lost: AtomicU64,
     /// Events that did not get as far as the output.
     missed: AtomicU64,
-    problem: Mutex<Option<SinkProblem>>,
+    problems: Mutex<VecDeque<SinkProblem>>,
 }
 
 impl SinkWatch {
@@ -116,10 +161,19 @@ impl SinkWatch {
         self.missed.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// The problem of the current incident, for who asks first.
+    /// What happened first of what was not told yet, for who asks first.
     #[must_use]
     pub fn take_problem(&self) -> Option<SinkProblem> {
-        self.problem.lock().ok()?.take()
+        self.problems.lock().ok()?.pop_front()
+    }
+
+    fn tell(&self, what: Incident) {
+        if let Ok(mut problems) = self.problems.lock() {
+            if problems.len() >= TOLD_MAX {
+                problems.pop_front();
+            }
+            problems.push_back(SinkProblem { path: self.path.clone(), what });
+        }
     }
 }
 
@@ -149,10 +203,7 @@ impl Sink {
                 let file = FileDestination { path: folder.join(&file.path), ..file.clone() };
                 let path = file.path.clone();
                 let medium = FileMedium::open(file).map_err(|source| OpenError {
-                    advice: match source.kind() {
-                        std::io::ErrorKind::NotFound => "create the folder or choose another",
-                        _ => advice(&source),
-                    },
+                    advice: advice(&source, true),
                     path: path.clone(),
                     source,
                 })?;
@@ -204,15 +255,15 @@ impl Sink {
     /// Writes what it can and closes the output; what a slow or absent reader did not take is counted
     /// as lost.
     #[must_use]
-    pub fn close(mut self) -> (SinkCounters, Option<SinkProblem>) {
+    pub fn close(mut self) -> (SinkCounters, Vec<SinkProblem>) {
         self.flush();
         if let Kind::Stream(socket) = &mut self.kind {
             socket.give_up();
         }
-        (self.counters(), self.take_problem())
+        (self.counters(), std::iter::from_fn(|| self.take_problem()).collect())
     }
 
-    /// The problem of the current incident, once.
+    /// What happened first of what was not told yet, once.
     pub fn take_problem(&mut self) -> Option<SinkProblem> {
         self.ledger().watch.take_problem()
     }
@@ -245,10 +296,14 @@ impl Drop for Sink {
     }
 }
 
-/// What an operator can do about an error of the system.
-fn advice(error: &std::io::Error) -> &'static str {
+/// What an operator can do about an error of the system; `file`: the output is a file, not a socket.
+fn advice(error: &std::io::Error, file: bool) -> &'static str {
     use std::io::ErrorKind;
+    if let Some(unfit) = Unfit::of(error) {
+        return unfit.advice();
+    }
     match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory if file => "create the folder or choose another",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "free space on that disk or choose another folder"
         }
@@ -275,13 +330,18 @@ struct Ledger {
     /// Losses that no record in the output tells of yet.
     unreported: u64,
     failing: bool,
+    /// Losses that had been counted when it began to fail.
+    lost_before: u64,
+    not_put_aside: bool,
+    /// A file, not a socket.
+    file: bool,
     watch: Arc<SinkWatch>,
 }
 
 impl Ledger {
-    fn new(path: PathBuf) -> Self {
+    fn new(path: PathBuf, file: bool) -> Self {
         let watch = Arc::new(SinkWatch { path: path.clone(), ..SinkWatch::default() });
-        Ledger { path, watch, ..Ledger::default() }
+        Ledger { path, watch, file, ..Ledger::default() }
     }
 
     fn lose(&mut self, events: u64) {
@@ -296,17 +356,42 @@ impl Ledger {
         self.watch.written.store(self.counters.written, Ordering::Relaxed);
     }
 
-    /// Notes an error; only the first of an incident becomes a problem to report.
+    /// Notes an error; only the first of an incident is told.
     fn fail(&mut self, error: &std::io::Error) {
         if self.failing {
             return;
         }
         self.failing = true;
+        self.lost_before = self.counters.lost;
         self.counters.problems += 1;
-        let problem =
-            SinkProblem { path: self.path.clone(), error: error.to_string(), advice: advice(error) };
-        if let Ok(mut place) = self.watch.problem.lock() {
-            *place = Some(problem);
+        let advice = advice(error, self.file);
+        self.watch.tell(Incident::Lost { error: error.to_string(), advice });
+    }
+
+    /// The output has taken something. Tells so if events were lost before.
+    fn works(&mut self) {
+        if !self.failing {
+            return;
+        }
+        self.failing = false;
+        let lost = self.counters.lost.saturating_sub(self.lost_before);
+        if lost > 0 {
+            self.watch.tell(Incident::Works { lost });
+        }
+    }
+
+    /// A file could not be put aside; only the first time in a row is told.
+    fn fail_to_put_aside(&mut self, error: &std::io::Error) {
+        if !core::mem::replace(&mut self.not_put_aside, true) {
+            self.counters.problems += 1;
+            let advice = advice(error, self.file);
+            self.watch.tell(Incident::NotPutAside { error: error.to_string(), advice });
+        }
+    }
+
+    fn put_aside(&mut self) {
+        if core::mem::take(&mut self.not_put_aside) {
+            self.watch.tell(Incident::PutAside);
         }
     }
 

@@ -75,7 +75,7 @@ impl StreamSocket {
             bytes: Vec::new(),
             lines: VecDeque::new(),
             sent: 0,
-            ledger: Ledger::new(path),
+            ledger: Ledger::new(path, false),
         };
         if let Link::Connecting { answer, .. } = &socket.link {
             match answer.recv_timeout(FIRST_CONNECT) {
@@ -142,7 +142,10 @@ impl StreamSocket {
     fn settle(&mut self, taken: usize) {
         self.bytes.drain(..taken);
         self.ledger.counters.bytes += taken as u64;
-        self.ledger.failing &= taken == 0;
+        // Not before the reader has caught up: one that is always nearly too slow is told of once.
+        if taken > 0 && self.bytes.is_empty() {
+            self.ledger.works();
+        }
         self.sent += taken;
         while let Some(first) = self.lines.front().copied()
             && self.sent >= first.length
@@ -237,7 +240,7 @@ pub(super) struct DatagramSocket {
 
 impl DatagramSocket {
     pub(super) fn open(path: PathBuf) -> Self {
-        let mut socket = DatagramSocket { socket: None, line: Vec::new(), ledger: Ledger::new(path) };
+        let mut socket = DatagramSocket { socket: None, line: Vec::new(), ledger: Ledger::new(path, false) };
         socket.connect();
         socket
     }
@@ -272,7 +275,7 @@ impl DatagramSocket {
         match self.send(&line) {
             Ok(()) => {
                 self.ledger.took(1);
-                self.ledger.failing = false;
+                self.ledger.works();
             }
             Err(error) => self.failed(&error),
         }
@@ -287,8 +290,8 @@ impl DatagramSocket {
     }
 
     fn failed(&mut self, error: &io::Error) {
-        self.ledger.lose(1);
         self.ledger.fail(error);
+        self.ledger.lose(1);
         // A slow reader or an event too large for a datagram leaves the connection as it is.
         let gone = [ErrorKind::ConnectionRefused, ErrorKind::ConnectionReset, ErrorKind::NotConnected];
         if gone.contains(&error.kind()) || error.kind() == ErrorKind::NotFound {

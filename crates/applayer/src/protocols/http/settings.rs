@@ -145,12 +145,21 @@ impl HttpSettings {
             read.lzma_layers = match bartizan_base::parse_bool(text) {
                 Some(true) => Some(1),
                 Some(false) => None,
-                None => text.trim().parse().ok().filter(|n| *n > 0),
+                None => {
+                    let layers = text.trim().parse::<u32>();
+                    let layers = layers
+                        .map_err(|_| error(&key("lzma-enabled"), text, "yes, no or a number of layers"))?;
+                    Some(layers).filter(|n| *n > 0)
+                }
             };
         }
         if let Some(text) = settings.get(&key("http-body-inline")) {
             // `auto` follows the engine's mode, which whoever makes the parser puts beside it as `inline`.
-            read.body_inline = bartizan_base::parse_bool(text).unwrap_or(settings.bool("inline", false)?);
+            read.body_inline = match bartizan_base::parse_bool(text) {
+                Some(inline) => inline,
+                None if text.trim().eq_ignore_ascii_case("auto") => settings.bool("inline", false)?,
+                None => return Err(error(&key("http-body-inline"), text, "yes, no or auto")),
+            };
         }
         read.read_uri(settings)?;
         Ok(read)
@@ -223,7 +232,7 @@ impl HttpSettings {
 }
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
-    SettingError { key: key.to_owned(), value: value.to_owned(), expected }
+    SettingError { key: format!("app-layer.protocols.http.{key}"), value: value.to_owned(), expected }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod source;
 
 use crate::error::{Exit, Failure};
 use crate::generation::is_policy;
+use crate::say::Harmless;
 use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::Draw;
 use bartizan_classify::{Auto, Header, HeaderRule, classbench};
@@ -91,7 +92,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let source = Source::read(&args.rules, args.tenant.as_deref(), args.link.as_deref())?;
     let out = std::io::stdout().lock();
-    let mut out = BufWriter::new(out);
+    let mut out = Harmless::new(BufWriter::new(out));
     match (args.generate, args.draw) {
         (Some(count), _) => {
             let text = generate(&source.rules, count as usize, args.ip_version.as_deref(), args.seed)

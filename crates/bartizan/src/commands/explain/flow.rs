@@ -97,8 +97,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut builder = Builder::for_captures(&args.options, Path::new(""))?;
     let built = builder.build(Generation(1))?;
     // The hash needs no secret here: nobody waits for these flows.
-    let (settings, _) =
-        EngineSettings::from_settings(builder.settings(), args.ips, [1, 2]).map_err(Failure::input)?;
+    let (settings, _) = EngineSettings::from_settings(builder.settings(), args.ips, [1, 2])
+        .map_err(Failure::setting(builder.settings()))?;
     let engine = Arc::new(load::app_layer(builder.settings(), &built.needs)?);
     let stage = Stage { built, settings, engine };
     match asked {

@@ -166,7 +166,7 @@ fn trace(
     let rules = Arc::new(rules);
     let engine = Arc::new(load::app_layer(settings, &ruleset::Needs::of(&rules))?);
     let (engine_settings, _) =
-        EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::input)?;
+        EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::setting(settings))?;
     let Some(tracer) = Tracer::new(Arc::clone(&rules), rule.id(), origins) else {
         return Err(Failure::stopped("the rule is not in its own set: please report this with the rule"));
     };

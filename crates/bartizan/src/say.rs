@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is printed. `println!` and `eprintln!` of this program are those of this module: whatever a message holds of traffic,
+//! rules, policies and names of files, a terminal shows it and does nothing else ([`bartizan_events::harmless`]). What is written to
+//! files or pipes is the same text: it may be shown by a terminal later.
+//!
+//! Only colours of this program's own pass, by [`diagnostic`].
+
+use bartizan_events::harmless;
+use bartizan_rules::{Diagnostic, SourceFile};
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+/// As that of the standard library, made harmless.
+macro_rules! println {
+    () => { $crate::say::line(&mut std::io::stdout().lock(), format_args!("")) };
+    ($($text:tt)*) => { $crate::say::line(&mut std::io::stdout().lock(), format_args!($($text)*)) };
+}
+
+/// As that of the standard library, made harmless.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::say::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
+}
+
+/// Writes a line. Nobody reads it any more: no reason to fail.
+pub fn line(out: &mut impl Write, text: Arguments<'_>) {
+    let text = text.to_string();
+    let _ = out.write_all(harmless(&text).as_bytes()).and_then(|()| out.write_all(b"\n"));
+}
+
+/// Writes a finding in its source, in colour where that is wanted and the source has nothing that a terminal would obey.
+pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, source: &SourceFile, color: bool) {
+    let plain = finding.render(source, false);
+    let safe = harmless(&plain);
+    let colored = (color && safe == plain.as_str()).then(|| finding.render(source, true));
+    let text = colored.as_deref().unwrap_or(&safe);
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
+}
+
+/// A writer of text, made harmless line by line.
+pub struct Harmless<W: Write> {
+    out: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Harmless<W> {
+    /// Writes to `out`.
+    pub const fn new(out: W) -> Self {
+        Harmless { out, line: Vec::new() }
+    }
+
+    fn hand_on(&mut self) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.line);
+        self.out.write_all(harmless(&text).as_bytes())?;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if self.line.contains(&b'\n') {
+            // What follows the last line end may be the beginning of a character.
+            let whole = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let rest = self.line.split_off(whole);
+            self.hand_on()?;
+            self.line = rest;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hand_on()?;
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_does_nothing_to_a_terminal() {
+        let mut out = Vec::new();
+        line(&mut out, format_args!("a {} b\n{}", "\u{1b}[2J", "\u{9b}"));
+        assert_eq!(out, b"a \\u001b[2J b\n\\u009b\n");
+        let mut out = Vec::new();
+        let mut writer = Harmless::new(&mut out);
+        // In pieces that cut characters.
+        for byte in "\u{1b}x größe\n\u{9b}y".as_bytes() {
+            writer.write_all(&[*byte]).unwrap();
+        }
+        writer.flush().unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\\u001bx größe\n\\u009by");
+    }
+
+    #[test]
+    fn findings_in_what_is_not_just_text_have_no_colours() {
+        let shown = |rule: &str| {
+            let file = bartizan_rules::parse_file(rule.as_bytes().to_vec(), "a.rules");
+            let mut out = Vec::new();
+            diagnostic(&mut out, &file.diagnostics[0], &file.source, true);
+            String::from_utf8(out).unwrap()
+        };
+        assert!(shown("alret tcp any any -> any any (sid:1;)").contains('\u{1b}'));
+        let hostile =
+            shown("alret tcp any any -> any any (msg:\"\u{9b}31m\u{1b}]0;x\u{7}\u{202e}\"; sid:1;)");
+        assert!(!hostile.chars().any(|c| bartizan_events::is_control(c) && c != '\n'), "{hostile:?}");
+    }
+}

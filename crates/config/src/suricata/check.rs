@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Are the values of settings what their keys want?
+//!
+//! Each crate reads its own section and says what it cannot understand; but some values are read late (by a rule, by a record),
+//! and some not at all (`host.memcap` has no counterpart here). A value that nobody can understand is a mistake in either
+//! case, and the operator learns of it at the start. So numbers, sizes and switches are checked by name for the whole
+//! tree. Source of the kinds: Suricata 8's user guide, "Suricata.yaml", and its shipped file. Keys that are not listed are
+//! not judged; values in words are left to those who read them.
+
+use bartizan_base::{SettingError, Settings, parse_bool, parse_size};
+
+/// What a key wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// yes or no.
+    Switch,
+    /// yes, no or auto.
+    SwitchOrAuto,
+    /// A whole number from 0 on.
+    Number,
+    /// A whole number, or -1 and the like for none.
+    Signed,
+    /// A number, or yes or no.
+    NumberOrSwitch,
+    /// A number of bytes with a unit.
+    Size,
+    /// One of these words.
+    Word(&'static [&'static str], &'static str),
+}
+
+impl Kind {
+    fn fits(self, text: &str) -> bool {
+        let number = || text.parse::<u64>().is_ok();
+        match self {
+            Kind::Switch => parse_bool(text).is_some(),
+            Kind::SwitchOrAuto => parse_bool(text).is_some() || text.eq_ignore_ascii_case("auto"),
+            Kind::Number => number(),
+            Kind::Signed => text.parse::<i64>().is_ok(),
+            Kind::NumberOrSwitch => number() || parse_bool(text).is_some(),
+            Kind::Size => parse_size(text).is_some(),
+            Kind::Word(words, _) => words.iter().any(|word| word.eq_ignore_ascii_case(text)),
+        }
+    }
+
+    const fn expected(self) -> &'static str {
+        match self {
+            Kind::Switch => "yes or no",
+            Kind::SwitchOrAuto => "yes, no or auto",
+            Kind::Number => "a whole number from 0 on",
+            Kind::Signed => "a whole number",
+            Kind::NumberOrSwitch => "a whole number, yes or no",
+            Kind::Size => "a size such as 64 KiB or 32mb",
+            Kind::Word(_, expected) => expected,
+        }
+    }
+}
+
+use Kind::{Number, NumberOrSwitch, Signed, Size, Switch, SwitchOrAuto, Word};
+
+const ACTION: Kind = Word(&["pass", "drop", "reject", "alert"], "pass, drop, reject or alert");
+const SIDES: Kind =
+    Word(&["both", "request", "response", "none", "no", "false"], "both, request, response or none");
+
+/// Keys with what they want; `*` stands for one part of a key, `**` in front for any number of them.
+const KINDS: &[(&str, Kind)] = &[
+    // Bounds of memory have the same name everywhere.
+    ("**.memcap", Size),
+    ("**.global-memcap", Size),
+    ("**.state-memcap", Size),
+    ("**.hash-size", Number),
+    ("**.hashsize", Number),
+    ("flow-timeouts.*.*", Number),
+    ("flow.prealloc", Number),
+    ("flow.emergency-recovery", Number),
+    ("flow.managers", Number),
+    ("flow.recyclers", Number),
+    ("flow.end-flags", Switch),
+    ("defrag.trackers", Number),
+    ("defrag.max-frags", Number),
+    ("defrag.prealloc", NumberOrSwitch),
+    ("defrag.timeout", Number),
+    ("host.prealloc", Number),
+    ("ippair.prealloc", Number),
+    ("stream.checksum-validation", Switch),
+    ("stream.midstream", Switch),
+    ("stream.async-oneside", Switch),
+    ("stream.bypass", Switch),
+    ("stream.drop-invalid", Switch),
+    ("stream.liberal-timestamps", Switch),
+    ("stream.inline", SwitchOrAuto),
+    ("stream.prealloc-sessions", Number),
+    ("stream.max-syn-queued", Number),
+    ("stream.max-synack-queued", Number),
+    ("stream.reassembly.depth", Size),
+    ("stream.reassembly.toserver-chunk-size", Size),
+    ("stream.reassembly.toclient-chunk-size", Size),
+    ("stream.reassembly.randomize-chunk-size", Switch),
+    ("stream.reassembly.randomize-chunk-range", Number),
+    ("stream.reassembly.raw", Switch),
+    ("stream.reassembly.segment-prealloc", Number),
+    ("stream.reassembly.max-regions", Number),
+    ("stream.reassembly.check-overlap-different-data", Switch),
+    ("vlan.use-for-tracking", Switch),
+    ("livedev.use-for-tracking", Switch),
+    ("decoder.*.enabled", Switch),
+    ("decoder.max-layers", Number),
+    ("decoder.recursion-level.use-for-tracking", Switch),
+    ("decoder.vxlan.reserved-bits-check", Word(&["strict", "permissive"], "strict or permissive")),
+    ("pcre.match-limit", Number),
+    ("pcre.match-limit-recursion", Number),
+    ("packet-alert-max", Number),
+    ("max-pending-packets", Number),
+    ("default-packet-size", Size),
+    ("inspection-recursion-limit", Number),
+    ("detect.inspection-recursion-limit", Number),
+    ("detect.guess-applayer-tx", Switch),
+    ("detect.stream-tx-log-limit", Number),
+    ("detect.custom-values.*", Number),
+    ("detect.delayed-detect", Switch),
+    ("detect.profiling.*.enabled", Switch),
+    ("action-order.*", ACTION),
+    ("asn1-max-frames", Number),
+    ("stats.enabled", Switch),
+    ("stats.interval", Number),
+    ("stats.decoder-events", Switch),
+    ("stats.stream-events", Switch),
+    ("app-layer.protocols.*.stream-depth", Size),
+    ("app-layer.protocols.*.max-tx", Number),
+    ("app-layer.protocols.*.max-streams", Number),
+    ("app-layer.protocols.*.max-table-size", Number),
+    ("app-layer.protocols.*.max-msg-length", Size),
+    ("app-layer.protocols.*.request-flood", Number),
+    ("app-layer.protocols.smtp.raw-extraction", Switch),
+    ("app-layer.protocols.smtp.mime.decode-mime", Switch),
+    ("app-layer.protocols.smtp.mime.decode-base64", Switch),
+    ("app-layer.protocols.smtp.mime.decode-quoted-printable", Switch),
+    ("app-layer.protocols.smtp.mime.extract-urls", Switch),
+    ("app-layer.protocols.smtp.mime.header-value-depth", Size),
+    ("app-layer.protocols.smtp.inspected-tracker.*", Size),
+    ("app-layer.protocols.http.libhtp.**.request-body-limit", Size),
+    ("app-layer.protocols.http.libhtp.**.response-body-limit", Size),
+    ("app-layer.protocols.http.libhtp.**.request-body-minimal-inspect-size", Size),
+    ("app-layer.protocols.http.libhtp.**.response-body-minimal-inspect-size", Size),
+    ("app-layer.protocols.http.libhtp.**.request-body-inspect-window", Size),
+    ("app-layer.protocols.http.libhtp.**.response-body-inspect-window", Size),
+    ("app-layer.protocols.http.libhtp.**.response-body-decompress-layer-limit", Signed),
+    ("app-layer.protocols.http.libhtp.**.lzma-enabled", NumberOrSwitch),
+    ("app-layer.protocols.http.libhtp.**.http-body-inline", SwitchOrAuto),
+    ("app-layer.protocols.http.libhtp.**.double-decode-path", Switch),
+    ("app-layer.protocols.http.libhtp.**.double-decode-query", Switch),
+    ("outputs.*.*.enabled", Switch),
+    ("outputs.*.eve-log.community-id", Switch),
+    ("outputs.*.eve-log.community-id-seed", Number),
+    ("outputs.*.eve-log.types.*.*.enabled", Switch),
+    ("outputs.*.eve-log.types.*.*.extended", Switch),
+    ("outputs.*.eve-log.types.*.*.requests", Switch),
+    ("outputs.*.eve-log.types.*.*.responses", Switch),
+    ("outputs.*.eve-log.types.*.*.session-resumption", Switch),
+    ("outputs.*.eve-log.types.*.*.dump-all-headers", SIDES),
+];
+
+/// Every value that is not what its key wants, in the order of the keys. A key without a value is as if it were not there.
+#[must_use]
+pub fn check(settings: &Settings) -> Vec<SettingError> {
+    let mut found = Vec::new();
+    for (key, value) in settings.iter() {
+        let Some((_, kind)) = KINDS.iter().find(|(pattern, _)| is_like(key, pattern)) else { continue };
+        let text = value.trim();
+        if !text.is_empty() && !kind.fits(text) {
+            found.push(SettingError {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                expected: kind.expected(),
+            });
+        }
+    }
+    found
+}
+
+/// Whether a key is of a pattern.
+fn is_like(key: &str, pattern: &str) -> bool {
+    let (head, rest) = pattern.split_once('.').map_or((pattern, None), |(head, rest)| (head, Some(rest)));
+    let Some(rest) = rest else { return head == key || (head == "*" && !key.contains('.')) };
+    if head == "**" {
+        // One part or more.
+        return key
+            .match_indices('.')
+            .any(|(at, _)| key.get(at + 1..).is_some_and(|tail| is_like(tail, rest)));
+    }
+    key.split_once('.').is_some_and(|(first, tail)| (head == "*" || head == first) && is_like(tail, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suricata::shipped;
+
+    #[test]
+    fn patterns_are_of_parts() {
+        for (key, pattern, like) in [
+            ("host.memcap", "**.memcap", true),
+            ("app-layer.protocols.http.memcap", "**.memcap", true),
+            ("memcap", "**.memcap", false),
+            ("host.memcap-policy", "**.memcap", false),
+            ("flow-timeouts.tcp.new", "flow-timeouts.*.*", true),
+            ("flow-timeouts.tcp", "flow-timeouts.*.*", false),
+            ("flow-timeouts.tcp.new.x", "flow-timeouts.*.*", false),
+            ("pcre.match-limit", "pcre.match-limit", true),
+            ("a.libhtp.server-config.0.iis.lzma-enabled", "a.libhtp.**.lzma-enabled", true),
+        ] {
+            assert_eq!(is_like(key, pattern), like, "{key} {pattern}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_found() {
+        for (key, value) in [
+            ("pcre.match-limit", "abc"),
+            ("pcre.match-limit-recursion", "-1"),
+            ("host.memcap", "abc"),
+            ("inspection-recursion-limit", "-1"),
+            ("detect.inspection-recursion-limit", "many"),
+            ("flow-timeouts.udp.new", "1h"),
+            ("stream.memcap", "64 bananas"),
+            ("stream.midstream", "perhaps"),
+            ("defrag.trackers", "65k"),
+            ("flow.memcap", "-5"),
+            ("app-layer.protocols.ftp.memcap", "x"),
+            ("app-layer.protocols.dns.global-memcap", "x"),
+            ("app-layer.protocols.http.libhtp.server-config.0.apache.request-body-limit", "lots"),
+            ("datasets.defaults.memcap", "big"),
+            ("outputs.1.eve-log.community-id", "0.0"),
+            ("outputs.1.eve-log.types.3.dns.requests", "2"),
+            ("action-order.0", "pas"),
+            ("detect.guess-applayer-tx", "auto"),
+        ] {
+            let mut settings = shipped();
+            settings.set(key, value);
+            let found = check(&settings);
+            let [error] = found.as_slice() else { panic!("{key}={value}: {found:?}") };
+            assert_eq!((error.key.as_str(), error.value.as_str()), (key, value));
+            assert!(!error.expected.is_empty());
+            settings.set(key, " ");
+            assert!(check(&settings).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_ships_is_right() {
+        assert_eq!(check(&shipped()), []);
+        let mut other = shipped();
+        for (key, value) in [
+            ("stream.inline", "auto"),
+            ("app-layer.protocols.http.libhtp.default-config.response-body-decompress-layer-limit", "-1"),
+            ("defrag.prealloc", "yes"),
+            ("host.prealloc", "1000"),
+            ("flow.memcap", "128mb"),
+            ("stream.reassembly.depth", "0"),
+            ("nothing.we-know", "anything"),
+        ] {
+            other.set(key, value);
+        }
+        assert_eq!(check(&other), []);
+    }
+}
