@@ -111,6 +111,7 @@ pub fn run_inline(
     let mut decoder = Rejecter::default();
     let mut awake = options.awake();
     let mut unsent = UnsentFrames::default();
+    let mut released = Vec::new();
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
@@ -130,8 +131,10 @@ pub fn run_inline(
             }
             seen += frames;
             counters.turns += 1;
+            worker.arrives_by(side as u32);
             for index in 0..frames {
                 one_frame(worker, &mut batch, index, link, &mut decoder, &mut counters, recorder);
+                send_released(worker, egress, side, &mut released, &mut unsent);
             }
             egress.transmit(&mut batch);
             egress.flush()?;
@@ -265,7 +268,24 @@ fn one_frame(
     let follows = is_followed(worker, batch, index);
     if let Some(decision) = worker.frame_in_batch(&frame, follows, recorder) {
         settle(worker, batch, index, &decision, rejecter, counters);
-        release(worker, batch, index, link, recorder);
+    }
+    release(worker, batch, index, link, recorder);
+}
+
+/// Sends the frames of a datagram that had been held until the frame in hand, which came in by the same `side` and leaves with its
+/// batch: so the datagram is whole for its receiver in its place among other packets.
+fn send_released(
+    worker: &mut Worker,
+    egress: &mut dyn Port,
+    side: Side,
+    frame: &mut Vec<u8>,
+    unsent: &mut UnsentFrames,
+) {
+    while let Some((_, came)) = worker.take_released(frame) {
+        // The port counts it as well.
+        if let Err(refusal) = egress.transmit_frame(frame) {
+            unsent.note(side, refusal, frame, came);
+        }
     }
 }
 

@@ -11,7 +11,9 @@
 
 use super::control::Control;
 use super::unsent::UnsentFrames;
-use super::{LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
+use super::{
+    LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, send_released, settle,
+};
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
 use crate::normaliser;
@@ -300,6 +302,7 @@ impl<R: Recorder> Post<R> {
                             settle(worker, batch, index, &decision, rejecter, counters);
                         }
                         release(worker, batch, index, link, recorder);
+                        send_released(worker, egress, side, &mut hands.changed, &mut hands.unsent);
                     }
                     egress.transmit(batch);
                     egress.flush()?;
@@ -334,6 +337,9 @@ impl<R: Recorder> Post<R> {
             let Ports::Inline(pair) = ports else { return };
             let (side, rejecter) =
                 if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
+            let [a, b] = &mut used;
+            *(if side == Side::A { a } else { b }) = true;
+            send_released(worker, pair.direction(side).1, side, changed, unsent);
             if decision.verdict == Verdict::Reject {
                 rejecter.make(frame.bytes, &mut counters.normaliser);
             }
@@ -356,8 +362,6 @@ impl<R: Recorder> Post<R> {
                 counters.incomplete += 1;
                 return;
             }
-            let [a, b] = &mut used;
-            *(if side == Side::A { a } else { b }) = true;
             // The port counts it as well.
             if let Err(refusal) = pair.direction(side).1.transmit_frame(bytes) {
                 unsent.note(side, refusal, bytes, frame.now);

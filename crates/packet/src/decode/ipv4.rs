@@ -27,6 +27,10 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
                 p.invalid(event);
             }
             p.clear_network();
+            // A receiver that asks less of a header may take it for the part of a datagram that it is.
+            if cx.head::<HEADER_LEN>(span).is_some_and(|head| head[6] & 0x3f != 0 || head[7] != 0) {
+                p.flags |= PacketFlags::FRAGMENT;
+            }
             return Err(Stop);
         }
     };
