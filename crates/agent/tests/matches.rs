@@ -229,7 +229,7 @@ default: {action: allow}
                     link: LinkId(1),
                     number: None,
                 };
-                bench.worker.frame(&frame, &mut Nobody).reason
+                bench.worker.frame(&frame, &mut Nobody).unwrap().reason
             });
             assert_eq!(decisions, [Some(Reason::PfwDefault), None]);
         }

@@ -35,7 +35,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_none() && self.whole.first().is_none_or(Option::is_none)
     }
 
@@ -190,6 +190,12 @@ impl Worker {
     pub(crate) fn discard_all(&mut self, recorder: &mut dyn Recorder) {
         self.defrag.clear();
         self.discard(Reason::Defrag.into_decision(), recorder);
+    }
+
+    /// Whether [`Worker::take_released`] has something.
+    #[must_use]
+    pub const fn has_released(&self) -> bool {
+        self.defrag.outgoing() > 0
     }
 
     /// The next frame of a datagram that may leave: `bytes` becomes the frame, before the one in hand. Gives where it had come in

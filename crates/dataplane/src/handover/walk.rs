@@ -163,7 +163,8 @@ impl Walk {
             let keeper = self.fragment_owner(owners);
             let Some(layer) = self.layers.last_mut() else {
                 // Who keeps its fragments settles it.
-                return self.keeper.filter(|keeper| *keeper != me).map_or(Stop::Done, Stop::At);
+                let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
+                return keeper.map_or(Stop::Done, Stop::At);
             };
             let Some(index) = layer.left.checked_sub(1) else {
                 self.spare.extend(self.layers.pop());

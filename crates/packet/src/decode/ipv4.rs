@@ -28,7 +28,8 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             }
             p.clear_network();
             // A receiver that asks less of a header may take it for the part of a datagram that it is.
-            if cx.head::<HEADER_LEN>(span).is_some_and(|head| head[6] & 0x3f != 0 || head[7] != 0) {
+            let is_part = |[.., flags, offset]: &[u8; 8]| flags & 0x3f != 0 || *offset != 0;
+            if cx.head::<8>(span).is_some_and(is_part) {
                 p.flags |= PacketFlags::FRAGMENT;
             }
             return Err(Stop);
