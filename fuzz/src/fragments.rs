@@ -78,7 +78,8 @@ fn datagram_of(view: &PacketView<'_>) -> Option<Datagram> {
 struct Nobody;
 
 impl Recorder for Nobody {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {}
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
+    }
 
     fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
 
@@ -97,7 +98,8 @@ impl Recorder for Nobody {
 
 static SETTINGS: LazyLock<(EngineSettings, Arc<Engine>)> = LazyLock::new(|| {
     let settings = bartizan_config::suricata::shipped();
-    let (mut engine, _) = EngineSettings::from_settings(&settings, true, [3, 4]).expect("the shipped settings");
+    let (mut engine, _) =
+        EngineSettings::from_settings(&settings, true, [3, 4]).expect("the shipped settings");
     engine.flow_capacity = 64;
     engine.defrag.memory = 1 << 20;
     engine.defrag.max_trackers = 64;
@@ -195,7 +197,11 @@ impl Sent {
             // Another code point: nothing wrong with it.
             ecn |= 0x28;
         }
-        if self.v6 { self.ipv6(&mut frame, hops, ecn) } else { self.ipv4(&mut frame, hops, ecn) }
+        if self.v6 {
+            self.ipv6(&mut frame, hops, ecn)
+        } else {
+            self.ipv4(&mut frame, hops, ecn)
+        }
         // Padding, as of short frames.
         if self.wrong == 9 {
             frame.extend([0; 6]);
@@ -326,8 +332,11 @@ pub fn run(data: &[u8]) {
 /// receivers that take good ones. `random` gives the numbers.
 pub fn good(mut random: impl FnMut(usize) -> usize) {
     let mut link = Link::new();
-    let mut receivers: Vec<(&str, Receiver)> =
-        ALL.iter().filter(|(name, _)| *name != "behind a smaller link").map(|(n, h)| (*n, Receiver::new(*h, MAC))).collect();
+    let mut receivers: Vec<(&str, Receiver)> = ALL
+        .iter()
+        .filter(|(name, _)| *name != "behind a smaller link")
+        .map(|(n, h)| (*n, Receiver::new(*h, MAC)))
+        .collect();
     let mut wanted = BTreeSet::new();
     let mut queue: Vec<Sent> = Vec::new();
     for id in 0..1 + random(8) as u32 {

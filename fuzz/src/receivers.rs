@@ -60,7 +60,10 @@ pub const ALL: &[(&str, Habits)] = &[
     ("linux", LINUX),
     ("first wins", Habits { overlap: Overlap::First, timeout: 60, ..LINUX }),
     ("last wins", Habits { overlap: Overlap::Last, timeout: 60, ..LINUX }),
-    ("tolerant", Habits { overlap: Overlap::First, tolerant: true, ignores_checksum: true, timeout: 60, ..LINUX }),
+    (
+        "tolerant",
+        Habits { overlap: Overlap::First, tolerant: true, ignores_checksum: true, timeout: 60, ..LINUX },
+    ),
     ("without options", Habits { no_options: true, ..LINUX }),
     ("behind hops", Habits { hops: 10, ..LINUX }),
     ("promiscuous", Habits { promiscuous: true, through_tags: true, overlap: Overlap::Last, ..LINUX }),
@@ -171,7 +174,9 @@ impl Receiver {
             return None;
         }
         let options = &p[20..header];
-        if !options.is_empty() && self.habits.no_options || !self.habits.tolerant && !options_are_good(options) {
+        if !options.is_empty() && self.habits.no_options
+            || !self.habits.tolerant && !options_are_good(options)
+        {
             return None;
         }
         let field = word(p, 6);
@@ -273,7 +278,8 @@ impl Receiver {
         if self.queues.get(&key).is_some_and(|queue| queue.begun + timeout <= now) {
             self.queues.remove(&key);
         }
-        let queue = self.queues.entry(key.clone()).or_insert_with(|| Queue { begun: now, ..Queue::default() });
+        let queue =
+            self.queues.entry(key.clone()).or_insert_with(|| Queue { begun: now, ..Queue::default() });
         let held = queue.bytes.len();
         let contradicts = if piece.more {
             queue.end.is_some_and(|known| end > known)
@@ -316,7 +322,8 @@ impl Receiver {
             return None;
         }
         let bytes: Vec<u8> = queue.bytes.into_iter().flatten().collect();
-        let (protocol, bytes) = if piece.v6 { self.behind_extensions(queue.protocol, bytes)? } else { (queue.protocol, bytes) };
+        let (protocol, bytes) =
+            if piece.v6 { self.behind_extensions(queue.protocol, bytes)? } else { (queue.protocol, bytes) };
         Some(Datagram { v6: piece.v6, addresses: piece.addresses.to_vec(), protocol, bytes })
     }
 
@@ -344,7 +351,9 @@ fn options_are_good(options: &[u8]) -> bool {
             0 => return true,
             1 => rest = tail,
             _ => {
-                let Some(length) = tail.first().map(|n| usize::from(*n)).filter(|n| *n >= 2 && *n <= rest.len()) else {
+                let Some(length) =
+                    tail.first().map(|n| usize::from(*n)).filter(|n| *n >= 2 && *n <= rest.len())
+                else {
                     return false;
                 };
                 let good = match kind {

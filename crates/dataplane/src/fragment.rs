@@ -134,7 +134,11 @@ impl Worker {
             whole.for_each(|id| pass &= self.defrag.pass(id, frame.now));
             self.counters.forwarded += u64::from(self.defrag.outgoing() - before);
             // Its time ran out while others decided.
-            return if pass { Settled::Decided(decision) } else { self.refuse_frame(frame, Reason::Defrag, recorder) };
+            return if pass {
+                Settled::Decided(decision)
+            } else {
+                self.refuse_frame(frame, Reason::Defrag, recorder)
+            };
         };
         whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
         // Neither a change nor what is missing of a frame can wait with it.

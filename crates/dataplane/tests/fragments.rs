@@ -212,7 +212,8 @@ fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 fn a_decoy_does_not_make_room_for_another_fragment() {
     for engine in &mut Engine::both() {
         for v6 in [false, true] {
-            let text = |word: &str| udp((9, 10), format!("please {word} this text, it is long enough").as_bytes());
+            let text =
+                |word: &str| udp((9, 10), format!("please {word} this text, it is long enough").as_bytes());
             let evil = fragments(v6, ENDS, 17, 5, &text("drop"), 24);
             let good = fragments(v6, ENDS, 17, 5, &text("keep"), 24);
             for (what, decoy) in decoys(v6, &good[0]) {
@@ -298,7 +299,9 @@ fn fragments_on_which_receivers_differ_are_refused() {
 fn good_datagrams_leave_as_they_came_whatever_their_order() {
     for engine in &mut Engine::both() {
         for v6 in [false, true] {
-            for (id, (length, size)) in (300u32..).zip([(20_008, 1_480), (60_000, 1_232), (1_281, 1_272), (9_000, 8), (17, 16)]) {
+            for (id, (length, size)) in
+                (300u32..).zip([(20_008, 1_480), (60_000, 1_232), (1_281, 1_272), (9_000, 8), (17, 16)])
+            {
                 let body = udp((9, 10), &vec![b'.'; length - 8]);
                 let mut parts = fragments(v6, ENDS, 17, id, &body, size);
                 match id % 3 {

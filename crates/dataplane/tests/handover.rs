@@ -28,7 +28,13 @@ fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
 /// As [`stations`], in live prevention.
 fn preventing(bench: &Bench, count: usize, parcels: usize) -> Vec<Station> {
     let settings = bench.engine_settings.clone().for_real_receivers(true);
-    let bench = Bench { engine_settings: settings, seen: Arc::clone(&bench.seen), chains: Arc::clone(&bench.chains), engine: Arc::clone(&bench.engine), settings: bench.settings.clone() };
+    let bench = Bench {
+        engine_settings: settings,
+        seen: Arc::clone(&bench.seen),
+        chains: Arc::clone(&bench.chains),
+        engine: Arc::clone(&bench.engine),
+        settings: bench.settings.clone(),
+    };
     stations(&bench, count, parcels)
 }
 

@@ -34,7 +34,9 @@ impl Owners {
     /// The owner of all fragments in frames with this outermost packet: by its addresses. So the fragments of a datagram in a tunnel meet those of
     /// the datagrams that carry them, whose frames wait with them.
     fn of_fragments(&self, outermost: &Decoded) -> WorkerId {
-        let (Some(source), Some(destination)) = (outermost.src(), outermost.dst()) else { return WorkerId(0) };
+        let (Some(source), Some(destination)) = (outermost.src(), outermost.dst()) else {
+            return WorkerId(0);
+        };
         WorkerId(self.spread.worker(source, destination, Part::Nothing))
     }
 

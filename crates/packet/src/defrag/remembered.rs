@@ -31,7 +31,11 @@ impl Remembered {
     /// With room for `most`, within an eighth of `memory` bytes. All of it is allocated here.
     pub(super) fn new(most: u32, memory: usize) -> Self {
         let most = Some((most as usize).min(memory / 8 / ENTRY)).filter(|most| *most >= FEWEST).unwrap_or(0);
-        Remembered { table: HashTable::with_capacity(most.saturating_mul(2)), order: VecDeque::with_capacity(most), most }
+        Remembered {
+            table: HashTable::with_capacity(most.saturating_mul(2)),
+            order: VecDeque::with_capacity(most),
+            most,
+        }
     }
 
     pub(super) fn contains(&self, hash: u64, now: Timestamp) -> bool {

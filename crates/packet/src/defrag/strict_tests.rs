@@ -74,8 +74,16 @@ impl Part {
             header.extend(&self.options);
         } else {
             let field = (self.offset / 8 | u16::from(self.more) << 13).to_be_bytes();
-            header =
-                vec![0x45 + self.options.len() as u8 / 4, self.tos, 0, 0, 0, 9, self.flags | field[0], field[1]];
+            header = vec![
+                0x45 + self.options.len() as u8 / 4,
+                self.tos,
+                0,
+                0,
+                0,
+                9,
+                self.flags | field[0],
+                field[1],
+            ];
             header.extend([self.hop_limit, 17, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
             header.extend(&self.options);
             let sum = InternetChecksum::new().with(&header).finish() ^ self.checksum_error;
@@ -105,7 +113,12 @@ fn insert(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part) -
 }
 
 /// What it was dropped for, or the result.
-fn send(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part) -> Result<DefragResult, DropReason> {
+fn send(
+    d: &mut Defragmenter,
+    key: &FragmentKey,
+    at: Timestamp,
+    part: &Part,
+) -> Result<DefragResult, DropReason> {
     match insert(d, key, at, part).result {
         DefragResult::Dropped(reason) => Err(reason),
         result => Ok(result),
@@ -113,7 +126,13 @@ fn send(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part) -> 
 }
 
 /// Sends with a frame of one byte that waits or leaves with it; what leaves, in its order.
-fn hold(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part, frame: u8) -> Result<Vec<u8>, DropReason> {
+fn hold(
+    d: &mut Defragmenter,
+    key: &FragmentKey,
+    at: Timestamp,
+    part: &Part,
+    frame: u8,
+) -> Result<Vec<u8>, DropReason> {
     let outcome = insert(d, key, at, part);
     let id = outcome.datagram;
     match outcome.result {
@@ -185,12 +204,32 @@ fn decoys(v6: bool) -> Vec<(&'static str, Part, DropReason)> {
             ("hop-by-hop options, discard", hop_by_hop(&[44, 0, 0x80, 4, 0, 0, 0, 0]), Unlike),
             ("destination options, discard", decoy_of(60, &[44, 0, 0xc0, 4, 0, 0, 0, 0]), Unlike),
             ("padding only", decoy_of(60, &[44, 0, 1, 4, 0, 0, 0, 0]), Unlike),
-            ("routing header 0", decoy_of(43, &[44, 2, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), Unlike),
-            ("routing header 2", decoy_of(43, &[44, 2, 2, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), Unlike),
-            ("hop-by-hop out of place", decoy_of(60, &[0, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0]), Unlike),
+            (
+                "routing header 0",
+                decoy_of(43, &[44, 2, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+                Unlike,
+            ),
+            (
+                "routing header 2",
+                decoy_of(43, &[44, 2, 2, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+                Unlike,
+            ),
+            (
+                "hop-by-hop out of place",
+                decoy_of(60, &[0, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0]),
+                Unlike,
+            ),
             ("another next header", Part { next_header: 58, ..head() }, Unlike),
             ("no whole TCP header", Part { next_header: 6, ..head() }, Unsound),
-            ("a header chain beyond the fragment", Part { next_header: 60, payload: vec![17, 9, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1], ..head() }, Unsound),
+            (
+                "a header chain beyond the fragment",
+                Part {
+                    next_header: 60,
+                    payload: vec![17, 9, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1],
+                    ..head()
+                },
+                Unsound,
+            ),
         ]);
     } else {
         all.extend([
@@ -327,7 +366,8 @@ fn a_datagram_inside_another_takes_its_frames_along() {
 fn an_id_is_not_taken_again_too_soon() {
     for hold_frames in [false, true] {
         for v6 in [false, true] {
-            let config = DefragConfig { strict: true, hold: hold_frames, remember: 8, ..DefragConfig::default() };
+            let config =
+                DefragConfig { strict: true, hold: hold_frames, remember: 8, ..DefragConfig::default() };
             let whole = |d: &mut Defragmenter, id, at| {
                 let head = insert(d, &key(v6, id), at, &part(0, true, 8));
                 if let DefragResult::Dropped(reason) = head.result {

@@ -257,8 +257,7 @@ fn a_header_that_is_none_is_refused() {
         (false, &[]),
         (false, &[0x45; 19]),
     ] {
-        let fragment =
-            Fragment { offset: 0, more: true, header, ..PLAIN.with(6, &[0; 8]) };
+        let fragment = Fragment { offset: 0, more: true, header, ..PLAIN.with(6, &[0; 8]) };
         let outcome = d.insert(&key(v6_key, 1), &fragment, OverlapPolicy::First, T0, &mut out);
         assert_eq!(outcome.result, DefragResult::Dropped(DropReason::BadHeader));
     }
