@@ -308,7 +308,7 @@ pub fn run(data: &[u8]) {
             protocol: if which & 0x1c == 0x1c { 99 } else { 50 },
             offset: usize::from(place & 7) * 8,
             more: place & 8 == 0,
-            data: vec![fill; units * 8 - usize::from(which >> 5 == 7)],
+            data: vec![fill; units * 8 + usize::from(which >> 5 == 7)],
             wrong: if wrong & 0x1f < 16 { 0 } else { take.byte() % WRONGS },
         };
         // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no common receiver reads it.

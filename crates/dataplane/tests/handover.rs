@@ -5,6 +5,7 @@ mod common;
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station, connect};
+use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::Worker;
 use common::{Bench, Captured, Nothing, Seen, Shape, bench, marked};
 use proptest::prelude::*;
@@ -12,13 +13,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 fn stations(bench: &Bench, count: usize, parcels: usize) -> Vec<Station> {
+    stations_with(bench, &bench.engine_settings, count, parcels)
+}
+
+fn stations_with(bench: &Bench, settings: &EngineSettings, count: usize, parcels: usize) -> Vec<Station> {
     let workers = (0..count)
-        .map(|_| {
-            let settings = bench.engine_settings.clone();
-            Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap()
-        })
+        .map(|_| Worker::new(settings.clone(), Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap())
         .collect();
-    connect(workers, bench.engine_settings.seed, parcels)
+    connect(workers, settings.seed, parcels)
 }
 
 fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
@@ -27,15 +29,7 @@ fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
 
 /// As [`stations`], in live prevention.
 fn preventing(bench: &Bench, count: usize, parcels: usize) -> Vec<Station> {
-    let settings = bench.engine_settings.clone().for_real_receivers(true);
-    let bench = Bench {
-        engine_settings: settings,
-        seen: Arc::clone(&bench.seen),
-        chains: Arc::clone(&bench.chains),
-        engine: Arc::clone(&bench.engine),
-        settings: bench.settings.clone(),
-    };
-    stations(&bench, count, parcels)
+    stations_with(bench, &bench.engine_settings.clone().for_real_receivers(true), count, parcels)
 }
 
 /// Fragments that had been held and leave now.
