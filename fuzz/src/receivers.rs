@@ -263,7 +263,7 @@ impl Receiver {
         let key = (piece.addresses.to_vec(), piece.id, if by_protocol { piece.protocol } else { 0 });
         let linux = self.habits.overlap == Overlap::Linux;
         let mut data = piece.data;
-        if piece.more && data.len() % 8 != 0 {
+        if piece.more && !data.len().is_multiple_of(8) {
             // Linux cuts IPv4, and throws IPv6 away.
             if piece.v6 {
                 return None;
@@ -358,7 +358,7 @@ fn options_are_good(options: &[u8]) -> bool {
                 };
                 let good = match kind {
                     0x83 | 0x89 => false,
-                    7 => length >= 3 && rest[2] >= 4 && usize::from(rest[2]) <= length + 1,
+                    7 => length >= 3 && rest[2] >= 4,
                     0x44 => length >= 4 && rest[2] >= 5,
                     0x94 => length >= 4,
                     _ => true,

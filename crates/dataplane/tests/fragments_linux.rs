@@ -104,7 +104,7 @@ fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         unsummed[24] ^= 1;
         all.extend([
             ("a bad checksum", unsummed),
-            ("a broken record route", optioned(&[7, 7, 9, 0, 0, 0, 0, 0])),
+            ("a broken record route", optioned(&[7, 7, 3, 0, 0, 0, 0, 0])),
             ("a loose source route", optioned(&[0x83, 7, 4, 10, 0, 0, 9, 0])),
             ("a strict source route", optioned(&[0x89, 7, 4, 10, 0, 0, 9, 0])),
             ("an option of length 0", optioned(&[7, 0, 0, 0])),
