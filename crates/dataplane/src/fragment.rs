@@ -3,7 +3,7 @@
 //!
 //! In live prevention the frames of a datagram are held until it is whole and has been inspected; then they leave together, as they
 //! came. So a receiver gets nothing of a datagram that was not inspected as a whole, whatever it would have made of it: why,
-//! and which fragments are refused besides, is in docs/design/0009-what-the-receiver-reads.md.
+//! and which fragments are refused besides, is in docs/design/0011-what-the-receiver-reads.md.
 //!
 //! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of another. [`Joined`]
 //! remembers them while the frame's packets are handled; [`Worker::settle`] then does with all of them what was decided.

@@ -3,7 +3,7 @@
 //! datagram, so that a receiver takes all of them or none.
 //!
 //! Sources: RFC 791, 815, 1858 and 3128 (first fragments without the whole header), 3168 section 5.3 (ECN), 7112 and 8200 section 4.5
-//! (the header chain lies in the first fragment). Reasons and the fields left out: docs/design/0009-what-the-receiver-reads.md.
+//! (the header chain lies in the first fragment). Reasons and the fields left out: docs/design/0011-what-the-receiver-reads.md.
 
 use super::{Fragment, FragmentKey};
 use crate::InternetChecksum;

@@ -8,7 +8,7 @@
 //! another datagram.
 //!
 //! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is
-//! (docs/design/0009-what-the-receiver-reads.md). With [`DefragConfig::strict`]
+//! (docs/design/0011-what-the-receiver-reads.md). With [`DefragConfig::strict`]
 //!
 //! * every fragment is refused that receivers treat differently, or that differs from its datagram's first in something by which
 //!   a receiver decides whether to take it: see [`DropReason`] and `likeness`;
