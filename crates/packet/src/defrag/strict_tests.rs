@@ -73,7 +73,7 @@ impl Part {
             header.extend([2; 16]);
             header.extend(&self.options);
         } else {
-            let field = (self.offset / 8 | u16::from(self.more) << 13).to_be_bytes();
+            let field = ((self.offset / 8) | (u16::from(self.more) << 13)).to_be_bytes();
             header = vec![
                 0x45 + self.options.len() as u8 / 4,
                 self.tos,
