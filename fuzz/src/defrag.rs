@@ -22,6 +22,8 @@ pub fn run(data: &[u8]) {
         memory: MEMORY,
         timeout: PacketDuration::from_secs(60),
         strict: data.first().is_some_and(|byte| byte & 0x80 != 0),
+        hold: false,
+        remember: 16,
         hash_seed: 1,
     });
     let (mut now, mut out) = (0u64, Vec::new());
@@ -50,12 +52,23 @@ pub fn run(data: &[u8]) {
             more: flags & 1 == 1,
             header,
             hop_limit: flags >> 2 & 1,
+            path: [0; 2],
+            reserved: false,
             next_header: 17,
             payload,
         };
         let outcome = defragmenter.insert(&key, &fragment, policy, Timestamp::from_parts(now, 0), &mut out);
         assert!(defragmenter.memory_used() <= MEMORY, "{} bytes", defragmenter.memory_used());
         assert!(defragmenter.waiting() <= 8 && defragmenter.fragments() <= 64);
+        if let Some(datagram) = outcome.datagram
+            && outcome.result == DefragResult::Complete
+        {
+            if flags & 0x20 == 0 {
+                assert!(defragmenter.pass(datagram, Timestamp::from_parts(now, 0)));
+            } else {
+                defragmenter.refuse(datagram);
+            }
+        }
         if outcome.result == DefragResult::Complete {
             assert!(out.len() <= 40 + 65_535);
             planted(place & !7 == 0 && out.len() > 64);

@@ -9,9 +9,11 @@
 pub mod capture;
 pub mod decode;
 pub mod defrag;
+pub mod fragments;
 pub mod load;
 pub mod policy;
 pub mod protocol;
+mod receivers;
 pub mod regex;
 pub mod rules;
 pub mod settings;
@@ -33,6 +35,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("capture", capture::run),
     ("decode", decode::run),
     ("defrag", defrag::run),
+    ("fragments", fragments::run),
     ("load", load::run),
     ("policy", policy::run),
     ("protocol", protocol::run),

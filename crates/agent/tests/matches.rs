@@ -48,17 +48,19 @@ impl Bench {
     }
 
     fn decide(&mut self, bytes: &[u8]) -> Decision {
-        self.worker.frame(
-            &Frame {
-                now: Timestamp::from_parts(1, 0),
-                bytes,
-                wire_len: bytes.len() as u32,
-                link_type: LinkType::RAW,
-                link: LinkId(1),
-                number: None,
-            },
-            &mut Nobody,
-        )
+        self.worker
+            .frame(
+                &Frame {
+                    now: Timestamp::from_parts(1, 0),
+                    bytes,
+                    wire_len: bytes.len() as u32,
+                    link_type: LinkType::RAW,
+                    link: LinkId(1),
+                    number: None,
+                },
+                &mut Nobody,
+            )
+            .unwrap()
     }
 
     /// Reason of the refusal and number of the rule.
@@ -229,7 +231,7 @@ default: {action: allow}
                     link: LinkId(1),
                     number: None,
                 };
-                bench.worker.frame(&frame, &mut Nobody).reason
+                bench.worker.frame(&frame, &mut Nobody).unwrap().reason
             });
             assert_eq!(decisions, [Some(Reason::PfwDefault), None]);
         }

@@ -179,7 +179,8 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     for (n, bytes) in (0u64..).zip((row.frames)(v6)) {
         let frame = Captured { now: Timestamp::from_nanos(1_000_000_000 + n * 1_000_000), bytes };
         let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder);
-        if !decision.verdict.forwards() {
+        // Held fragments leave with the one that makes their datagram whole.
+        if let Some(decision) = decision.filter(|decision| !decision.verdict.forwards()) {
             *refused.entry(decision.reason.expect("no refusal without a reason")).or_default() += 1;
         }
     }

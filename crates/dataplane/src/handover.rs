@@ -28,6 +28,7 @@
 
 pub(crate) mod walk;
 
+use crate::fragment::{Settled, is_fragmented_twice};
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
@@ -160,6 +161,8 @@ pub enum Handled {
     Here(Decision),
     /// This worker has it now; it leaves from there.
     Away(WorkerId),
+    /// It is a fragment and waits here for the rest of its datagram ([`Worker::take_released`]).
+    Held,
 }
 
 /// A worker with its hand-over rings.
@@ -286,11 +289,13 @@ impl Station {
     }
 
     fn handle(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
+        self.worker.arrives_by(tag);
         let mut output = core::mem::take(&mut self.output);
         self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
         // One whole packet of its own: what nearly all are. Nothing is copied.
         if let [packet] = output.packets()
             && !packet.is_fragment()
+            && !is_fragmented_twice(packet)
             && self.owners.of_packet(packet) == self.me
         {
             let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);
@@ -310,10 +315,13 @@ impl Station {
         self.output = output;
         self.ledger.begin(self.me);
         match parcel.walk.run(self.me, &self.owners, &mut self.worker, frame, recorder) {
-            Stop::Done => Handled::Here(self.end(parcel)),
+            Stop::Done => match self.end(parcel, frame, recorder) {
+                Some(decision) => Handled::Here(decision),
+                None => Handled::Held,
+            },
             Stop::At(owner) => {
                 parcel.fill(frame, tag);
-                match self.hand_over(parcel, owner) {
+                match self.hand_over(parcel, owner, recorder) {
                     Ok(()) => Handled::Away(owner),
                     Err(decision) => Handled::Here(decision),
                 }
@@ -342,20 +350,22 @@ impl Station {
                 let tag = parcel.tag;
                 self.worker.clock = self.worker.clock.max(frame.now);
                 self.worker.rewrite = None;
+                self.worker.arrives_by(tag);
                 self.worker.train.begin(false);
                 self.worker.expire(frame.now, recorder);
                 match parcel.walk.run(self.me, &self.owners, &mut self.worker, &frame, recorder) {
                     Stop::Done => {
-                        let decision = self.decided(parcel.walk.decision);
-                        self.worker.rewrite = parcel.walk.rewrite.take();
-                        decided(&mut self.worker, &frame, decision, tag);
+                        // Held: the caller has nothing to do with it.
+                        if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
+                            decided(&mut self.worker, &frame, decision, tag);
+                        }
                         parcel.bytes = bytes;
                         self.put_away(parcel);
                     }
                     Stop::At(owner) => {
                         parcel.bytes = bytes;
                         // Refused on the way: counted, the frame goes nowhere, the caller has nothing to do with it.
-                        let _ = self.hand_over(parcel, owner);
+                        let _ = self.hand_over(parcel, owner, recorder);
                     }
                 }
             }
@@ -402,9 +412,14 @@ impl Station {
     }
 
     /// Gives a parcel on. The decision, if that is not possible.
-    fn hand_over(&mut self, parcel: Box<Parcel>, owner: WorkerId) -> Result<(), Decision> {
+    fn hand_over(
+        &mut self,
+        parcel: Box<Parcel>,
+        owner: WorkerId,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), Decision> {
         let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(owner.0)) else {
-            self.put_away(parcel);
+            self.lose(parcel, recorder);
             return Err(self.refuse());
         };
         match outgoing.frames.push(parcel) {
@@ -414,18 +429,47 @@ impl Station {
                 Ok(())
             }
             Err(rtrb::PushError::Full(parcel)) => {
-                self.put_away(parcel);
+                self.lose(parcel, recorder);
                 Err(self.refuse())
             }
         }
     }
 
-    /// A walk that began and ended here.
-    fn end(&mut self, mut parcel: Box<Parcel>) -> Decision {
-        let decision = self.decided(parcel.walk.decision);
-        self.worker.rewrite = parcel.walk.rewrite.take();
+    /// A walk that began and ended here. The decision, unless the frame is held.
+    fn end(
+        &mut self,
+        mut parcel: Box<Parcel>,
+        frame: &Frame<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Decision> {
+        let decision = self.settled(&mut parcel, frame, recorder);
         self.put_away(parcel);
         decision
+    }
+
+    /// All packets of a frame are handled.
+    fn settled(
+        &mut self,
+        parcel: &mut Parcel,
+        frame: &Frame<'_>,
+        recorder: &mut dyn Recorder,
+    ) -> Option<Decision> {
+        self.worker.joined = core::mem::take(&mut parcel.walk.joined);
+        self.worker.rewrite = parcel.walk.rewrite.take();
+        match self.worker.settle(frame, parcel.walk.decision, recorder) {
+            Settled::Decided(decision) => Some(self.decided(decision)),
+            Settled::Held => None,
+        }
+    }
+
+    /// A frame cannot go on. Where this worker keeps its fragments, their datagrams cannot either; elsewhere they end with their
+    /// time.
+    fn lose(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder) {
+        let joined = core::mem::take(&mut parcel.walk.joined);
+        if parcel.walk.keeper() == Some(self.me) {
+            self.worker.unsettle(joined, recorder);
+        }
+        self.put_away(parcel);
     }
 
     /// An empty parcel goes home.

@@ -111,6 +111,7 @@ pub fn run_inline(
     let mut decoder = Rejecter::default();
     let mut awake = options.awake();
     let mut unsent = UnsentFrames::default();
+    let mut released = Vec::new();
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
@@ -130,8 +131,16 @@ pub fn run_inline(
             }
             seen += frames;
             counters.turns += 1;
+            worker.arrives_by(side as u32);
             for index in 0..frames {
-                one_frame(worker, &mut batch, index, link, &mut decoder, &mut counters, recorder);
+                let Some((frame, _)) = frame_of(&batch, index, link) else { continue };
+                let follows = is_followed(worker, &batch, index);
+                let decision = worker.frame_in_batch(&frame, follows, recorder);
+                send_released(worker, egress, Some(&mut batch), side, &mut released, &mut unsent);
+                if let Some(decision) = decision {
+                    settle(worker, &mut batch, index, &decision, &mut decoder, &mut counters);
+                }
+                release(worker, &mut batch, index, link, recorder);
             }
             egress.transmit(&mut batch);
             egress.flush()?;
@@ -252,20 +261,27 @@ fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     both.is_some_and(|(frame, next)| train::follows(frame, next))
 }
 
-fn one_frame(
+/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same `side`: behind those that
+/// came before it in its batch, and before it.
+fn send_released(
     worker: &mut Worker,
-    batch: &mut Batch,
-    index: usize,
-    link: LinkId,
-    rejecter: &mut Rejecter,
-    counters: &mut LiveCounters,
-    recorder: &mut dyn Recorder,
+    egress: &mut dyn Port,
+    batch: Option<&mut Batch>,
+    side: Side,
+    frame: &mut Vec<u8>,
+    unsent: &mut UnsentFrames,
 ) {
-    let Some((frame, _)) = frame_of(batch, index, link) else { return };
-    let follows = is_followed(worker, batch, index);
-    if let Some(decision) = worker.frame_in_batch(&frame, follows, recorder) {
-        settle(worker, batch, index, &decision, rejecter, counters);
-        release(worker, batch, index, link, recorder);
+    if !worker.has_released() {
+        return;
+    }
+    if let Some(batch) = batch {
+        egress.transmit(batch);
+    }
+    while let Some((_, came)) = worker.take_released(frame) {
+        // The port counts it as well.
+        if let Err(refusal) = egress.transmit_frame(frame) {
+            unsent.note(side, refusal, frame, came);
+        }
     }
 }
 

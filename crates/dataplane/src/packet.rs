@@ -55,7 +55,7 @@ impl Worker {
             direction: Direction::ToServer,
             around: place.around,
         };
-        let flow = if packet.wants_flow() && !packet.is_invalid() {
+        let flow = if packet.wants_flow() && !packet.is_invalid() && place.refused.is_none() {
             self.flow_of(frame, packet, recorder)
         } else {
             Err(Flowless::Apart)
@@ -89,9 +89,6 @@ impl Worker {
         let packet = occasion.packet.decoded();
         for event in packet.events.as_slice() {
             recorder.anomaly(occasion, None, Anomaly::Decode(*event));
-        }
-        if place.inner_refused && packet.is_fragment() {
-            crate::fragment::refuse_datagram(self, frame, occasion.packet);
         }
         if let Some(reason) = place.refused {
             let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
@@ -497,7 +494,7 @@ pub(crate) struct Place {
     pub around: Option<Around>,
     /// A packet that it carries was refused.
     pub inner_refused: bool,
-    /// A fragment that must not go on.
+    /// A fragment, or what may be one, that must not go on.
     pub refused: Option<Reason>,
 }
 

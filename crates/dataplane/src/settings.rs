@@ -93,10 +93,12 @@ impl EngineSettings {
     /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
     /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
-    /// there. (Which bytes a receiver takes out of band cannot be known from outside.)
+    /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
+    /// go ([`DefragConfig::hold`]).
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
+        self.defrag.hold = true;
         if urgent {
             self.stream.reassembly.urgent = UrgentPolicy::Inline;
         }

@@ -4,14 +4,16 @@
 use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
-use crate::fragment::{Fragmented, defragment};
+use crate::fragment::{Fragmented, Joined, Settled, defragment, is_fragmented_twice};
 use crate::handover::walk::count_decision;
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, Fid, Generation, LinkId, Reason, TenantId, Timestamp, WorkerId};
+use bartizan_base::{
+    Decision, Fid, FunctionId, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId,
+};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -235,7 +237,10 @@ pub struct Worker {
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     outputs: Vec<DecodeOutput>,
-    datagrams: Vec<Vec<u8>>,
+    pub(crate) datagrams: Vec<Vec<u8>>,
+    /// Of the frame in hand.
+    pub(crate) joined: Joined,
+    pub(crate) arrived_by: u32,
     pub(crate) past: crate::generations::Past,
 }
 
@@ -279,6 +284,8 @@ impl Worker {
             checked: (0, 0),
             outputs: Vec::new(),
             datagrams: Vec::new(),
+            joined: Joined::default(),
+            arrived_by: 0,
             past: crate::generations::Past::default(),
             settings,
         })
@@ -391,15 +398,18 @@ impl Worker {
     }
 
     /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are counted and
-    /// recorded as what would be.
-    pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
-        // Nothing follows, so it does not wait.
-        self.frame_in_batch(frame, false, recorder).unwrap_or_default()
+    /// recorded as what would be. `None`: it is a fragment that is held ([`DefragConfig::hold`]) and must not leave; it
+    /// comes back by [`Worker::take_released`], or never.
+    ///
+    /// [`DefragConfig::hold`]: bartizan_packet::defrag::DefragConfig::hold
+    pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Option<Decision> {
+        // Nothing follows, so it waits for no other segment.
+        self.frame_in_batch(frame, false, recorder)
     }
 
     /// [`Worker::frame`], for a frame of a batch. `follows`: the frame behind it goes on with its TCP segment
-    /// ([`crate::train::follows`]), and is handed in next. `None`: it waits for that one; once a frame is decided,
-    /// [`Worker::waiting`] frames before it are to be released.
+    /// ([`crate::train::follows`]), and is handed in next. `None`: it waits for that one, or is held as a fragment; after each
+    /// frame, [`Worker::waiting`] frames before it are to be released.
     pub fn frame_in_batch(
         &mut self,
         frame: &Frame<'_>,
@@ -415,7 +425,10 @@ impl Worker {
             return None;
         }
         self.close_train(recorder);
-        Some(count_decision(self, &decision))
+        match self.settle(frame, decision, recorder) {
+            Settled::Decided(decision) => Some(count_decision(self, &decision)),
+            Settled::Held => None,
+        }
     }
 
     /// A frame has come.
@@ -424,6 +437,7 @@ impl Worker {
         self.counters.bytes += frame.bytes.len() as u64;
         self.clock = self.clock.max(frame.now);
         self.rewrite = None;
+        self.joined = Joined::default();
         self.train.begin(follows && self.settings.prevention);
         // A flow whose segments wait must not end under them.
         if !self.train.is_waiting() {
@@ -455,7 +469,7 @@ impl Worker {
                 let (inner, fragment) = self.fragment(frame, bytes, packet, recorder, (depth, outermost));
                 decision = decision.strictest(inner);
                 refused = fragment;
-            } else if packet.is_fragment() && self.settings.prevention {
+            } else if self.settings.prevention && (packet.is_fragment() || is_fragmented_twice(packet)) {
                 refused = Some(Reason::Defrag);
             }
             let place = Place {
@@ -519,6 +533,7 @@ impl Worker {
         self.clock = self.clock.max(now);
         self.expire(now, recorder);
         self.defrag.expire_some(now, 64);
+        self.discard(Decision::refuse(Verdict::Drop, Reason::Defrag, FunctionId::ENGINE), recorder);
         recorder.idle();
     }
 
@@ -630,8 +645,9 @@ impl Worker {
         }
     }
 
-    /// Ends all flows, in the order of their creation.
+    /// Gives up what waits, and ends all flows, in the order of their creation.
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
+        self.discard_all(recorder);
         for id in self.flows.ids() {
             self.end_flow(id, EndReason::Shutdown, recorder);
         }

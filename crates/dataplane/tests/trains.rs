@@ -136,7 +136,7 @@ fn run(bench: &Bench, frames: &[Captured], together: Together, joined: bool, sta
         let decision = if station {
             at.frame_in_batch(&frame, 0, follows, &mut Nothing).map(|handled| match handled {
                 Handled::Here(decision) => decision,
-                Handled::Away(_) => panic!("there is nobody else"),
+                Handled::Away(_) | Handled::Held => panic!("there is nobody else, and no fragment"),
             })
         } else {
             at.worker_mut().frame_in_batch(&frame, follows, &mut Nothing)

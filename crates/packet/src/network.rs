@@ -81,6 +81,8 @@ bitflags! {
         const SHIM6 = 1 << 8;
         /// "No next header".
         const NONE = 1 << 9;
+        /// A second fragment header, behind one of a datagram in one piece.
+        const FRAGMENT_AGAIN = 1 << 10;
     }
 }
 

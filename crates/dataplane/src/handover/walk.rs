@@ -2,14 +2,14 @@
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
 use crate::chain::Chains;
-use crate::fragment::{Fragmented, defragment, permit_datagram, refuse_datagram};
+use crate::fragment::{Fragmented, Joined, defragment, is_fragmented_twice};
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::worker::{Frame, MAX_DEPTH, Worker, around};
 use bartizan_base::spread::Part;
 use bartizan_base::{Decision, Reason, Spread, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, Decoded, PacketView};
+use bartizan_packet::{DecodeOutput, Decoded};
 use std::sync::Arc;
 
 /// Says who owns what. The same in every worker of an instance.
@@ -31,12 +31,21 @@ impl Owners {
         self.spread.workers()
     }
 
+    /// The owner of all fragments in frames with this outermost packet: by its addresses. So the fragments of a datagram in a tunnel meet those of
+    /// the datagrams that carry them, whose frames wait with them.
+    fn of_fragments(&self, outermost: &Decoded) -> WorkerId {
+        let (Some(source), Some(destination)) = (outermost.src(), outermost.dst()) else {
+            return WorkerId(0);
+        };
+        WorkerId(self.spread.worker(source, destination, Part::Nothing))
+    }
+
     /// The owner of a packet: its flow's; a fragment's, until it is part of a datagram, by its addresses. What else is in the flow's key (tenant,
     /// link, tunnel, VLANs) is left out: two flows of one owner do no harm.
     pub(crate) fn of_packet(&self, packet: &Decoded) -> WorkerId {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
         let (source, destination, ports) = match packet.about() {
-            _ if packet.is_fragment() => (source, destination, None),
+            _ if packet.is_fragment() => return self.of_fragments(packet),
             // The flow that an ICMP error is about has its owner, whoever sent the error.
             Some(quoted) => (quoted.src, quoted.dst, quoted.ports),
             None => (source, destination, packet.ports()),
@@ -58,8 +67,6 @@ struct Layer {
     fragment_done: bool,
     /// It must not go on.
     refused: Option<Reason>,
-    /// Its datagram is refused until other workers have decided on it.
-    suspended: bool,
     /// What is told of the packets around: of the layer as a whole, and of a packet in another one of it.
     outermost: Option<Around>,
     first: Option<Around>,
@@ -69,7 +76,7 @@ impl Layer {
     /// Begins with the packets of `output`.
     fn begin(&mut self, outermost: Option<Around>, number: Option<u64>) {
         self.left = self.output.packets().len();
-        (self.fragment_done, self.refused, self.suspended) = (false, None, false);
+        (self.fragment_done, self.refused) = (false, None);
         self.outermost = outermost;
         self.first = outermost.or_else(|| around(self.output.packets().first()?, number));
     }
@@ -84,6 +91,9 @@ pub(super) struct Walk {
     pub(super) decision: Decision,
     /// The change that the frame needs before it may leave: travels with it.
     pub(super) rewrite: Option<Rewrite>,
+    /// Who keeps the frame's fragments, once it has met one, and the datagrams that they were put to.
+    keeper: Option<WorkerId>,
+    pub(super) joined: Joined,
     /// Some packet was handled.
     begun: bool,
     /// The generation of the packets that other workers have handled.
@@ -107,6 +117,7 @@ impl Walk {
         self.decision = Decision::CONTINUE;
         self.rewrite = None;
         self.begun = false;
+        (self.keeper, self.joined) = (None, Joined::default());
         self.chains = None;
         let mut layer = self.spare.pop().unwrap_or_default();
         layer.datagram.clear();
@@ -151,7 +162,12 @@ impl Walk {
     ) -> Stop {
         loop {
             let depth = self.layers.len();
-            let Some(layer) = self.layers.last_mut() else { return Stop::Done };
+            let keeper = self.fragment_owner(owners);
+            let Some(layer) = self.layers.last_mut() else {
+                // Who keeps its fragments settles it.
+                let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
+                return keeper.map_or(Stop::Done, Stop::At);
+            };
             let Some(index) = layer.left.checked_sub(1) else {
                 self.spare.extend(self.layers.pop());
                 continue;
@@ -162,23 +178,20 @@ impl Walk {
                 continue;
             };
             if packet.is_fragment() && !layer.fragment_done && depth <= usize::from(MAX_DEPTH) {
-                let owner = owners.of_packet(packet);
-                if owner != me {
-                    return Stop::At(owner);
+                if keeper != me {
+                    return Stop::At(keeper);
                 }
+                self.keeper = Some(me);
                 let mut inner = self.spare.pop().unwrap_or_default();
+                core::mem::swap(&mut worker.joined, &mut self.joined);
                 let fragmented = defragment(worker, frame, bytes, packet, &mut inner.datagram);
+                core::mem::swap(&mut worker.joined, &mut self.joined);
                 layer.fragment_done = true;
                 if let Fragmented::Refused(reason) = fragmented {
                     layer.refused = Some(reason);
                 }
                 if fragmented == Fragmented::Whole {
                     decode_datagram(worker, packet, &inner.datagram, &mut inner.output);
-                    // While others decide, nothing of it that comes again may go past them.
-                    layer.suspended = inner.output.packets().iter().any(|p| owners.of_packet(p) != me);
-                    if layer.suspended {
-                        refuse_datagram(worker, frame, &PacketView::new(bytes, packet));
-                    }
                     inner.begin(layer.outermost.or_else(|| around(packet, frame.number)), frame.number);
                     self.layers.push(inner);
                 } else {
@@ -186,11 +199,12 @@ impl Walk {
                 }
                 continue;
             }
-            let owner = owners.of_packet(packet);
+            let owner = if packet.is_fragment() { keeper } else { owners.of_packet(packet) };
             if owner != me {
                 return Stop::At(owner);
             }
-            if packet.is_fragment() && !layer.fragment_done && worker.settings.prevention {
+            let uncertain = packet.is_fragment() && !layer.fragment_done || is_fragmented_twice(packet);
+            if uncertain && worker.settings.prevention {
                 layer.refused = Some(Reason::Defrag);
             }
             let place = Place {
@@ -199,9 +213,6 @@ impl Walk {
                 inner_refused: !self.decision.verdict.forwards(),
                 refused: layer.refused.take(),
             };
-            if core::mem::take(&mut layer.suspended) && !place.inner_refused {
-                permit_datagram(worker, frame, &PacketView::new(bytes, packet));
-            }
             self.begun = true;
             let decision = worker.packet(frame, bytes, packet, place, recorder);
             self.decision = self.decision.strictest(decision);
@@ -209,6 +220,19 @@ impl Walk {
             layer.left = index;
             layer.fragment_done = false;
         }
+    }
+}
+
+impl Walk {
+    /// Who keeps fragments of the frame, if it has met any.
+    pub(super) const fn keeper(&self) -> Option<WorkerId> {
+        self.keeper
+    }
+
+    /// Who keeps the fragments of this frame, if there are any.
+    fn fragment_owner(&self, owners: &Owners) -> WorkerId {
+        let outermost = self.layers.first().and_then(|layer| layer.output.outer());
+        outermost.map_or(WorkerId(0), |packet| owners.of_fragments(packet))
     }
 }
 

@@ -11,7 +11,9 @@
 
 use super::control::Control;
 use super::unsent::UnsentFrames;
-use super::{LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, settle};
+use super::{
+    LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, send_released, settle,
+};
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
 use crate::normaliser;
@@ -282,20 +284,21 @@ impl<R: Recorder> Post<R> {
         let mut seen = 0;
         match ports {
             Ports::Inline(pair) => {
-                for (side, rejecter) in Side::BOTH.into_iter().zip(&mut hands.rejecters) {
+                let Hands { batch, rejecters, changed, unsent } = &mut *hands;
+                for (side, rejecter) in Side::BOTH.into_iter().zip(rejecters) {
                     let (ingress, egress) = pair.direction(side);
-                    let frames = ingress.receive(&mut hands.batch)?;
+                    let frames = ingress.receive(batch)?;
                     if frames == 0 {
                         continue;
                     }
                     seen += frames;
-                    let batch = &mut hands.batch;
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
                         let tag = tag_of(side, info.flags);
                         let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
                         let worker = station.worker_mut();
+                        send_released(worker, egress, Some(&mut *batch), side, changed, unsent);
                         if let Some(Handled::Here(decision)) = handled {
                             settle(worker, batch, index, &decision, rejecter, counters);
                         }
@@ -303,7 +306,7 @@ impl<R: Recorder> Post<R> {
                     }
                     egress.transmit(batch);
                     egress.flush()?;
-                    hands.unsent.note_batch(side, batch);
+                    unsent.note_batch(side, batch);
                     batch.clear();
                     rejecter.send(ingress);
                 }
@@ -334,6 +337,9 @@ impl<R: Recorder> Post<R> {
             let Ports::Inline(pair) = ports else { return };
             let (side, rejecter) =
                 if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
+            let [a, b] = &mut used;
+            *(if side == Side::A { a } else { b }) = true;
+            send_released(worker, pair.direction(side).1, None, side, changed, unsent);
             if decision.verdict == Verdict::Reject {
                 rejecter.make(frame.bytes, &mut counters.normaliser);
             }
@@ -356,8 +362,6 @@ impl<R: Recorder> Post<R> {
                 counters.incomplete += 1;
                 return;
             }
-            let [a, b] = &mut used;
-            *(if side == Side::A { a } else { b }) = true;
             // The port counts it as well.
             if let Err(refusal) = pair.direction(side).1.transmit_frame(bytes) {
                 unsent.note(side, refusal, bytes, frame.now);

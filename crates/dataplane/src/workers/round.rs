@@ -200,6 +200,8 @@ impl Front {
     ) -> Option<Reason> {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
         let fragmented = defragment(&mut self.worker, frame, bytes, packet, &mut datagram);
+        // Nothing is held over a capture, and what the owners decide comes too late for the next fragment.
+        self.worker.pass_datagrams(frame.now);
         if fragmented == Fragmented::Whole {
             let mut output = self.outputs.pop().unwrap_or_default();
             decode_datagram(&mut self.worker, packet, &datagram, &mut output);

@@ -27,6 +27,11 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
                 p.invalid(event);
             }
             p.clear_network();
+            // A receiver that asks less of a header may take it for the part of a datagram that it is.
+            let is_part = |[.., flags, offset]: &[u8; 8]| flags & 0x3f != 0 || *offset != 0;
+            if cx.head::<8>(span).is_some_and(is_part) {
+                p.flags |= PacketFlags::FRAGMENT;
+            }
             return Err(Stop);
         }
     };

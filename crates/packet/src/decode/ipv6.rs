@@ -20,6 +20,10 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         Err(event) => {
             p.invalid(event);
             p.clear_network();
+            // As of IPv4.
+            if cx.slice(span).get(6) == Some(&proto::FRAGMENT) {
+                p.flags |= PacketFlags::FRAGMENT;
+            }
             return Err(Stop);
         }
     };

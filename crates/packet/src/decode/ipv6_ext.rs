@@ -176,6 +176,7 @@ fn fragment(cx: &Context<'_>, p: &mut Decoded, walk: &mut Walk) -> Result<Next, 
     }
     if !first(walk, Ipv6ExtHeaders::FRAGMENT) {
         p.event(DecodeEvent::Ipv6ExthdrDuplFh);
+        walk.ip.ext_headers |= Ipv6ExtHeaders::FRAGMENT_AGAIN;
         return Ok(Next::Header);
     }
     let field = u16::from_be_bytes([*o0, *o1]);

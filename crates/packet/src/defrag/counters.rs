@@ -115,8 +115,16 @@ drops! {
     HopLimit => "defrag.dropped.hop_limit", Defrag;
     /// Strict: its length is no multiple of eight though more follow, or does not go with the datagram's end.
     Length => "defrag.dropped.length", Defrag;
-    /// Strict: its datagram was refused.
+    /// Strict: the datagram that its id stands for is decided on already.
     Refused => "defrag.dropped.refused", Defrag;
+    /// Strict: a header that some receiver throws away (checksum, reserved bits), or a first fragment without all headers.
+    Unsound => "defrag.dropped.unsound", Defrag;
+    /// Strict: it differs from its datagram's first in something by which a receiver decides whether to take it.
+    Unlike => "defrag.dropped.unlike", Defrag;
+    /// Strict: its id stood for a datagram that has left, not long ago.
+    Reused => "defrag.dropped.reused", Defrag;
+    /// Holding: its datagram did not become whole in time.
+    Incomplete => "defrag.dropped.incomplete", Defrag;
     /// No room, even after giving up all older datagrams.
     Memory => "defrag.dropped.memory", DefragMemory;
 }
@@ -161,8 +169,12 @@ impl DefragCounters {
     }
 
     pub(super) fn drop(&mut self, reason: DropReason) {
+        self.drop_some(reason, 1);
+    }
+
+    pub(super) fn drop_some(&mut self, reason: DropReason, fragments: u32) {
         if let Some(count) = self.dropped.get_mut(reason as usize) {
-            *count = count.saturating_add(1);
+            *count = count.saturating_add(u64::from(fragments));
         }
     }
 

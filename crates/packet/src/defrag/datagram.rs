@@ -5,8 +5,9 @@
 //! Sources: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 1624 (checksum update). The checksum is
 //! updated, not computed anew, so that a first fragment with a wrong one gives a datagram with a wrong one.
 
+use super::likeness::Likeness;
 use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, Step};
-use super::store::{NIL, Node, Store};
+use super::store::{NIL, Node, Queue, Store};
 use super::{DropReason, Fragment, FragmentKey, MAX_DATAGRAM};
 use bartizan_base::Timestamp;
 
@@ -24,12 +25,30 @@ pub(super) struct Datagram {
     bytes: u32,
     last_seen: bool,
     overlapped: bool,
-    /// Of the first fragment: see [`Self::admit`].
-    hop_limit: Option<u8>,
-    /// Nothing more of it is let through.
-    pub(super) refused: bool,
+    /// Of the first fragment that came: see [`Self::admit`].
+    first: Option<(u8, Likeness)>,
+    pub(super) state: State,
+    /// Tells datagrams that had the same place one after the other apart.
+    pub(super) serial: u32,
+    /// Fragments that were taken and whose frames are not settled: neither kept in `frames`, nor sent, nor refused.
+    pub(super) unsettled: u32,
+    /// Frames that wait with it.
+    pub(super) frames: Queue,
     pub(super) older: u32,
     pub(super) newer: u32,
+}
+
+/// How far a datagram has got. All but `Open` only with [`super::DefragConfig::strict`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Fragments are missing.
+    Open,
+    /// It is whole and somebody decides on it.
+    Judged,
+    /// It may go; frames of it are still under way.
+    Passed,
+    /// It may not.
+    Refused,
 }
 
 /// What became of a fragment that was compared with those held.
@@ -61,21 +80,33 @@ impl Datagram {
             bytes: 0,
             last_seen: false,
             overlapped: false,
-            hop_limit: None,
-            refused: false,
+            first: None,
+            state: State::Open,
+            serial: 0,
+            unsettled: 0,
+            frames: Queue::EMPTY,
             older: NIL,
             newer: NIL,
         }
     }
 
     /// Whether receivers agree on what the fragment, that ends at `end`, is: the strict rules but that on overlaps.
-    pub(super) fn admit(&mut self, fragment: &Fragment<'_>, end: u32) -> Result<(), DropReason> {
-        if self.refused {
+    pub(super) fn admit(
+        &mut self,
+        fragment: &Fragment<'_>,
+        likeness: Likeness,
+        end: u32,
+    ) -> Result<(), DropReason> {
+        if self.state != State::Open {
             return Err(DropReason::Refused);
         }
-        // One that runs out of hops on its way would leave room at the receiver for another in its place.
-        if *self.hop_limit.get_or_insert(fragment.hop_limit) != fragment.hop_limit {
+        // One that runs out of hops on its way, or that the receiver throws away, would leave room for another in its place.
+        let (hop_limit, first) = *self.first.get_or_insert((fragment.hop_limit, likeness));
+        if hop_limit != fragment.hop_limit {
             return Err(DropReason::HopLimit);
+        }
+        if first != likeness {
+            return Err(DropReason::Unlike);
         }
         let uneven = fragment.more && !end.is_multiple_of(8);
         let behind_the_end = self.last_seen && end > self.reach || !fragment.more && end < self.reach;
@@ -209,6 +240,7 @@ impl Datagram {
             at = next;
         }
         (self.head, self.tail, self.fragments) = (NIL, NIL, 0);
+        (self.reach, self.bytes, self.last_seen) = (0, 0, false);
     }
 
     /// Writes the datagram to `out` when nothing is missing any more.

@@ -7,22 +7,36 @@
 //! hashed with a secret seed, and ends with its completion: what comes later under the same id is
 //! another datagram.
 //!
-//! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is. There
-//! [`DefragConfig::strict`] refuses every fragment that hosts treat differently: see [`DropReason`]. A datagram that
-//! was refused stays refused until its time is over ([`Defragmenter::refuse`]), and none is forgotten for another
-//! before that: the fragments that went out still wait at the receiver for the missing one.
+//! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is
+//! (docs/design/0011-what-the-receiver-reads.md). With [`DefragConfig::strict`]
 //!
-//! Not done: ICMP "time exceeded" of reassembly, forwarding of the original fragments (the caller's),
-//! the event `ipv6.frag_invalid_length` (the decoder's), cutting fragments to multiples of eight bytes
-//! (as Suricata does not either), and the unconditional refusal of overlapping IPv6 fragments by
-//! RFC 5722 (the event and the policy decide).
+//! * every fragment is refused that receivers treat differently, or that differs from its datagram's first in something by which
+//!   a receiver decides whether to take it: see [`DropReason`] and `likeness`;
+//! * a datagram that is whole waits for a decision: [`Defragmenter::pass`] or [`Defragmenter::refuse`]; the id of one
+//!   that passed is not taken again for a while (`remembered`);
+//! * no datagram is given up for another before its time.
+//!
+//! With [`DefragConfig::hold`] the frames of a datagram wait here as well ([`Defragmenter::attach`]), and come out together when it has
+//! passed ([`Defragmenter::pop_outgoing`]); what does not become whole, or is refused, comes out by
+//! [`Defragmenter::pop_discarded`] and goes nowhere. Frame and note are opaque here.
+//!
+//! Not done: ICMP "time exceeded" of reassembly, the event `ipv6.frag_invalid_length` (the decoder's), cutting
+//! fragments to multiples of eight bytes (as Suricata does not either), and the unconditional refusal of overlapping
+//! IPv6 fragments by RFC 5722 (in detection the event and the policy decide; strict mode refuses them).
 
 mod counters;
 mod datagram;
+mod holding;
+mod likeness;
 mod policy;
+mod remembered;
 mod store;
 #[cfg(test)]
+mod strict_tests;
+#[cfg(test)]
 mod tests;
+
+pub use holding::{Attached, DatagramId};
 
 pub use counters::{DefragCounters, DefragEvent, DefragEvents, DropReason, VersionCounters};
 pub use policy::OverlapPolicy;
@@ -31,10 +45,11 @@ use bartizan_base::{LinkId, PacketDuration, TenantId, Timestamp};
 use core::hash::BuildHasher;
 use core::mem::size_of;
 use core::net::IpAddr;
-use datagram::{Assembly, Datagram, announcing_byte};
+use datagram::{Assembly, Datagram, State, announcing_byte};
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use store::{Full, NIL, Store};
+use remembered::Remembered;
+use store::{Full, NIL, Queue, Store};
 
 /// The largest datagram's data that IPv6 allows, and IPv4 with its header.
 const MAX_DATAGRAM: u32 = 65_535;
@@ -54,6 +69,10 @@ pub struct DefragConfig {
     pub timeout: PacketDuration,
     /// Fragments that receivers treat differently are refused, and no datagram is given up before its time.
     pub strict: bool,
+    /// Frames of fragments are kept until their datagram may go. Means `strict`.
+    pub hold: bool,
+    /// Strict: so many datagrams that passed are remembered at most, so that their ids are not taken again.
+    pub remember: u32,
     /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
     pub hash_seed: u64,
 }
@@ -68,6 +87,8 @@ impl Default for DefragConfig {
             memory: 32 << 20,
             timeout: PacketDuration::from_secs(60),
             strict: false,
+            hold: false,
+            remember: 8_192,
             hash_seed: 0,
         }
     }
@@ -97,6 +118,14 @@ pub struct FragmentKey {
 }
 
 impl FragmentKey {
+    /// As the table has it.
+    const fn normal(mut self) -> Self {
+        if !self.is_ipv4() {
+            self.protocol = 0;
+        }
+        self
+    }
+
     const fn is_ipv4(&self) -> bool {
         matches!(self.dst, IpAddr::V4(_))
     }
@@ -114,6 +143,10 @@ pub struct Fragment<'a> {
     pub header: &'a [u8],
     /// Time to live, or hop limit, that it came with.
     pub hop_limit: u8,
+    /// What else it came by and a receiver may ask for (port, hardware address, tags): the same for all fragments of a datagram.
+    pub path: [u64; 2],
+    /// A bit that has to be zero is set: in the flags of IPv4, in the fragment header of IPv6.
+    pub reserved: bool,
     /// IPv6: the next header that the fragment header names. Not used for IPv4.
     pub next_header: u8,
     /// The data behind the header, or behind the fragment header; link-layer padding taken off.
@@ -153,6 +186,9 @@ pub struct DefragOutcome {
     pub result: DefragResult,
     /// Decoder events that the fragment's packet gets.
     pub events: DefragEvents,
+    /// Strict, unless dropped: the datagram. One that is whole wants to hear whether it may go; with
+    /// [`DefragConfig::hold`] every fragment's frame is to be attached, passed or refused.
+    pub datagram: Option<DatagramId>,
 }
 
 /// Collects fragments and gives back datagrams. One per worker; no locks.
@@ -166,6 +202,11 @@ pub struct Defragmenter {
     oldest: u32,
     newest: u32,
     store: Store,
+    remembered: Remembered,
+    serial: u32,
+    /// Frames of datagrams that may go, and of those that may not.
+    outgoing: Queue,
+    discarded: Queue,
     counters: DefragCounters,
 }
 
@@ -174,7 +215,10 @@ impl Defragmenter {
     #[must_use]
     pub fn new(config: DefragConfig) -> Self {
         let max_trackers = config.max_trackers.clamp(1, NIL - 1);
-        let config = DefragConfig { max_trackers, ..config };
+        let config = DefragConfig { max_trackers, strict: config.strict || config.hold, ..config };
+        let remember = if config.strict { config.remember } else { 0 };
+        // A fragment that is held has its frame besides.
+        let nodes = config.max_fragments.saturating_mul(if config.hold { 2 } else { 1 });
         // A small memory limit must not be spent on an empty table.
         let affordable = config.memory / size_of::<Datagram>();
         Self {
@@ -184,7 +228,11 @@ impl Defragmenter {
             free: Vec::new(),
             oldest: NIL,
             newest: NIL,
-            store: Store::new(config.max_fragments),
+            store: Store::new(nodes),
+            remembered: Remembered::new(remember, config.memory),
+            serial: 0,
+            outgoing: Queue::EMPTY,
+            discarded: Queue::EMPTY,
             counters: DefragCounters::default(),
             config,
         }
@@ -205,7 +253,11 @@ impl Defragmenter {
         out: &mut Vec<u8>,
     ) -> DefragOutcome {
         let mut events = DefragEvents::NONE;
-        let result = self.take(key, fragment, host.into(), now, out, &mut events);
+        let taken = self.take(key, fragment, host.into(), now, out, &mut events);
+        let (result, datagram) = match taken {
+            Ok((result, datagram)) => (result, datagram),
+            Err(reason) => (DefragResult::Dropped(reason), None),
+        };
         if let DefragResult::Dropped(reason) = result {
             self.counters.drop(reason);
             if matches!(reason, DropReason::Memory | DropReason::DatagramFragments) {
@@ -215,7 +267,7 @@ impl Defragmenter {
                 events.add(pick(key, DefragEvent::Ipv4FragPktTooLarge, DefragEvent::Ipv6FragPktTooLarge));
             }
         }
-        DefragOutcome { result, events }
+        DefragOutcome { result, events, datagram }
     }
 
     fn take(
@@ -226,85 +278,86 @@ impl Defragmenter {
         now: Timestamp,
         out: &mut Vec<u8>,
         events: &mut DefragEvents,
-    ) -> DefragResult {
+    ) -> Result<(DefragResult, Option<DatagramId>), DropReason> {
         if fragment.offset == 0 && !fragment.more {
-            return DefragResult::Dropped(DropReason::NotAFragment);
+            return Err(DropReason::NotAFragment);
         }
         let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
         counters.fragments = counters.fragments.saturating_add(1);
-        let end = match check(key, fragment) {
-            Ok(end) => end,
-            Err(reason) => return DefragResult::Dropped(reason),
-        };
+        let end = check(key, fragment)?;
         self.expire_some(now, 2);
-        let mut key = *key;
-        if !key.is_ipv4() {
-            key.protocol = 0;
+        let key = key.normal();
+        if self.config.strict {
+            if !likeness::is_sound(&key, fragment) {
+                return Err(DropReason::Unsound);
+            }
+            if self.remembered.contains(self.hasher.hash_one(key), now) {
+                return Err(DropReason::Reused);
+            }
         }
-        let Some(index) = self.find_or_make(&key, host, now) else {
-            return DefragResult::Dropped(DropReason::Memory);
-        };
-        let admitted = match self.datagrams.get_mut(index as usize) {
-            Some(datagram) if self.config.strict => datagram.admit(fragment, end),
-            _ => Ok(()),
-        };
-        let kept = admitted.and_then(|()| {
-            let timeout = host.timeout.unwrap_or(self.config.timeout);
+        let index = self.find_or_make(&key, host, now).ok_or(DropReason::Memory)?;
+        let timeout = host.timeout.unwrap_or(self.config.timeout);
+        let kept = self.admit(index, fragment, &key, end).and_then(|()| {
             self.touch(index, now + timeout);
             self.keep(index, fragment, end, now, events)
         });
         if let Err(reason) = kept {
             let datagram = self.datagrams.get(index as usize);
-            if datagram.is_some_and(|datagram| datagram.fragments == 0 && !datagram.refused) {
+            if datagram.is_some_and(|datagram| datagram.fragments == 0 && datagram.state == State::Open) {
                 self.release(index);
             }
-            return DefragResult::Dropped(reason);
+            return Err(reason);
         }
-        let Some(datagram) = self.datagrams.get(index as usize) else { return DefragResult::Held };
+        let Some(datagram) = self.datagrams.get(index as usize) else { return Err(DropReason::Memory) };
         let assembly = datagram.assemble(&self.store, out);
-        if assembly == Assembly::Waiting {
-            return DefragResult::Held;
-        }
-        self.release(index);
         if assembly == Assembly::TooLarge {
-            self.refuse(&key, host, now);
-            return DefragResult::Dropped(DropReason::TooLarge);
+            if self.config.strict {
+                self.stop(index);
+            } else {
+                self.release(index);
+            }
+            return Err(DropReason::TooLarge);
         }
-        let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
-        counters.reassembled = counters.reassembled.saturating_add(1);
-        DefragResult::Complete
+        if assembly == Assembly::Done {
+            let counters = if key.is_ipv4() { &mut self.counters.ipv4 } else { &mut self.counters.ipv6 };
+            counters.reassembled = counters.reassembled.saturating_add(1);
+        }
+        Ok(self.taken(index, assembly == Assembly::Done))
     }
 
-    /// Refuses what else comes of a datagram, until its time is over. To be called when a verdict stops the fragment
-    /// that completed it. Does nothing unless [`DefragConfig::strict`].
-    pub fn refuse(&mut self, key: &FragmentKey, host: impl Into<HostSettings>, now: Timestamp) {
-        let host = host.into();
-        let mut key = *key;
-        if !key.is_ipv4() {
-            key.protocol = 0;
-        }
+    /// A fragment was taken; with it, its datagram may be `whole`.
+    fn taken(&mut self, index: u32, whole: bool) -> (DefragResult, Option<DatagramId>) {
+        let result = if whole { DefragResult::Complete } else { DefragResult::Held };
         if !self.config.strict {
-            return;
+            if whole {
+                self.release(index);
+            }
+            return (result, None);
         }
-        let Some(index) = self.find_or_make(&key, host, now) else { return };
-        if let Some(datagram) = self.datagrams.get_mut(index as usize) {
+        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return (result, None) };
+        // Where nothing is held, a fragment that waits for others has left.
+        datagram.unsettled = datagram.unsettled.saturating_add(u32::from(whole || self.config.hold));
+        let id = DatagramId { index, serial: datagram.serial };
+        if whole {
             datagram.clear(&mut self.store);
-            datagram.refused = true;
+            datagram.state = State::Judged;
         }
-        self.touch(index, now + host.timeout.unwrap_or(self.config.timeout));
+        (result, Some(id))
     }
 
-    /// Takes [`Defragmenter::refuse`] back: the datagram was refused only until somebody else had decided, and may go.
-    pub fn permit(&mut self, key: &FragmentKey) {
-        let mut key = *key;
-        if !key.is_ipv4() {
-            key.protocol = 0;
+    fn admit(
+        &mut self,
+        index: u32,
+        fragment: &Fragment<'_>,
+        key: &FragmentKey,
+        end: u32,
+    ) -> Result<(), DropReason> {
+        if !self.config.strict {
+            return Ok(());
         }
-        let datagrams = &self.datagrams;
-        let refused = |index: &u32| datagrams.get(*index as usize).is_some_and(|d| d.key == key && d.refused);
-        if let Some(index) = self.table.find(self.hasher.hash_one(key), refused).copied() {
-            self.release(index);
-        }
+        let likeness = likeness::likeness(&self.hasher, key, fragment);
+        let datagram = self.datagrams.get_mut(index as usize).ok_or(DropReason::Memory)?;
+        datagram.admit(fragment, likeness, end)
     }
 
     /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no room.
@@ -385,7 +438,9 @@ impl Defragmenter {
             self.release(index);
         }
         let index = self.free_slot(now)?;
-        let datagram = Datagram::new(*key, host.policy);
+        self.serial = self.serial.wrapping_add(1).max(1);
+        let mut datagram = Datagram::new(*key, host.policy);
+        datagram.serial = self.serial;
         match self.datagrams.get_mut(index as usize) {
             Some(slot) => *slot = datagram,
             None => self.datagrams.push(datagram),
@@ -459,6 +514,11 @@ impl Defragmenter {
         self.unlink(index);
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
+        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        // Nobody finds it any more by an id of its own.
+        datagram.serial = 0;
+        self.discarded.append(&mut self.store, frames);
+        self.counters.drop_some(DropReason::Incomplete, frames.len);
         let hash = self.hasher.hash_one(datagram.key);
         if let Ok(entry) = self.table.find_entry(hash, |entry| *entry == index) {
             entry.remove();
@@ -507,7 +567,7 @@ impl Defragmenter {
         self.datagrams.len().saturating_sub(self.free.len())
     }
 
-    /// Fragments held.
+    /// Fragments held, and frames.
     #[must_use]
     pub fn fragments(&self) -> u32 {
         self.store.fragments()
@@ -522,6 +582,7 @@ impl Defragmenter {
             .allocation_size()
             .saturating_add(datagrams)
             .saturating_add(free)
+            .saturating_add(self.remembered.memory())
             .saturating_add(self.store.memory())
     }
 

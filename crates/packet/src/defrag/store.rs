@@ -54,6 +54,52 @@ impl Node {
     }
 }
 
+/// Frames in the order in which they came: a list of nodes, tied by `next`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    pub(super) len: u32,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Queue = Queue { first: NIL, last: NIL, len: 0 };
+
+    /// Puts a stored frame at the end.
+    pub(super) fn push(&mut self, store: &mut Store, index: u32) {
+        self.append(store, Queue { first: index, last: index, len: 1 });
+    }
+
+    /// Puts all frames of another queue behind those of this one.
+    pub(super) fn append(&mut self, store: &mut Store, other: Queue) {
+        if other.len == 0 {
+            return;
+        }
+        match store.node_mut(self.last) {
+            Some(last) => last.next = other.first,
+            None => self.first = other.first,
+        }
+        self.last = other.last;
+        self.len = self.len.saturating_add(other.len);
+    }
+
+    /// Takes the first frame: what was noted about it and its bytes, one behind the other, go into `out`. The length of the
+    /// note.
+    pub(super) fn pop(&mut self, store: &mut Store, out: &mut Vec<u8>) -> Option<usize> {
+        let node = store.node(self.first).copied()?;
+        out.clear();
+        out.resize(node.header_len.saturating_add(node.len) as usize, 0);
+        store.copy(&node, 0, out);
+        store.free(self.first);
+        self.first = node.next;
+        self.len = self.len.saturating_sub(1);
+        if self.first == NIL {
+            *self = Queue::EMPTY;
+        }
+        Some(node.header_len as usize)
+    }
+}
+
 struct Slab {
     bytes: [[u8; CHUNK]; SLAB],
     next: [u32; SLAB],

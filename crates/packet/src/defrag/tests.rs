@@ -27,6 +27,24 @@ fn key(v6: bool, id: u32) -> FragmentKey {
     }
 }
 
+/// What most fragments of the tests have in common.
+const PLAIN: Fragment<'static> = Fragment {
+    offset: 0,
+    more: true,
+    header: &[],
+    hop_limit: 64,
+    path: [0; 2],
+    reserved: false,
+    next_header: 58,
+    payload: &[],
+};
+
+impl<'a> Fragment<'a> {
+    fn with(self, next_header: u8, payload: &'a [u8]) -> Fragment<'a> {
+        Fragment { next_header, payload, header: &[], ..self }
+    }
+}
+
 fn checksum(header: &[u8]) -> u16 {
     let mut sum = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
     while sum > 0xffff {
@@ -67,7 +85,7 @@ fn send(
     let v6 = !key.is_ipv4();
     let header = header(v6, offset, more, payload.len());
     let mut out = Vec::new();
-    let fragment = Fragment { offset, more, header: &header, hop_limit: 64, next_header: 58, payload };
+    let fragment = Fragment { offset, more, header: &header, ..PLAIN.with(58, payload) };
     let outcome = d.insert(key, &fragment, policy, at, &mut out);
     let whole = (outcome.result == DefragResult::Complete).then(|| {
         let head = header.len();
@@ -239,8 +257,7 @@ fn a_header_that_is_none_is_refused() {
         (false, &[]),
         (false, &[0x45; 19]),
     ] {
-        let fragment =
-            Fragment { offset: 0, more: true, header, hop_limit: 64, next_header: 6, payload: &[0; 8] };
+        let fragment = Fragment { offset: 0, more: true, header, ..PLAIN.with(6, &[0; 8]) };
         let outcome = d.insert(&key(v6_key, 1), &fragment, OverlapPolicy::First, T0, &mut out);
         assert_eq!(outcome.result, DefragResult::Dropped(DropReason::BadHeader));
     }
@@ -323,6 +340,8 @@ fn datagrams_time_out_on_the_packet_clock() {
         header: &header(false, 0, true, 8),
         hop_limit: 64,
         next_header: 0,
+        path: [0; 2],
+        reserved: false,
         payload: &[1; 8],
     };
     let host = HostSettings { policy: OverlapPolicy::Bsd, timeout: Some(PacketDuration::from_secs(1)) };
@@ -526,74 +545,8 @@ proptest! {
         let mut out = Vec::new();
         let payload = vec![0; len];
         for (offset, more) in [(offset, more), (0, true), (8, false)] {
-            let fragment = Fragment { offset, more, header: &header, hop_limit: 64, next_header: 17, payload: &payload };
+            let fragment = Fragment { offset, more, header: &header, ..PLAIN.with(17, &payload) };
             d.insert(&key(v6, 1), &fragment, OverlapPolicy::Bsd, T0, &mut out);
         }
     }
-}
-
-fn strict() -> Defragmenter {
-    Defragmenter::new(DefragConfig { max_trackers: 4, strict: true, ..DefragConfig::default() })
-}
-
-/// Sends in strict mode with a hop limit; what it was dropped for, if it was.
-fn send_strict(
-    d: &mut Defragmenter,
-    key: &FragmentKey,
-    at: Timestamp,
-    (offset, more, len): (u16, bool, usize),
-    hop_limit: u8,
-) -> Result<DefragResult, DropReason> {
-    let (payload, mut out) = (vec![b'x'; len], Vec::new());
-    let header = header(!key.is_ipv4(), offset, more, len);
-    let fragment = Fragment { offset, more, header: &header, hop_limit, next_header: 58, payload: &payload };
-    match d.insert(key, &fragment, OverlapPolicy::Linux, at, &mut out).result {
-        DefragResult::Dropped(reason) => Err(reason),
-        result => Ok(result),
-    }
-}
-
-#[test]
-fn strict_refuses_what_receivers_treat_differently() {
-    for v6 in [false, true] {
-        let k = key(v6, 5);
-        for (bad, hop, reason) in [
-            ((0, true, 8), 64, DropReason::Overlapped),
-            ((8, true, 16), 64, DropReason::Overlapped),
-            ((0, true, 64), 64, DropReason::Length),
-            ((8, true, 8), 63, DropReason::HopLimit),
-            ((8, true, 7), 64, DropReason::Length),
-            ((8, false, 8), 64, DropReason::Length),
-            ((32, true, 8), 64, DropReason::Length),
-        ] {
-            let mut d = strict();
-            assert_eq!(send_strict(&mut d, &k, T0, (0, true, 8), 64), Ok(DefragResult::Held));
-            assert_eq!(send_strict(&mut d, &k, T0, (16, false, 8), 64), Ok(DefragResult::Held));
-            assert_eq!(send_strict(&mut d, &k, T0, bad, hop), Err(reason), "{bad:?}");
-            // Nothing of it was kept: the datagram is completed by the fragment that fits.
-            assert_eq!(send_strict(&mut d, &k, T0, (8, true, 8), 64), Ok(DefragResult::Complete), "{bad:?}");
-            assert_eq!((d.waiting(), d.fragments()), (0, 0));
-        }
-    }
-}
-
-#[test]
-fn strict_forgets_no_datagram_for_another_and_none_that_was_refused() {
-    let mut d = strict();
-    for id in 0..4 {
-        assert_eq!(send_strict(&mut d, &key(false, id), T0, (0, true, 8), 64), Ok(DefragResult::Held));
-    }
-    assert_eq!(send_strict(&mut d, &key(false, 9), T0, (0, true, 8), 64), Err(DropReason::Memory));
-    assert_eq!(send_strict(&mut d, &key(false, 0), T0, (8, false, 8), 64), Ok(DefragResult::Complete));
-    d.refuse(&key(false, 0), OverlapPolicy::Linux, T0);
-    assert_eq!(
-        send_strict(&mut d, &key(false, 0), T0 + PacketDuration::from_secs(59), (8, false, 8), 64),
-        Err(DropReason::Refused)
-    );
-    // What is refused does not prolong it; afterwards the id stands for another datagram.
-    assert_eq!(
-        send_strict(&mut d, &key(false, 0), T0 + PacketDuration::from_secs(61), (8, false, 8), 64),
-        Ok(DefragResult::Held)
-    );
-    assert_eq!(d.counters().dropped(DropReason::Refused), 1);
 }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fragments to a real receiver: Linux's reassembly behind the inline loop. Decoys that Linux throws away do not let a forbidden
+//! datagram through, and good datagrams arrive.
+
+mod common;
+mod inline_net;
+
+use bartizan_base::LinkId;
+use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
+use bartizan_dataplane::worker::Worker;
+use bartizan_packet::{InternetChecksum, pseudo_header};
+use bartizan_ports::{InlineOptions, InlinePair, InlinePort, Port};
+use inline_net::{AtEnd, CLIENT_MAC, SERVER_MAC, in_namespace, link, wire};
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PORT: u16 = 7_000;
+
+/// One datagram to the server's port, in fragments of `size` bytes: frames.
+fn datagram(v6: bool, id: u32, text: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let (client, server) = (wire::client_address(v6, 1), wire::server_address(v6));
+    let mut udp = [&5_000u16.to_be_bytes()[..], &PORT.to_be_bytes()].concat();
+    udp.extend((text.len() as u16 + 8).to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(text);
+    let sum = pseudo_header(client, server, 17, udp.len() as u32).unwrap().with(&udp).finish();
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    let count = udp.len().div_ceil(size);
+    let part = |(n, data): (usize, &[u8])| fragment(v6, id, n * size, n + 1 < count, data);
+    udp.chunks(size).enumerate().map(part).collect()
+}
+
+fn fragment(v6: bool, id: u32, offset: usize, more: bool, data: &[u8]) -> Vec<u8> {
+    let mut frame = [SERVER_MAC, CLIENT_MAC].concat();
+    let bytes = |v6: bool| match (wire::client_address(v6, 1), wire::server_address(v6)) {
+        (std::net::IpAddr::V4(a), std::net::IpAddr::V4(b)) => [a.octets(), b.octets()].concat(),
+        (std::net::IpAddr::V6(a), std::net::IpAddr::V6(b)) => [a.octets(), b.octets()].concat(),
+        _ => unreachable!("both of one version"),
+    };
+    if v6 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        frame.extend((data.len() as u16 + 8).to_be_bytes());
+        frame.extend([44, 64]);
+        frame.extend(bytes(true));
+        frame.extend([17, 0]);
+        frame.extend((offset as u16 | u16::from(more)).to_be_bytes());
+        frame.extend(id.to_be_bytes());
+    } else {
+        let mut header = vec![0x45, 0];
+        header.extend((data.len() as u16 + 20).to_be_bytes());
+        header.extend((id as u16).to_be_bytes());
+        header.extend(((offset / 8) as u16 | u16::from(more) << 13).to_be_bytes());
+        header.extend([64, 17, 0, 0]);
+        header.extend(bytes(false));
+        frame.extend([8, 0]);
+        frame.extend(summed(header));
+    }
+    frame.extend(data);
+    frame
+}
+
+fn summed(mut header: Vec<u8>) -> Vec<u8> {
+    header[10..12].fill(0);
+    let sum = InternetChecksum::new().with(&header).finish();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+/// Heads that Linux throws away, made of a good one.
+fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let mut foreign = head.to_vec();
+    foreign[5] = 99;
+    let mut all = vec![("a foreign hardware address", foreign)];
+    if v6 {
+        let extended = |first: u8, extensions: &[u8]| {
+            let mut frame = head.to_vec();
+            let length = u16::from_be_bytes([frame[18], frame[19]]) + extensions.len() as u16;
+            frame[18..20].copy_from_slice(&length.to_be_bytes());
+            frame[20] = first;
+            frame.splice(54..54, extensions.iter().copied());
+            frame
+        };
+        let routing = |kind: u8| [&[44, 2, kind, 1, 0, 0, 0, 0][..], &[0xfd; 16]].concat();
+        all.extend([
+            ("hop-by-hop options, discard", extended(0, &[44, 0, 0x80, 4, 0, 0, 0, 0])),
+            ("destination options, discard", extended(60, &[44, 0, 0x9e, 4, 0, 0, 0, 0])),
+            ("routing header 0", extended(43, &routing(0))),
+            ("routing header 2", extended(43, &routing(2))),
+            ("hop-by-hop out of place", extended(60, &[0, 0, 1, 4, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0])),
+            ("two fragment headers", extended(44, &[44, 0, 0, 0, 0, 0, 0, 9])),
+        ]);
+    } else {
+        let optioned = |options: &[u8]| {
+            let mut header = head[14..34].to_vec();
+            header[0] += options.len() as u8 / 4;
+            let length = u16::from_be_bytes([header[2], header[3]]) + options.len() as u16;
+            header[2..4].copy_from_slice(&length.to_be_bytes());
+            header.extend(options);
+            [&head[..14], &summed(header), &head[34..]].concat()
+        };
+        let mut unsummed = head.to_vec();
+        unsummed[24] ^= 1;
+        all.extend([
+            ("a bad checksum", unsummed),
+            ("a broken record route", optioned(&[7, 7, 3, 0, 0, 0, 0, 0])),
+            ("a loose source route", optioned(&[0x83, 7, 4, 10, 0, 0, 9, 0])),
+            ("a strict source route", optioned(&[0x89, 7, 4, 10, 0, 0, 9, 0])),
+            ("an option of length 0", optioned(&[7, 0, 0, 0])),
+        ]);
+    }
+    all
+}
+
+/// What the server's socket reads until there is nothing for a while, or `wanted` datagrams came.
+fn read(socket: &UdpSocket, wanted: usize) -> BTreeSet<Vec<u8>> {
+    let (mut got, mut buffer) = (BTreeSet::new(), vec![0; 65_536]);
+    while got.len() < wanted {
+        let Ok(length) = socket.recv(&mut buffer) else { break };
+        got.insert(buffer[..length].to_vec());
+    }
+    got
+}
+
+fn send(port: &mut InlinePort, frames: &[Vec<u8>]) {
+    for frame in frames {
+        port.transmit_frame(frame).unwrap();
+    }
+    port.flush().unwrap();
+    // So that they come in this order, in batches of their own.
+    std::thread::sleep(Duration::from_millis(2));
+}
+
+fn text(word: &str, v6: bool, n: usize) -> Vec<u8> {
+    format!("{word} {v6} {n}: this is long enough for four fragments").into_bytes()
+}
+
+/// Forbidden datagrams: the tail, a decoy in the place of the head, the true head; in prevention then all of it once more. What the server
+/// read of them.
+fn forbidden(
+    client: &mut InlinePort,
+    socket: &UdpSocket,
+    first_id: u32,
+    again: bool,
+) -> (usize, BTreeSet<Vec<u8>>) {
+    let (mut sent, mut got) = (0, BTreeSet::new());
+    for v6 in [false, true] {
+        let kinds = decoys(v6, &datagram(v6, 0, &text("good", v6, 0), 16)[0]).len();
+        for n in 0..kinds {
+            let id = first_id + sent as u32;
+            sent += 1;
+            let [evil, good] = ["drop", "good"].map(|word| datagram(v6, id, &text(word, v6, n), 16));
+            let (_, decoy) = decoys(v6, &good[0]).swap_remove(n);
+            send(client, &evil[1..]);
+            send(client, &[decoy]);
+            send(client, &evil[..1]);
+            if again {
+                send(client, &evil);
+            }
+        }
+    }
+    got.extend(read(socket, usize::MAX));
+    (sent, got)
+}
+
+/// Runs the inline loop while `test` plays.
+fn through<T>(prevention: bool, test: impl FnOnce(&mut InlinePort) -> T) -> T {
+    let bench = common::bench(prevention, "no");
+    let settings = bench.engine_settings.clone();
+    let settings = if prevention { settings.for_real_receivers(true) } else { settings };
+    let mut worker = Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
+    let mut client = InlinePort::open("a0", &InlineOptions::default()).unwrap();
+    let (mut pair, _) = InlinePair::open("a1", "b1", &InlineOptions::default(), false).unwrap();
+    let control = Control::new().unwrap();
+    let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
+    let result = std::thread::scope(|scope| {
+        let engine = scope.spawn(|| {
+            run_inline(&mut worker, &mut pair, LinkId(0), &options, &control, &mut common::Nothing).unwrap()
+        });
+        let end = AtEnd(|| control.stop());
+        let result = test(&mut client);
+        drop(end);
+        engine.join().unwrap();
+        result
+    });
+    worker.shutdown(&mut common::Nothing);
+    let counters = worker.counters();
+    let refused: u64 = counters.refused.iter().sum();
+    assert_eq!(counters.packets, counters.forwarded + refused);
+    result
+}
+
+#[test]
+fn a_linux_receiver_gets_good_datagrams_and_no_decoyed_ones() {
+    in_namespace("a_linux_receiver_gets_good_datagrams_and_no_decoyed_ones", || {
+        link(1..=1);
+        let socket = UdpSocket::bind(("::", PORT)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+        // In detection everything goes on: Linux throws each decoy away, and reads the rest.
+        let (sent, got) = through(false, |client| forbidden(client, &socket, 100, false));
+        let evil = got.iter().filter(|bytes| bytes.starts_with(b"drop")).count();
+        let names: Vec<_> = got.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
+        assert_eq!(evil, sent, "these are no decoys here: {names:?}");
+        through(true, |client| {
+            let (_, got) = forbidden(client, &socket, 1_000, true);
+            let names: Vec<_> = got.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
+            assert!(names.is_empty(), "{names:?}");
+            let mut id = 2_000;
+            for v6 in [false, true] {
+                for (length, size) in [(60_000, 1_232), (20_000, 1_448), (3_000, 1_440), (100, 8)] {
+                    for order in 0..3 {
+                        id += 1;
+                        let mut payload = text("fine", v6, id as usize);
+                        payload.resize(length, b'.');
+                        let mut parts = datagram(v6, id, &payload, size);
+                        match order {
+                            1 => parts.reverse(),
+                            2 => parts.rotate_left(1),
+                            _ => {}
+                        }
+                        send(client, &parts);
+                        let got = read(&socket, 1);
+                        assert!(got.contains(&payload), "{length} bytes by {size}, order {order}, v6 {v6}");
+                    }
+                }
+            }
+        });
+    });
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Strict mode: what becomes of a datagram once it is whole, and of the frames that brought it.
+//!
+//! Every fragment that was taken is *settled* once: its frame is attached to its datagram, or leaves with it, or is refused. Where
+//! several workers share a frame's packets, a frame may be settled after its datagram was decided on; until all are, the
+//! datagram is kept, so that the late ones go the same way. One that never comes back (it was lost between workers) ends with the datagram's time.
+
+use super::datagram::State;
+use super::store::Queue;
+use super::{Defragmenter, DropReason};
+use bartizan_base::Timestamp;
+use core::hash::BuildHasher;
+
+/// One datagram in the making, until it is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramId {
+    pub(super) index: u32,
+    pub(super) serial: u32,
+}
+
+/// What becomes of a frame that was to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// It waits.
+    Waits,
+    /// Its datagram has passed meanwhile: it may go.
+    Passed,
+}
+
+impl Defragmenter {
+    /// Keeps the frame of a fragment that [`Defragmenter::insert`] has taken, with a note for whoever gets it back.
+    ///
+    /// # Errors
+    /// Its datagram was refused meanwhile, or is refused now for want of room.
+    pub fn attach(
+        &mut self,
+        id: DatagramId,
+        note: &[u8],
+        frame: &[u8],
+        now: Timestamp,
+    ) -> Result<Attached, DropReason> {
+        match self.state(id) {
+            Some(State::Open | State::Judged) => {}
+            Some(State::Passed) => {
+                self.settle(id);
+                return Ok(Attached::Passed);
+            }
+            Some(State::Refused) | None => {
+                self.settle(id);
+                self.counters.drop(DropReason::Refused);
+                return Err(DropReason::Refused);
+            }
+        }
+        let node = match self.store_fragment(id.index, note, frame, now) {
+            Ok(node) => node,
+            Err(reason) => {
+                self.counters.drop(reason);
+                self.refuse(id);
+                return Err(reason);
+            }
+        };
+        if let Some(datagram) = self.datagrams.get_mut(id.index as usize) {
+            datagram.frames.push(&mut self.store, node);
+            datagram.unsettled = datagram.unsettled.saturating_sub(1);
+        }
+        Ok(Attached::Waits)
+    }
+
+    /// A datagram that is whole may go, and the frame that made it whole: the frames that wait with it can be taken from
+    /// [`Defragmenter::pop_outgoing`], and its id is not taken again for a while. False when it was refused meanwhile.
+    pub fn pass(&mut self, id: DatagramId, now: Timestamp) -> bool {
+        match self.state(id) {
+            Some(State::Judged) => {}
+            // Another frame has settled it.
+            Some(State::Passed) => {
+                self.settle(id);
+                return true;
+            }
+            _ => {
+                self.settle(id);
+                return false;
+            }
+        }
+        let Some(datagram) = self.datagrams.get_mut(id.index as usize) else { return false };
+        datagram.state = State::Passed;
+        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        let hash = self.hasher.hash_one(datagram.key);
+        let expires = datagram.expires.max(now);
+        self.outgoing.append(&mut self.store, frames);
+        self.remembered.insert(hash, expires);
+        self.settle(id);
+        true
+    }
+
+    /// A datagram may not go, nor the frame in hand of it: neither what waits of it ([`Defragmenter::pop_discarded`]), nor what
+    /// else comes of it. Where frames are not held it stays refused until its time is over, since a part of it is gone already.
+    pub fn refuse(&mut self, id: DatagramId) {
+        if matches!(self.state(id), Some(State::Open | State::Judged)) {
+            self.stop(id.index);
+        }
+        self.settle(id);
+    }
+
+    /// The frames of `from`, which is whole and may go, wait with `into`, of which it carried a fragment.
+    pub fn join(&mut self, from: DatagramId, into: DatagramId, now: Timestamp) {
+        if self.state(from) == Some(State::Judged)
+            && matches!(self.state(into), Some(State::Open | State::Judged))
+            && let Some(datagram) = self.datagrams.get_mut(from.index as usize)
+        {
+            // What is still under way of it is refused: it would overtake the decision.
+            datagram.state = State::Refused;
+            let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+            let hash = self.hasher.hash_one(datagram.key);
+            let expires = datagram.expires.max(now);
+            self.remembered.insert(hash, expires);
+            if let Some(datagram) = self.datagrams.get_mut(into.index as usize) {
+                datagram.frames.append(&mut self.store, frames);
+            }
+            self.settle(from);
+        } else {
+            self.refuse(from);
+        }
+    }
+
+    /// The next frame of datagrams that have passed: note and bytes, one behind the other, replace what `out` holds. Gives
+    /// the length of the note.
+    pub fn pop_outgoing(&mut self, out: &mut Vec<u8>) -> Option<usize> {
+        self.outgoing.pop(&mut self.store, out)
+    }
+
+    /// The next frame that goes nowhere: as [`Defragmenter::pop_outgoing`].
+    pub fn pop_discarded(&mut self, out: &mut Vec<u8>) -> Option<usize> {
+        self.discarded.pop(&mut self.store, out)
+    }
+
+    /// Frames that [`Defragmenter::pop_outgoing`] would give.
+    #[must_use]
+    pub const fn outgoing(&self) -> u32 {
+        self.outgoing.len
+    }
+
+    /// Whether [`Defragmenter::pop_discarded`] would give something.
+    #[must_use]
+    pub const fn has_discarded(&self) -> bool {
+        self.discarded.len > 0
+    }
+
+    /// Gives up everything that waits.
+    pub fn clear(&mut self) {
+        while self.newest != super::NIL {
+            self.release(self.newest);
+        }
+    }
+
+    fn state(&self, id: DatagramId) -> Option<State> {
+        self.datagrams.get(id.index as usize).filter(|d| d.serial == id.serial).map(|d| d.state)
+    }
+
+    /// Nothing of it goes on.
+    pub(super) fn stop(&mut self, index: u32) {
+        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
+        datagram.clear(&mut self.store);
+        datagram.state = State::Refused;
+        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        self.counters.drop_some(DropReason::Refused, frames.len);
+        self.discarded.append(&mut self.store, frames);
+        self.end_if_settled(index);
+    }
+
+    /// What becomes of one frame is known.
+    fn settle(&mut self, id: DatagramId) {
+        if self.state(id).is_none() {
+            return;
+        }
+        if let Some(datagram) = self.datagrams.get_mut(id.index as usize) {
+            datagram.unsettled = datagram.unsettled.saturating_sub(1);
+        }
+        self.end_if_settled(id.index);
+    }
+
+    fn end_if_settled(&mut self, index: u32) {
+        let Some(datagram) = self.datagrams.get(index as usize) else { return };
+        let over = match datagram.state {
+            State::Open | State::Judged => false,
+            State::Passed => datagram.unsettled == 0,
+            State::Refused => datagram.unsettled == 0 && self.config.hold,
+        };
+        if over {
+            self.release(index);
+        }
+    }
+}
