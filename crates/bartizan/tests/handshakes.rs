@@ -17,7 +17,8 @@ const RST: u8 = 4;
 const ACK: u8 = 16;
 
 const HTTP: &str = "drop http any any -> any any (msg:\"request\"; http.uri; content:\"/evil\"; sid:1;)";
-const ANSWER: &str = "drop tcp any any -> any any (msg:\"answer\"; flow:to_client; content:\"evil answer\"; sid:2;)";
+const ANSWER: &str =
+    "drop tcp any any -> any any (msg:\"answer\"; flow:to_client; content:\"evil answer\"; sid:2;)";
 const REQUEST: &[u8] = b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A segment of the client (1) or of the server (2).
@@ -49,11 +50,16 @@ fn play(name: &str, policy: &str, rules: &str, frames: &[Vec<u8>]) -> Vec<Option
     decided
 }
 
-const CHAINS: [&str; 2] = ["chain: [ids], ids: {rules: r}", "chain: [pfw, sfw, ids], pfw: {default: allow}, sfw: {}, ids: {rules: r}"];
+const CHAINS: [&str; 2] = [
+    "chain: [ids], ids: {rules: r}",
+    "chain: [pfw, sfw, ids], pfw: {default: allow}, sfw: {}, ids: {rules: r}",
+];
 
 #[test]
 fn a_second_syn_hides_no_request() {
-    let decoy = [&b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01"[..], &[b'x'; 600]].concat();
+    let decoy =
+        [&b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01"[..], &[b'x'; 600]]
+            .concat();
     for v6 in [false, true] {
         for policy in CHAINS {
             // The decoy comes first, second with another number, or second with the same; the first or the last SYN is answered.
@@ -73,7 +79,11 @@ fn a_second_syn_hides_no_request() {
                 let decided = play("second-syn", policy, HTTP, &frames);
                 assert_eq!(decided.last(), Some(&Some(Reason::IdsRule)), "{policy}: {decided:?}");
                 // What is answered is the connection: it comes to stand.
-                assert_eq!(decided[decided.len() - 3..decided.len() - 1], [None, None], "{policy}: {decided:?}");
+                assert_eq!(
+                    decided[decided.len() - 3..decided.len() - 1],
+                    [None, None],
+                    "{policy}: {decided:?}"
+                );
             }
         }
     }
@@ -150,12 +160,17 @@ fn one_sided_connections_go_on_as_the_policy_says() {
             .chain((0..6).map(|n| (110 + n, 501, ACK, &b"x"[..])))
             .map(|(seq, ack, flags, data)| segment(v6, true, (seq, ack, flags), data))
             .collect();
-        let server: Vec<_> = [(500, 101, SYN | ACK, &b""[..]), (501, 109, ACK, b"an answer"), (510, 120, ACK, b"and more")]
-            .into_iter()
-            .map(|(seq, ack, flags, data)| segment(v6, false, (seq, ack, flags), data))
-            .collect();
+        let server: Vec<_> =
+            [(500, 101, SYN | ACK, &b""[..]), (501, 109, ACK, b"an answer"), (510, 120, ACK, b"and more")]
+                .into_iter()
+                .map(|(seq, ack, flags, data)| segment(v6, false, (seq, ack, flags), data))
+                .collect();
         for one_sided in ["allow", "ids-only"] {
-            for chain in ["chain: [ids]", "chain: [sfw, ids], sfw: {initiate: both, midstream: allow}", "chain: [sfw], sfw: {initiate: both, midstream: allow}"] {
+            for chain in [
+                "chain: [ids]",
+                "chain: [sfw, ids], sfw: {initiate: both, midstream: allow}",
+                "chain: [sfw], sfw: {initiate: both, midstream: allow}",
+            ] {
                 let policy = format!("{chain}, one-sided: {one_sided}");
                 for frames in [&client, &server] {
                     let decided = play("one-sided", &policy, "", frames);
@@ -179,6 +194,9 @@ fn one_sided_connections_go_on_as_the_policy_says() {
         frames.push(segment(v6, true, (120, 501, ACK), b"il"));
         frames.push(segment(v6, true, (116, 501, ACK), b"/ev"));
         frames.push(segment(v6, true, (119, 501, ACK), b"-"));
-        assert_eq!(play("one-sided", policy, &rule.replace("/evil", "/ev-il"), &frames).last(), Some(&Some(Reason::IdsRule)));
+        assert_eq!(
+            play("one-sided", policy, &rule.replace("/evil", "/ev-il"), &frames).last(),
+            Some(&Some(Reason::IdsRule))
+        );
     }
 }

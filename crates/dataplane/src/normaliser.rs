@@ -8,7 +8,8 @@
 //! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
 use bartizan_packet::{
-    Decoded, InternetChecksum, Network, PacketFlags, PacketSource, PacketView, TcpFlags, Transport, pseudo_header,
+    Decoded, InternetChecksum, Network, PacketFlags, PacketSource, PacketView, TcpFlags, Transport,
+    pseudo_header,
 };
 use core::net::IpAddr;
 use smallvec::SmallVec;
@@ -166,9 +167,10 @@ pub(crate) fn can_grow(view: &PacketView<'_>) -> bool {
         && l3.checked_sub(2).and_then(kind).is_some_and(|kind| matches!(kind, 0x0800 | 0x86dd));
     let whole = packet.source == PacketSource::Wire && !packet.flags.contains(PacketFlags::REBUILT);
     // An urgent pointer counts from the first byte, a signature covers all of them.
-    let plain = packet.transport.tcp().is_some_and(|tcp| {
-        !tcp.flags.contains(TcpFlags::URG) && !tcp.options.md5 && !tcp.options.ao
-    });
+    let plain = packet
+        .transport
+        .tcp()
+        .is_some_and(|tcp| !tcp.flags.contains(TcpFlags::URG) && !tcp.options.md5 && !tcp.options.ao);
     ethernet && whole && plain && packet.recursion == 0
 }
 
@@ -441,7 +443,8 @@ mod tests {
                 frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, 6, 0, 0]);
                 frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
             }
-            frame.extend_from_slice(&[0, 9, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0x12, 0x34, 0, 0]);
+            frame
+                .extend_from_slice(&[0, 9, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0x12, 0x34, 0, 0]);
             frame.extend_from_slice(b"body");
             // Padding of the link is no payload.
             frame.extend_from_slice(&[0; 2]);

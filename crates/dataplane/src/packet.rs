@@ -56,11 +56,8 @@ impl Worker {
             direction: Direction::ToServer,
             around: place.around,
         };
-        let flow = if packet.has_flow() {
-            self.flow_of(frame, packet, recorder)
-        } else {
-            Err(Flowless::Apart)
-        };
+        let flow =
+            if packet.has_flow() { self.flow_of(frame, packet, recorder) } else { Err(Flowless::Apart) };
         let (id, direction) = match flow {
             Ok(flow) => flow,
             Err(why) => return self.judge_flowless(frame, &occasion, why, &place, recorder),
@@ -351,11 +348,8 @@ impl Worker {
             one_sided = StreamConfig { one_sided: true, ..*config };
             config = &one_sided;
         }
-        let mut context = StreamContext {
-            config,
-            counters: &mut self.stream_counters,
-            budget: &mut self.budget,
-        };
+        let mut context =
+            StreamContext { config, counters: &mut self.stream_counters, budget: &mut self.budget };
         let arrival = Arrival { direction, now: frame.now, policy };
         let ext = &mut entry.ext;
         let streams = ext.streams.as_deref_mut().filter(|_| feeds);

@@ -288,7 +288,8 @@ impl TcpSession {
                 out.events.push(StreamEvent::EstPacketOutOfWindow);
             }
             // Where nobody reads there is nothing to differ from.
-            let moves = streams.as_ref().and_then(|_| self.may_move_the_beginning(segment, arrival.direction));
+            let moves =
+                streams.as_ref().and_then(|_| self.may_move_the_beginning(segment, arrival.direction));
             missing = moves.and_then(|away| u8::try_from(away).ok());
             let held = |len: u8| {
                 let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));

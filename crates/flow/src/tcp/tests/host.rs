@@ -129,7 +129,11 @@ impl Host {
     }
 
     fn reset(to: &Seg) -> Vec<Seg> {
-        if to.has(ACK) { vec![Seg::new(RST, to.ack, 0, b"")] } else { vec![Seg::new(RST | ACK, 0, to.end(), b"")] }
+        if to.has(ACK) {
+            vec![Seg::new(RST, to.ack, 0, b"")]
+        } else {
+            vec![Seg::new(RST | ACK, 0, to.end(), b"")]
+        }
     }
 
     fn in_window(&self, s: &Seg) -> bool {
@@ -177,7 +181,8 @@ impl Host {
             return Vec::new();
         }
         if s.has(ACK) {
-            let index = s.ack.wrapping_sub(1).wrapping_sub(self.cookie(s.seq.wrapping_sub(1))).wrapping_add(2);
+            let index =
+                s.ack.wrapping_sub(1).wrapping_sub(self.cookie(s.seq.wrapping_sub(1))).wrapping_add(2);
             if self.cookies && !s.has(SYN) && index < 4 {
                 self.begin(&Seg { seq: s.seq.wrapping_sub(1), ..s.clone() });
                 (self.iss, self.snd_una, self.snd_nxt) = (s.ack.wrapping_sub(1), s.ack, s.ack);
@@ -247,7 +252,11 @@ impl Host {
             return Self::reset(s);
         }
         (self.at, self.snd_una) = (At::Established, s.ack);
-        let rest = Seg { flags: s.flags & !SYN, seq: if s.has(SYN) { s.seq.wrapping_add(1) } else { s.seq }, ..s.clone() };
+        let rest = Seg {
+            flags: s.flags & !SYN,
+            seq: if s.has(SYN) { s.seq.wrapping_add(1) } else { s.seq },
+            ..s.clone()
+        };
         self.established(&rest)
     }
 
