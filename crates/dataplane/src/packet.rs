@@ -341,10 +341,7 @@ impl Worker {
         let mut config = &self.settings.stream;
         let one_sided;
         // What a session is taken for is decided at its beginning.
-        if config.inline()
-            && !entry.ext.session.is_under_way()
-            && self.chains.allows_one_sided(entry.fid)
-        {
+        if config.inline() && !entry.ext.session.is_under_way() && self.chains.allows_one_sided(entry.fid) {
             one_sided = StreamConfig { one_sided: true, ..*config };
             config = &one_sided;
         }

@@ -41,6 +41,8 @@ impl Random {
 struct Engine {
     rig: Rig,
     shown: PerDirection<Vec<u8>>,
+    /// Something is missing in what they were shown.
+    apart: PerDirection<bool>,
     flipped: bool,
     refused: bool,
     log: Vec<String>,
@@ -62,6 +64,7 @@ impl Engine {
         Engine {
             rig: Rig::new(strict(one_sided)),
             shown: PerDirection::default(),
+            apart: PerDirection::default(),
             flipped: false,
             refused: false,
             log: Vec::new(),
@@ -100,6 +103,7 @@ impl Engine {
             self.log.push("  a new flow".to_owned());
             let config = self.rig.config;
             self.rig = Rig::new(config);
+            self.apart = PerDirection::default();
             // Who opens it is the client.
             (self.shown, self.flipped) = (PerDirection::default(), self.flipped != (direction == ToClient));
             direction = ToServer;
@@ -163,6 +167,7 @@ impl Engine {
                     None => break,
                 };
                 stream.app_consume(bytes.len() as u64);
+                self.apart[which] |= bytes.contains(&b'?');
                 let shown = &mut self.shown[which];
                 let right = shown.len() as u64 == offset;
                 shown.extend_from_slice(&bytes);
@@ -174,9 +179,11 @@ impl Engine {
                 let stream = self.rig.pair.stream_mut(which);
                 let Some(RawChunk { offset, bytes, .. }) = stream.raw(packet) else { break };
                 let (from, end) = (offset as usize, offset + bytes.len() as u64);
-                // Behind bytes that the receiver has acknowledged and nobody saw (it counted a FIN), raw goes on first.
-                let ahead = from > self.shown[which].len();
-                let right = ahead || self.shown[which].get(from..from + bytes.len()) == Some(bytes);
+                // Behind bytes that the receiver has acknowledged and nobody saw (a FIN that stands behind old data counts as one),
+                // both go on by themselves: the receiver reads no more.
+                self.apart[which] |= from > self.shown[which].len();
+                let right =
+                    self.apart[which] || self.shown[which].get(from..from + bytes.len()) == Some(bytes);
                 stream.raw_consume(end);
                 if !right {
                     fail(self, "both readers see the same");
