@@ -14,7 +14,7 @@ use bartizan_config::policy::{
     DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, Vars,
     did_you_mean, read, unknown_function,
 };
-use bartizan_dataplane::chain::{Chains, Class, PolicyMap};
+use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -377,7 +377,8 @@ impl<'a> Build<'a> {
         for info in infos {
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
             let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
-            classes.push((info.fid, number, info.staged));
+            let one_sided = matches!(info.one_sided, OneSided::Allow | OneSided::IdsOnly);
+            classes.push((info.fid, ClassTraits { policy: number, staged: info.staged, one_sided }));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
         names.sort_unstable();

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-const FIN: u8 = 1;
+const PSH: u8 = 8;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
@@ -99,7 +99,7 @@ fn row(reason: Reason) -> Row {
         Reason::SfwNoConnection => Packets { set: KEEP_MIDSTREAM, ..packets("chain: [sfw]",
             |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x")]) },
         Reason::SfwState => Packets { set: LENIENT, ..packets("chain: [sfw]",
-            |v6| vec![segment(v6, (1000, 80), 1, 0, SYN | FIN, b"")]) },
+            |v6| vec![segment(v6, (1000, 80), 1, 0, PSH, b"")]) },
         // Beyond the window of 16,384, not so far that tracking refuses it.
         Reason::SfwWindow => packets("chain: [sfw]", |v6| connection(v6, &[(101 + 40_000, ACK, b"x"), (101, ACK, b"x")])),
         Reason::SfwInitiator => packets("from: [10.0.0.2, '2001:db8::2'], to: [10.0.0.1, '2001:db8::1'], chain: [sfw]",

@@ -22,6 +22,8 @@ pub struct Chains {
     /// Those of them that want each segment by itself, and those that want each packet.
     apart: Path,
     each: Path,
+    /// The policies of the classes.
+    policies: Arc<PolicyMap>,
 }
 
 /// What a fid stands for, as events and summaries name it.
@@ -31,6 +33,17 @@ pub struct ClassName {
     pub policy: Arc<str>,
     /// Its verdicts are only reported.
     pub staged: bool,
+}
+
+/// What is known of a class beside its chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassTraits {
+    /// Number of its policy.
+    pub policy: u32,
+    /// Its verdicts are only reported.
+    pub staged: bool,
+    /// Its policy lets flows go on of which one direction does not come by.
+    pub one_sided: bool,
 }
 
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
@@ -95,22 +108,21 @@ pub trait FlowClassifier: Send + Sync {
 pub struct PolicyMap {
     /// By number, the first that of none.
     names: Vec<Arc<str>>,
-    /// Number and whether verdicts are only reported.
-    by_fid: Vec<Option<(u32, bool)>>,
+    by_fid: Vec<Option<ClassTraits>>,
 }
 
 impl PolicyMap {
     /// Name of what belongs to no policy.
     pub const NONE: &'static str = "default";
 
-    /// From the names of the policies 1, 2, ... and for each class the number of its policy and whether that is staged.
+    /// From the names of the policies 1, 2, ... and what is known of each class.
     #[must_use]
-    pub fn new(names: Vec<String>, classes: &[(Fid, u32, bool)]) -> Self {
-        let end = classes.iter().map(|(fid, ..)| fid.0 as usize + 1).max().unwrap_or(0);
+    pub fn new(names: Vec<String>, classes: &[(Fid, ClassTraits)]) -> Self {
+        let end = classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0);
         let mut by_fid = vec![None; end];
-        for (fid, number, staged) in classes {
+        for (fid, traits) in classes {
             if let Some(place) = by_fid.get_mut(fid.0 as usize) {
-                *place = Some((*number, *staged));
+                *place = Some(*traits);
             }
         }
         let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
@@ -121,7 +133,18 @@ impl PolicyMap {
     #[inline]
     #[must_use]
     pub fn number(&self, fid: Fid) -> u32 {
-        self.by_fid.get(fid.0 as usize).copied().flatten().map_or(0, |(number, _)| number)
+        self.traits(fid).map_or(0, |traits| traits.policy)
+    }
+
+    fn traits(&self, fid: Fid) -> Option<ClassTraits> {
+        self.by_fid.get(fid.0 as usize).copied().flatten()
+    }
+
+    /// Whether the policy of a class lets one-sided flows go on.
+    #[inline]
+    #[must_use]
+    pub fn allows_one_sided(&self, fid: Fid) -> bool {
+        self.traits(fid).is_some_and(|traits| traits.one_sided)
     }
 
     /// Name of a policy.
@@ -133,8 +156,8 @@ impl PolicyMap {
     /// What a class is called; without policies no class has a name.
     #[must_use]
     pub fn class_name(&self, fid: Fid) -> Option<ClassName> {
-        let (number, staged) = self.by_fid.get(fid.0 as usize).copied().flatten()?;
-        Some(ClassName { policy: Arc::clone(self.names.get(number as usize)?), staged })
+        let ClassTraits { policy, staged, .. } = self.traits(fid)?;
+        Some(ClassName { policy: Arc::clone(self.names.get(policy as usize)?), staged })
     }
 
     /// Numbers given so far, 0 included.
@@ -195,7 +218,8 @@ impl Chains {
                 }
             }
         }
-        Chains { generation, functions, classifier, by_bit, payload, apart, each }
+        let policies = classifier.policies();
+        Chains { generation, functions, classifier, by_bit, payload, apart, each, policies }
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
@@ -210,6 +234,13 @@ impl Chains {
     #[must_use]
     pub fn function(&self, id: FunctionId) -> Option<&Arc<dyn Function>> {
         self.by_bit.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// Whether the policy of a class lets one-sided flows go on.
+    #[inline]
+    #[must_use]
+    pub fn allows_one_sided(&self, fid: Fid) -> bool {
+        self.policies.allows_one_sided(fid)
     }
 
     /// The part of a path that looks at payloads.

@@ -2,15 +2,18 @@
 //! The functions of a flow's path look at a packet: header halves, then streams and application layer are advanced and payload
 //! halves run; what they found is recorded.
 
+use crate::normaliser;
 use crate::parts::{FlowParts, view};
 use crate::record::{Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
+use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
 use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
 use bartizan_packet::{PacketFlags, PacketSource, PacketView, Transport};
+use smallvec::SmallVec;
 
 impl Worker {
     /// Runs the functions of a flow's path on a packet.
@@ -128,8 +131,24 @@ impl Worker {
         if (rewrite || urgent) && occasion.packet.decoded().flags.contains(PacketFlags::REBUILT) {
             notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamOverlap, FunctionId::ENGINE);
         }
+        let front = if let Some(Outcome { advice: Advice::Complete(missing), .. }) = tcp
+            && notes.decision.verdict.forwards()
+            && self.settings.prevention
+            && !looks.spared
+        {
+            let front = beginning(occasion.packet, parts.streams.as_deref(), occasion.direction, *missing);
+            if front.is_none() {
+                notes.decision = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+            }
+            front
+        } else {
+            None
+        };
         let decision = notes.decision;
         let fate = Fate { decision, reject };
+        if let Some(front) = &front {
+            self.note_completion(occasion.packet, front);
+        }
         if rewrite
             && decision.verdict.forwards()
             && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
@@ -353,6 +372,17 @@ impl Worker {
 /// Whether the engine made a packet, to have what is left of a stream inspected: it has no header to be judged.
 fn is_made(packet: &PacketView<'_>) -> bool {
     matches!(packet.decoded().source, PacketSource::FlowTimeout | PacketSource::StreamFlush)
+}
+
+/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or cannot stand there.
+fn beginning(
+    packet: &PacketView<'_>,
+    streams: Option<&StreamPair>,
+    direction: Direction,
+    missing: u8,
+) -> Option<SmallVec<[u8; 8]>> {
+    let mut front: SmallVec<[u8; 8]> = smallvec::smallvec![0; usize::from(missing)];
+    (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
 }
 
 /// Whether the parser of a flow has failed.

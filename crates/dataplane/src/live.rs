@@ -315,8 +315,13 @@ fn settle(
         return;
     }
     if let Some(change) = worker.take_rewrite() {
-        let done =
-            batch.bytes_mut(index).is_some_and(|b| normaliser::rewrite(b, &change, &mut counters.normaliser));
+        let longer = &mut rejecter.longer;
+        let done = batch
+            .bytes_mut(index)
+            .is_some_and(|b| normaliser::rewrite(b, &change, longer, &mut counters.normaliser));
+        if !longer.is_empty() {
+            batch.replace(index, longer);
+        }
         worker.reuse_rewrite(change);
         if !done {
             counters.unwritable += 1;
@@ -326,12 +331,14 @@ fn settle(
     batch.set_disposition(index, Disposition::Forward);
 }
 
-/// Answers to rejected packets, sent after the batch.
+/// Answers to rejected packets, sent after the batch; and room for a frame that leaves longer than it came.
 #[derive(Default)]
 struct Rejecter {
     decoder: Decoder,
     output: DecodeOutput,
     frames: Vec<Vec<u8>>,
+    /// A frame that grew.
+    longer: Vec<u8>,
 }
 
 impl Rejecter {

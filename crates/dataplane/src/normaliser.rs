@@ -3,11 +3,16 @@
 //!
 //! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword `replace`); the
 //! urgent flag taken off, so that the receiver reads the byte in its place, as it was inspected (RFC 6093: receivers
-//! differ in what they take out, and Linux's choice depends on how fast its application reads). Made: the RST or ICMP message that tells of a
+//! differ in what they take out, and Linux's choice depends on how fast its application reads); the first bytes of a stream put in front
+//! of a segment that a server with SYN cookies could take for the beginning. Made: the RST or ICMP message that tells of a
 //! rejected packet (RFC 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
-use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport, pseudo_header};
+use bartizan_packet::{
+    Decoded, InternetChecksum, Network, PacketFlags, PacketSource, PacketView, TcpFlags, Transport,
+    pseudo_header,
+};
 use core::net::IpAddr;
+use smallvec::SmallVec;
 
 /// What the normaliser has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +21,8 @@ pub struct NormaliserCounters {
     pub rewritten: u64,
     /// Segments whose urgent flag was taken off.
     pub urgent_cleared: u64,
+    /// Segments that got the bytes before them in front.
+    pub completed: u64,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,
     /// RST segments made.
@@ -30,11 +37,20 @@ impl NormaliserCounters {
     /// The counters of two workers together.
     #[must_use]
     pub const fn plus(self, other: NormaliserCounters) -> NormaliserCounters {
-        let NormaliserCounters { rewritten, replaced, urgent_cleared, resets, unreachables, silent } = other;
+        let NormaliserCounters {
+            rewritten,
+            replaced,
+            urgent_cleared,
+            completed,
+            resets,
+            unreachables,
+            silent,
+        } = other;
         NormaliserCounters {
             rewritten: self.rewritten + rewritten,
             replaced: self.replaced + replaced,
             urgent_cleared: self.urgent_cleared + urgent_cleared,
+            completed: self.completed + completed,
             resets: self.resets + resets,
             unreachables: self.unreachables + unreachables,
             silent: self.silent + silent,
@@ -45,6 +61,7 @@ impl NormaliserCounters {
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.rewritten", self.rewritten);
         each("normaliser.urgent_cleared", self.urgent_cleared);
+        each("normaliser.completed", self.completed);
         each("normaliser.replaced", self.replaced);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
@@ -57,6 +74,8 @@ impl NormaliserCounters {
 pub struct Rewrite {
     /// Where the payload begins in the frame.
     pub payload: usize,
+    /// Where the IP header begins.
+    pub network: usize,
     /// Where the TCP header begins.
     pub header: usize,
     /// The payload, of the same length.
@@ -71,14 +90,25 @@ pub struct Rewrite {
     pub restored: bool,
     /// A rule replaces bytes.
     pub replaced: bool,
+    /// Bytes of the stream that come in front of the payload, so that the segment begins earlier by as many.
+    pub front: SmallVec<[u8; 8]>,
 }
 
-/// Applies a change and makes the transport's checksum right again. `false`: it does not fit the frame, nothing was
-/// changed.
-pub fn rewrite(frame: &mut [u8], change: &Rewrite, counters: &mut NormaliserCounters) -> bool {
-    if apply(frame, change).is_none() {
+/// Applies a change and makes the transport's checksum right again. `longer`: a frame that grows is written there, its own
+/// place is too small; otherwise that stays empty. `false`: the change does not fit the frame, nothing was changed.
+pub fn rewrite(
+    frame: &mut [u8],
+    change: &Rewrite,
+    longer: &mut Vec<u8>,
+    counters: &mut NormaliserCounters,
+) -> bool {
+    longer.clear();
+    let done = if change.front.is_empty() { apply(frame, change) } else { complete(frame, change, longer) };
+    if done.is_none() {
+        longer.clear();
         return false;
     }
+    counters.completed += u64::from(!change.front.is_empty());
     counters.rewritten += u64::from(change.restored);
     counters.replaced += u64::from(change.replaced);
     counters.urgent_cleared += u64::from(change.urgent);
@@ -121,6 +151,56 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
     let sum = if change.protocol == 17 && sum == 0 { 0xffff } else { sum };
     frame.get_mut(field)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
+}
+
+/// Whether a TCP segment may get bytes in front: it lies in IP directly in an Ethernet frame, so that no length but IP's and no
+/// checksum but IP's and TCP's speaks about it.
+pub(crate) fn can_grow(view: &PacketView<'_>) -> bool {
+    let packet = view.decoded();
+    let l3 = packet.l3 as usize;
+    let kind = |at: usize| {
+        let two = view.frame().get(at..at.checked_add(2)?)?;
+        two.try_into().ok().map(u16::from_be_bytes)
+    };
+    // Below 0x600 it is a length (IEEE 802.3).
+    let ethernet = kind(12).is_some_and(|kind| kind >= 0x600)
+        && l3.checked_sub(2).and_then(kind).is_some_and(|kind| matches!(kind, 0x0800 | 0x86dd));
+    let whole = packet.source == PacketSource::Wire && !packet.flags.contains(PacketFlags::REBUILT);
+    // An urgent pointer counts from the first byte, a signature covers all of them.
+    let plain = packet
+        .transport
+        .tcp()
+        .is_some_and(|tcp| !tcp.flags.contains(TcpFlags::URG) && !tcp.options.md5 && !tcp.options.ao);
+    ethernet && whole && plain && packet.recursion == 0
+}
+
+/// Writes the frame with bytes in front of its payload; what stood behind the payload (padding of the link) goes.
+fn complete(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
+    let more = change.front.len();
+    out.extend_from_slice(frame.get(..change.payload)?);
+    out.extend_from_slice(&change.front);
+    out.extend_from_slice(&change.bytes);
+    let ends = change.ends?;
+    let ip = out.get_mut(change.network..change.header)?;
+    let field = if ends.0.is_ipv4() { 2..4 } else { 4..6 };
+    let length = ip.get_mut(field)?;
+    let old = u16::from_be_bytes(<[u8; 2]>::try_from(&*length).ok()?);
+    length.copy_from_slice(&old.checked_add(u16::try_from(more).ok()?)?.to_be_bytes());
+    if ends.0.is_ipv4() {
+        let words = usize::from(ip.first()? & 0x0f).checked_mul(4)?;
+        let header = ip.get_mut(..words)?;
+        header.get_mut(10..12)?.fill(0);
+        let sum = InternetChecksum::new().with(header).finish();
+        put_checksum(header, 10, sum)?;
+    }
+    let at = change.header.checked_add(4)?;
+    let seq = out.get_mut(at..at.checked_add(4)?)?;
+    let old = u32::from_be_bytes(<[u8; 4]>::try_from(&*seq).ok()?);
+    seq.copy_from_slice(&old.wrapping_sub(u32::try_from(more).ok()?).to_be_bytes());
+    let mut bytes = change.front.to_vec();
+    bytes.extend_from_slice(&change.bytes);
+    let whole = Rewrite { bytes, front: SmallVec::new(), ..change.clone() };
+    apply(out, &whole)
 }
 
 fn l4_checksum(src: IpAddr, dst: IpAddr, protocol: u8, segment: &[u8]) -> Option<u16> {
@@ -336,10 +416,10 @@ mod tests {
             ends: Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())),
             protocol: 6,
             restored: true,
-            replaced: false,
+            ..Rewrite::default()
         };
         let mut counters = NormaliserCounters::default();
-        assert!(rewrite(&mut frame, &change, &mut counters));
+        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
         decode(&frame, |view| {
             assert_eq!(view.payload(), b"good");
             let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
@@ -347,8 +427,49 @@ mod tests {
             assert_eq!(view.l4_checksum_ok(), Some(true));
         });
         let long = Rewrite { bytes: vec![0; 5], ..change };
-        assert!(!rewrite(&mut frame, &long, &mut counters));
+        assert!(!rewrite(&mut frame, &long, &mut Vec::new(), &mut counters));
         assert_eq!((counters.rewritten, counters.urgent_cleared), (1, 1));
+    }
+
+    #[test]
+    fn a_segment_gets_the_bytes_before_it_in_front() {
+        for v6 in [false, true] {
+            let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2];
+            if v6 {
+                frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 6, 64]);
+                frame.extend_from_slice(&[0xfd; 16]);
+                frame.extend_from_slice(&[0xfe; 16]);
+            } else {
+                frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, 6, 0, 0]);
+                frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+            }
+            frame
+                .extend_from_slice(&[0, 9, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0x12, 0x34, 0, 0]);
+            frame.extend_from_slice(b"body");
+            // Padding of the link is no payload.
+            frame.extend_from_slice(&[0; 2]);
+            let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
+            decode(&frame, |view| {
+                let packet = view.decoded();
+                assert!(can_grow(view));
+                (change.payload, change.network) = (packet.payload as usize, packet.l3 as usize);
+                (change.header, change.ends) = (packet.l4 as usize, packet.src().zip(packet.dst()));
+            });
+            change.front.extend_from_slice(b"head");
+            let (mut counters, mut longer) = (NormaliserCounters::default(), vec![9]);
+            assert!(rewrite(&mut frame, &change, &mut longer, &mut counters));
+            decode(&longer, |view| {
+                let Transport::Tcp(tcp) = &view.decoded().transport else { panic!("no TCP") };
+                // Over the wrap of the numbers.
+                assert_eq!((tcp.seq, view.payload()), (u32::MAX - 1, &b"headbody"[..]));
+                assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));
+                if !v6 {
+                    let header = &longer[14..34];
+                    assert_eq!(InternetChecksum::new().with(header).finish(), 0);
+                }
+            });
+            assert_eq!(counters, NormaliserCounters { completed: 1, ..NormaliserCounters::default() });
+        }
     }
 
     #[test]
@@ -382,7 +503,7 @@ mod tests {
                 assert_eq!(change.header, at);
                 (change.bytes, change.protocol, change.replaced) = (b"good".to_vec(), protocol, true);
                 let mut counters = NormaliserCounters::default();
-                assert!(rewrite(&mut frame, &change, &mut counters));
+                assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
                 decode(&frame, |view| {
                     assert_eq!(view.payload(), b"good");
                     assert_eq!(view.l4_checksum_ok(), Some(true), "{protocol} {v6}");
@@ -408,12 +529,12 @@ mod tests {
             ..Rewrite::default()
         };
         let mut counters = NormaliserCounters::default();
-        assert!(rewrite(&mut frame, &change, &mut counters));
+        assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
         assert_eq!((&frame[40..42], &frame[42..]), (&[0, 0][..], &b"good"[..]));
         // What has no checksum that is known here is left as it is.
         change.protocol = 132;
         let before = frame.clone();
-        assert!(!rewrite(&mut frame, &change, &mut counters));
+        assert!(!rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
         assert_eq!(frame, before);
     }
 }

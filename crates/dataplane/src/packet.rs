@@ -10,7 +10,8 @@ use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
-    Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, Segment, StreamContext, StreamEvent,
+    Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, Segment, StreamConfig, StreamContext,
+    StreamEvent,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, Insert};
 use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
@@ -55,7 +56,7 @@ impl Worker {
             direction: Direction::ToServer,
             around: place.around,
         };
-        let flow = if packet.wants_flow() && !packet.is_invalid() && place.refused.is_none() {
+        let flow = if packet.has_flow() && place.refused.is_none() {
             self.flow_of(frame, packet, recorder)
         } else {
             Err(Flowless::Apart)
@@ -337,11 +338,15 @@ impl Worker {
         let feeds = self.fit_streams(id, frame.now);
         let policy = self.host_policy(id, direction);
         let Some(entry) = self.flows.get_mut(id) else { return };
-        let mut context = StreamContext {
-            config: &self.settings.stream,
-            counters: &mut self.stream_counters,
-            budget: &mut self.budget,
-        };
+        let mut config = &self.settings.stream;
+        let one_sided;
+        // What a session is taken for is decided at its beginning.
+        if config.inline() && !entry.ext.session.is_under_way() && self.chains.allows_one_sided(entry.fid) {
+            one_sided = StreamConfig { one_sided: true, ..*config };
+            config = &one_sided;
+        }
+        let mut context =
+            StreamContext { config, counters: &mut self.stream_counters, budget: &mut self.budget };
         let arrival = Arrival { direction, now: frame.now, policy };
         let ext = &mut entry.ext;
         let streams = ext.streams.as_deref_mut().filter(|_| feeds);

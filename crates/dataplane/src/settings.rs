@@ -314,6 +314,7 @@ fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, Setting
         midstream: settings.bool("stream.midstream", d.midstream)?,
         midstream_policy: policy(settings, "stream.midstream-policy", prevention)?,
         async_oneside: settings.bool("stream.async-oneside", d.async_oneside)?,
+        one_sided: d.one_sided,
         mode: if inline { StreamMode::Inline } else { StreamMode::Passive },
         bypass: settings.bool("stream.bypass", d.bypass)?,
         drop_invalid: settings.bool("stream.drop-invalid", d.drop_invalid)?,

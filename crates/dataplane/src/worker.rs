@@ -555,13 +555,23 @@ impl Worker {
         change.bytes.extend_from_slice(view.payload());
         if restore(&mut change.bytes) {
             change.payload = packet.payload as usize;
-            change.header = packet.l4 as usize;
+            (change.network, change.header) = (packet.l3 as usize, packet.l4 as usize);
             change.ends = packet.src().zip(packet.dst());
             change.protocol = packet.proto().unwrap_or(0);
+            change.front.clear();
             (change.restored, change.replaced, change.urgent) = (true, false, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
+        }
+    }
+
+    /// Notes that the packet in hand gets bytes in front of its payload.
+    pub(crate) fn note_completion(&mut self, view: &PacketView<'_>, front: &[u8]) {
+        self.note_rewrite(view, |_| true);
+        if let Some(change) = &mut self.rewrite {
+            change.restored = false;
+            change.front.extend_from_slice(front);
         }
     }
 
@@ -617,6 +627,7 @@ impl Worker {
             let mut change = core::mem::take(&mut self.spare_rewrite);
             change.bytes.clear();
             change.bytes.extend_from_slice(view.payload());
+            change.front.clear();
             (change.restored, change.replaced, change.urgent) = (false, false, false);
             change
         });

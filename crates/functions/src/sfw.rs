@@ -283,7 +283,8 @@ impl Sfw {
             (6, Some(segment)) => {
                 let Some(outcome) = context.notes.tcp else { return Ok(false) };
                 let Some(session) = flow.tcp else { return Ok(false) };
-                if rules.one_sided == OneSided::IdsOnly && session.is_async() && flow.established {
+                let one_sided = session.is_async() && (flow.established || session.is_midstream());
+                if rules.one_sided == OneSided::IdsOnly && one_sided {
                     return Ok(false);
                 }
                 sfw_tcp::check(

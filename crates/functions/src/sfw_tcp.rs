@@ -40,7 +40,7 @@ pub(crate) fn check(
     if rules.window_check {
         in_window(outcome, session, segment, payload_len, direction)?;
     }
-    in_state(outcome, session, segment.flags, payload_len)
+    in_state(outcome, session, segment.flags, payload_len, direction)
 }
 
 /// Whether a segment plainly goes on with an established connection: the case of [`check`] that nearly all segments are.
@@ -81,6 +81,8 @@ fn is_about_numbers(event: StreamEvent) -> bool {
                 | StreamEvent::ClosewaitPktBeforeLastAck
                 | StreamEvent::EstAckZwpData
                 | StreamEvent::PktBrokenAck
+                // Tracking lets it go on, or refuses it.
+                | StreamEvent::EstSynResendDiffSeq
                 | StreamEvent::ThreeWayAckInWrongDir
                 | StreamEvent::ThreeWayAckDataInject
         )
@@ -130,12 +132,17 @@ fn in_state(
     session: &TcpSession,
     flags: TcpFlags,
     payload_len: u32,
+    direction: Direction,
 ) -> Result<(), Reason> {
     let has = |flag| flags.contains(flag);
     let opening = has(TcpFlags::SYN) || has(TcpFlags::RST);
     let allowed = match outcome.previous {
-        // Before the SYN/ACK only SYNs and refusals; one-sided connections have none to show.
-        TcpState::SynSent => opening || session.is_async() || outcome.state != TcpState::SynSent,
+        // Before the SYN/ACK only SYNs and refusals, also that of a server that has an older connection of these ports
+        // (RFC 5961 section 4); one-sided connections have none to show.
+        TcpState::SynSent => {
+            let challenge = direction == Direction::ToClient && has(TcpFlags::ACK) && payload_len == 0;
+            opening || challenge || session.is_async() || outcome.state != TcpState::SynSent
+        }
         TcpState::None => true,
         TcpState::Closed if session.closed_by_rst() => {
             has(TcpFlags::RST) || outcome.state != TcpState::Closed

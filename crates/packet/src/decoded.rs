@@ -217,6 +217,13 @@ impl Decoded {
         self.flags.contains(PacketFlags::INVALID)
     }
 
+    /// Whether the packet belongs to a flow. One that is invalid belongs to none, except for TCP: receivers read the options of a
+    /// segment up to the one that is broken and take the segment.
+    #[must_use]
+    pub const fn has_flow(&self) -> bool {
+        self.wants_flow() && (!self.is_invalid() || matches!(self.transport, Transport::Tcp(_)))
+    }
+
     /// Whether this is a fragment to be reassembled.
     #[must_use]
     pub const fn is_fragment(&self) -> bool {

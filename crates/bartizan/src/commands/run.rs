@@ -96,6 +96,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eprintln!("metrics: http://{}/metrics", server.address());
     }
     let control = Control::for_workers(plan.workers).map_err(Failure::stopped)?;
+    if plan.prevention && settings.stream.midstream_policy.refuses() {
+        eprintln!(
+            "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
+        );
+    }
     eprintln!(
         "running on {} (patterns: {}); stop with SIGINT or SIGTERM",
         plan.ports.interfaces().join("-"),

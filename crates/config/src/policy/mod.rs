@@ -104,8 +104,12 @@ pub struct ServiceLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OneSided {
-    /// The chain runs, as far as it can.
+    /// As the settings of the stream engine say (`stream.async-oneside`): unless that is on, prevention refuses them.
     #[default]
+    Auto,
+    /// The chain runs, as far as it can. To `sfw` a TCP connection whose SYN does not come by is one whose beginning was not
+    /// seen: its section's `midstream` decides. Whose answers are not seen can go on with a connection that was opened before the
+    /// engine looked, so say this only of networks whose packets really take two ways.
     Allow,
     /// Only payload functions look at them.
     IdsOnly,

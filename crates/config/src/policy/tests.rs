@@ -147,7 +147,7 @@ fn every_error_has_its_place_and_says_what_to_do() {
         ),
         (
             "default: {action: drop}\npolicies: [{name: a, chain: [], one-sided: ids}]",
-            "2:44: `ids` is not known here; known: `allow`, `ids-only`, `drop`",
+            "2:44: `ids` is not known here; known: `auto`, `allow`, `ids-only`, `drop`",
         ),
         (
             "default: {action: drop}\ngroups: {a: b, b: [10.0.0.1, a]}",

@@ -350,7 +350,11 @@ impl<R: Recorder> Post<R> {
             if let Some(change) = worker.take_rewrite() {
                 changed.clear();
                 changed.extend_from_slice(frame.bytes);
-                let done = normaliser::rewrite(changed, &change, &mut counters.normaliser);
+                let longer = &mut rejecter.longer;
+                let done = normaliser::rewrite(changed, &change, longer, &mut counters.normaliser);
+                if !longer.is_empty() {
+                    core::mem::swap(changed, longer);
+                }
                 worker.reuse_rewrite(change);
                 if !done {
                     counters.unwritable += 1;

@@ -44,6 +44,8 @@ use urgent::UrgentBytes;
 
 /// Distance between islands of data from which on they count as regions of their own (Suricata's).
 const REGION_GAP: u64 = 256 << 10;
+/// Bytes of a one-sided flow that are kept inline after they were inspected, to compare with what is sent again.
+const ONE_SIDED_KEPT: u64 = 1 << 20;
 /// Window assumed for the search for late overlaps while the real one is not known.
 const ASSUMED_WINDOW: u64 = 4096;
 
@@ -84,6 +86,8 @@ bitflags! {
         const CHECK_OVERLAP = 1 << 15;
         /// The flow is over after an orderly close: whoever waits for more waits in vain.
         const FINAL = 1 << 16;
+        /// Nobody acknowledges what this side sends: a part of what was inspected is kept for comparison.
+        const ONE_SIDED = 1 << 17;
     }
 }
 
@@ -155,7 +159,7 @@ impl Stream {
 
     /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the stream. (Far into
     /// a stream its beginning cannot be told any more, nor does it change.)
-    fn is_of_another_syn(&self, peer: &Peer) -> bool {
+    pub(crate) fn is_of_another_syn(&self, peer: &Peer) -> bool {
         self.is(StreamFlags::SEEN_DATA) && self.anchor.1 < 1 << 30 && self.urgent_offset(peer.base) != Some(0)
     }
 
@@ -241,7 +245,9 @@ impl Stream {
     /// Everything before this offset is needed by nobody.
     fn needed_from(&self) -> u64 {
         let mut left = self.seen_from();
-        if self.is(StreamFlags::INLINE) {
+        if self.is(StreamFlags::ONE_SIDED) {
+            left = left.saturating_sub(ONE_SIDED_KEPT);
+        } else if self.is(StreamFlags::INLINE) {
             left = left.min(self.acked);
         } else if self.is(StreamFlags::CHECK_OVERLAP) {
             let window = if self.window == 0 { ASSUMED_WINDOW } else { u64::from(self.window) };
@@ -359,12 +365,33 @@ impl Stream {
     /// payload, `seq` its first sequence number. Returns whether anything changed. To be called before
     /// [`StreamPair::settle`].
     pub fn restore(&self, seq: Seq, payload: &mut [u8]) -> bool {
-        let Some(offset) = self.offset(seq) else { return false };
+        // What stands before the beginning no receiver takes.
+        let (anchor, at) = self.anchor;
+        let start = i64::try_from(at).unwrap_or(i64::MAX).saturating_add(i64::from(seq.since(anchor)));
+        let before = usize::try_from(start.min(0).unsigned_abs()).unwrap_or(usize::MAX);
+        let Some(payload) = payload.get_mut(before..) else { return false };
+        let offset = self.urgent.inner(u64::try_from(start).unwrap_or(0));
         if !self.blocks.differs(offset, payload) {
             return false;
         }
         self.blocks.read_over(offset, payload);
         true
+    }
+
+    /// Whether the first `len` bytes of the stream are held.
+    pub(crate) fn holds_beginning(&self, len: usize) -> bool {
+        self.left == 0 && self.urgent.total() == 0 && self.blocks.run(0).len() >= len
+    }
+
+    /// Writes the first bytes of the stream. `false`: they are not held, nothing was written. To be called before
+    /// [`StreamPair::settle`].
+    #[must_use]
+    pub fn beginning(&self, out: &mut [u8]) -> bool {
+        let held = self.holds_beginning(out.len());
+        if held {
+            self.blocks.read_over(0, out);
+        }
+        held
     }
 
     /// Lets go of what nobody needs.

@@ -88,11 +88,19 @@ impl StreamPair {
         core::mem::swap(&mut self.to_server, &mut self.to_client);
     }
 
+    /// Whether readers were shown a stream that begins elsewhere than where the session says now.
+    pub(crate) fn was_read_from_elsewhere(&self, session: &TcpSession) -> bool {
+        Direction::BOTH.iter().any(|d| self.stream(*d).is_of_another_syn(&session.peers[*d]))
+    }
+
     fn sync(&mut self, session: &TcpSession, context: &mut StreamContext<'_>) {
         for direction in Direction::BOTH {
             let chunk = context.config.reassembly.chunk_size(direction);
             let peer = &session.peers[direction];
-            self.stream_mut(direction).sync(peer, session.state(), context.config, chunk, context.budget);
+            let one_sided = session.is_async() && context.config.compares();
+            let stream = self.stream_mut(direction);
+            stream.sync(peer, session.state(), context.config, chunk, context.budget);
+            stream.flags.set(StreamFlags::ONE_SIDED, one_sided);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::tcp::*;
 use bartizan_base::Direction::{ToClient, ToServer};
-use bartizan_base::{Direction, Timestamp};
+use bartizan_base::{Direction, Reason, Timestamp};
 
 pub(super) const ACK: TcpFlags = TcpFlags::ACK;
 
@@ -387,9 +387,9 @@ fn streams_can_join_a_session_late() {
     assert_eq!(rig.pair.stream(ToServer).app_progress(), 10);
 }
 
-/// Fast Open with two SYNs: only the data of the one that is answered belongs to the stream.
+/// Fast Open with two SYNs: what readers were shown of the first stays, another one begins another session.
 #[test]
-fn the_stream_begins_after_the_syn_that_was_answered() {
+fn what_came_with_a_syn_stays_or_the_session_is_another() {
     let mut config = config(StreamMode::Inline);
     config.drop_invalid = true;
     let mut rig = Rig::open(config, 9);
@@ -403,14 +403,15 @@ fn the_stream_begins_after_the_syn_that_was_answered() {
     };
     rig.feed(ToServer, &syn(first, b"one"));
     rig.pair.settle(ToServer, b"one", &mut rig.budget);
-    rig.feed(ToServer, &syn(second, b"other"));
-    rig.pair.settle(ToServer, b"other", &mut rig.budget);
+    let out = rig.handle(ToServer, &syn(second, b"other"));
+    assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
+    assert!(rig.handle(ToServer, &syn(second, b"")).reuse);
     rig.feed(ToServer, &syn(first, b""));
     rig.feed(ToClient, &segment(TcpFlags::SYN | ACK, Seq(5), first.plus(1), b""));
     rig.pair.settle(ToClient, b"", &mut rig.budget);
     let out = rig.handle(ToServer, &segment(ACK, first.plus(1), Seq(6), b"fresh"));
-    assert_eq!(out.advice, Advice::Forward);
-    assert_eq!(rig.raw_bytes(), b"fresh");
+    assert_eq!(out.advice, Advice::Rewrite);
+    assert_eq!(rig.raw_bytes(), b"onesh");
     // Nothing of the server's is acknowledged before its SYN/ACK, whatever the numbers.
     assert_eq!(rig.pair.stream(ToServer).acked(), 0);
     rig.release();

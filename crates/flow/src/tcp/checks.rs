@@ -188,6 +188,12 @@ impl Step<'_, '_> {
         if self.has(TcpFlags::RST) {
             return Ok(());
         }
+        if self.config.compares() && self.session.previous == TcpState::SynSent && self.has(TcpFlags::SYN) {
+            // Whoever goes on with the handshake has not believed the RST; what follows needs the numbers of both sides.
+            self.session.flags.remove(SessionFlags::CLOSED_BY_RST);
+            self.session.state = TcpState::SynSent;
+            return self.dispatch(TcpState::SynSent);
+        }
         let (own, other) = (self.direction, self.direction.flip());
         if !self.session.rst_received(own) && self.session.rst_received(other) {
             let before = self.session.previous;

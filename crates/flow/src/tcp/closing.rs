@@ -64,7 +64,7 @@ impl Step<'_, '_> {
             self.closing_timestamp()?;
             self.fin_wait1_fin()
         } else if self.has(TcpFlags::SYN) {
-            self.reject(StreamEvent::ShutdownSynResend)
+            self.refuse_syn(StreamEvent::ShutdownSynResend)
         } else if self.has(TcpFlags::ACK) {
             self.closing_timestamp()?;
             self.fin_wait1_ack()
@@ -149,7 +149,7 @@ impl Step<'_, '_> {
             self.closing_timestamp()?;
             self.fin_wait2_fin()
         } else if self.has(TcpFlags::SYN) {
-            self.reject(StreamEvent::ShutdownSynResend)
+            self.refuse_syn(StreamEvent::ShutdownSynResend)
         } else if self.has(TcpFlags::ACK) {
             self.closing_timestamp()?;
             self.fin_wait2_ack()
@@ -207,7 +207,7 @@ impl Step<'_, '_> {
             return self.closing_rst();
         }
         if self.has(TcpFlags::SYN) {
-            return self.reject(StreamEvent::ShutdownSynResend);
+            return self.refuse_syn(StreamEvent::ShutdownSynResend);
         }
         if !self.has(TcpFlags::ACK) {
             return Ok(());
@@ -252,7 +252,7 @@ impl Step<'_, '_> {
             self.finish_ack(again, next);
             Ok(())
         } else if self.has(TcpFlags::SYN) {
-            self.reject(StreamEvent::ShutdownSynResend)
+            self.refuse_syn(StreamEvent::ShutdownSynResend)
         } else if self.has(TcpFlags::ACK) {
             self.closing_timestamp()?;
             self.close_wait_ack()
@@ -294,7 +294,7 @@ impl Step<'_, '_> {
             return Ok(());
         }
         if self.has(TcpFlags::SYN) {
-            return self.reject(StreamEvent::ShutdownSynResend);
+            return self.refuse_syn(StreamEvent::ShutdownSynResend);
         }
         if !self.has(TcpFlags::ACK) {
             return Ok(());
@@ -323,7 +323,7 @@ impl Step<'_, '_> {
             return Ok(());
         }
         if self.has(TcpFlags::SYN) {
-            return self.reject(StreamEvent::ShutdownSynResend);
+            return self.refuse_syn(StreamEvent::ShutdownSynResend);
         }
         if !self.has(TcpFlags::ACK) {
             return Ok(());

@@ -196,6 +196,9 @@ pub struct StreamConfig {
     pub midstream_policy: ExceptionPolicy,
     /// `async-oneside`: sessions of which one direction is seen are tracked.
     pub async_oneside: bool,
+    /// The policy of the flow in hand lets one-sided flows go on: they are tracked as with `async-oneside`, and one whose first
+    /// packet here is the SYN/ACK is no case for the midstream policy. Inline only. Bartizan's own.
+    pub one_sided: bool,
     /// `inline`, resolved (`auto` follows the engine's mode).
     pub mode: StreamMode,
     /// `bypass`: flows that reached the depth are offered for bypass.
@@ -226,6 +229,7 @@ impl Default for StreamConfig {
             midstream: false,
             midstream_policy: ExceptionPolicy::Ignore,
             async_oneside: false,
+            one_sided: false,
             mode: StreamMode::Passive,
             bypass: false,
             drop_invalid: true,
@@ -243,6 +247,18 @@ impl StreamConfig {
     #[must_use]
     pub const fn inline(&self) -> bool {
         matches!(self.mode, StreamMode::Inline)
+    }
+
+    /// Whether no segment may leave with data that was not compared with what was inspected.
+    #[must_use]
+    pub(crate) const fn compares(&self) -> bool {
+        self.inline() && self.strict
+    }
+
+    /// Whether sessions of which one direction is seen are tracked.
+    #[must_use]
+    pub(crate) const fn tracks_one_sided(&self) -> bool {
+        self.async_oneside || self.one_sided
     }
 
     /// Whether the midstream policy lets a session be picked up.

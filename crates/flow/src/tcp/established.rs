@@ -25,7 +25,7 @@ impl Step<'_, '_> {
             } else {
                 StreamEvent::EstSynResend
             };
-            self.reject(event)
+            self.refuse_syn(event)
         } else if self.has(TcpFlags::ACK) {
             if self.is(SessionFlags::TIMESTAMP) {
                 self.validate_timestamp()?;
@@ -39,6 +39,29 @@ impl Step<'_, '_> {
             Ok(())
         } else {
             Ok(())
+        }
+    }
+
+    /// A SYN where none belongs. Inline an empty one of the client may leave: a receiver that has the connection answers with an
+    /// ACK and takes nothing of it, and a client that has lost its own state learns from that answer that it has to
+    /// reset the connection before it opens another (RFC 5961 section 4, RFC 9293 section 3.5.1).
+    pub(crate) fn refuse_syn(&mut self, event: StreamEvent) -> Handled {
+        let plain = !self.has(TcpFlags::ACK) && self.segment.is_empty();
+        if self.config.compares() && self.to_server() && plain {
+            self.event(event);
+            self.session.reopening = Some(self.segment.seq.plus(1));
+            return Ok(());
+        }
+        self.note_reopening();
+        self.reject(event)
+    }
+
+    /// A server that answers a SYN which came in the middle has no connection any more. The answer does not leave, as the SYN was not
+    /// tracked; but the client's next one begins a session of its own.
+    fn note_reopening(&mut self) {
+        let answers = !self.to_server() && self.has(TcpFlags::SYN.union(TcpFlags::ACK));
+        if answers && self.session.reopening.take_if(|ack| *ack == self.segment.ack).is_some() {
+            self.set_state(TcpState::Closed);
         }
     }
 
@@ -80,6 +103,7 @@ impl Step<'_, '_> {
             return self.reject(StreamEvent::EstSynackToserver);
         }
         if self.segment.ack != self.session.client().last_ack {
+            self.note_reopening();
             return self.reject(StreamEvent::EstSynackResendWithDifferentAck);
         }
         if self.segment.seq != self.session.server().isn {
@@ -149,7 +173,7 @@ impl Step<'_, '_> {
             return Ok(());
         }
         let picked_up_one_sided =
-            self.to_server() && self.config.async_oneside && self.is(SessionFlags::MIDSTREAM);
+            self.to_server() && self.config.tracks_one_sided() && self.is(SessionFlags::MIDSTREAM);
         if self.is(SessionFlags::ASYNC) {
             // Nobody acknowledges: the sender's own position stands in for it.
             if self.to_server() {

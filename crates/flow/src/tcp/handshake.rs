@@ -30,9 +30,12 @@ impl Step<'_, '_> {
                 self.simultaneous_syn()
             }
             Ok(())
-        } else if self.has(TcpFlags::ACK) && self.config.async_oneside {
+        } else if self.has(TcpFlags::ACK) && self.config.tracks_one_sided() && self.may_be_one_sided() {
             self.one_sided_ack()
         } else {
+            if self.has(TcpFlags::ACK) && !self.to_server() {
+                self.session.challenge = Some(self.segment.ack);
+            }
             Ok(())
         }
     }
@@ -148,7 +151,18 @@ impl Step<'_, '_> {
         Ok(())
     }
 
+    /// Inline, a session is taken for one-sided only by what the side that is seen sends: a client that opened it, or a server
+    /// whose SYN/ACK came first. Otherwise a client could make up what the server has acknowledged.
+    fn may_be_one_sided(&self) -> bool {
+        !self.config.inline() || self.to_server() != self.is(SessionFlags::MIDSTREAM_SYN_ACK)
+    }
+
     fn rst_of_syn(&mut self) -> Handled {
+        let challenged = self.session.challenge == Some(self.segment.seq);
+        if self.to_server() && challenged && self.segment.is_empty() {
+            // It ends the connection that the server still has, so that this one can begin.
+            return Ok(());
+        }
         self.validate_rst()?;
         let isn = self.session.client().isn;
         let segment = self.segment;
@@ -291,7 +305,7 @@ impl Step<'_, '_> {
         let s_next = self.session.server().next_seq;
         if segment.seq == c_next && segment.ack == s_next {
             self.ordinary_ack();
-        } else if self.config.async_oneside && segment.seq == s_next {
+        } else if self.config.tracks_one_sided() && segment.seq == s_next && self.may_be_one_sided() {
             self.one_sided_server();
         } else if segment.seq == c_next {
             self.session.flags |= SessionFlags::EVASION_ATTEMPT;

@@ -25,6 +25,9 @@ pub enum Advice {
     Forward,
     /// It goes on with the inspected bytes put back ([`crate::stream::Stream::restore`]).
     Rewrite,
+    /// It goes on with so many bytes in front, those from the beginning of the stream to where it stands
+    /// ([`crate::stream::Stream::beginning`]): whoever takes it for the first segment reads the stream from its beginning.
+    Complete(u8),
     /// It does not go on.
     Drop(Reason),
 }

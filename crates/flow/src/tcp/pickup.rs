@@ -19,6 +19,9 @@ impl Step<'_, '_> {
                 return self.reject(StreamEvent::FinButNoSession);
             }
             self.pick_up(TcpState::FinWait1)
+        } else if self.has(SYN_ACK) && self.config.one_sided && !self.config.midstream {
+            // Where the client's packets take another way, this is the beginning.
+            self.pick_up_syn_ack()
         } else if self.has(SYN_ACK) {
             self.midstream_exception();
             let wanted = self.config.midstream || self.config.async_oneside;
@@ -57,7 +60,7 @@ impl Step<'_, '_> {
             self.counters.midstream_pickups = self.counters.midstream_pickups.wrapping_add(1);
             self.session.flags |= SessionFlags::MIDSTREAM;
         }
-        if self.config.async_oneside {
+        if self.config.tracks_one_sided() {
             self.session.flags |= SessionFlags::ASYNC;
         }
         self.out.created = true;
@@ -85,7 +88,8 @@ impl Step<'_, '_> {
             self.session.server_mut().wscale = shift;
         }
         self.session.flags.set(SessionFlags::CLIENT_SACK_OK, segment.options.sack_ok);
-        if segment.options.fast_open {
+        // Servers can be told to take data of any SYN.
+        if segment.options.fast_open || self.config.compares() && !segment.is_empty() {
             self.session.flags |= SessionFlags::FAST_OPEN;
             if !segment.is_empty() {
                 let next = self.session.client().next_seq.plus(segment.len());

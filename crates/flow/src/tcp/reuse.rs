@@ -25,18 +25,22 @@ impl TcpSession {
         if segment.flags.intersects(TcpFlags::RST | TcpFlags::FIN) || !segment.has(TcpFlags::SYN) {
             return false;
         }
-        let over = self.state >= TcpState::LastAck || self.state == TcpState::None;
+        let over = self.state >= TcpState::LastAck
+            || self.state == TcpState::None
+            // Both sides have said that they send no more: who opens anew means a new connection.
+            || config.compares() && self.state == TcpState::TimeWait;
         if !segment.has(TcpFlags::ACK) {
             return match direction {
                 Direction::ToServer if !self.exists() => true,
                 Direction::ToServer => {
-                    self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED)
+                    // Strictly, a SYN that is only late is no other one.
+                    self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED) && !config.compares()
                         || (self.client().isn != segment.seq && over)
                 }
                 Direction::ToClient => over,
             };
         }
-        if !(config.midstream || config.async_oneside) {
+        if !(config.midstream || config.tracks_one_sided()) {
             return false;
         }
         match direction {

@@ -120,8 +120,14 @@ bitflags! {
 /// Bytes beyond the known window that inline data may lie ahead, and behind it what is sent again.
 pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
 
+/// The flags that say what kind of beginning a segment is.
+const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST).union(TcpFlags::FIN);
+
 /// How far off the client's number may be for a SYN cookie: Linux adds one of four sizes to it; doubled.
 const COOKIE_SLACK: u32 = 8;
+
+/// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
+const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
 
 /// What handling a segment needs besides the session: settings, counts and memory of the worker.
 #[derive(Debug)]
@@ -144,6 +150,11 @@ pub struct TcpSession {
     /// Senders: `to_server` is the client, `to_client` the server.
     pub(crate) peers: PerDirection<Peer>,
     pub(crate) queue: Vec<Queued>,
+    /// What a server that already has a connection of these ports acknowledged in its answer to the SYN (RFC 5961 section 4). Not
+    /// part of the exported form: a lost one is sent again.
+    pub(crate) challenge: Option<Seq>,
+    /// What would answer a SYN of the client that came in the middle of the connection. Not part of the exported form.
+    pub(crate) reopening: Option<Seq>,
 }
 
 impl TcpSession {
@@ -157,6 +168,12 @@ impl TcpSession {
     #[must_use]
     pub fn exists(&self) -> bool {
         self.state != TcpState::None
+    }
+
+    /// Whether the handshake is over: what a session is taken for does not change any more.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.state >= TcpState::Established
     }
 
     /// Whether the session was picked up in the middle.
@@ -243,7 +260,9 @@ impl TcpSession {
             out.checksum_invalid = true;
             return;
         }
-        if self.is_reused_by(segment, arrival.direction, context.config) {
+        if self.is_reused_by(segment, arrival.direction, context.config)
+            || self.begins_elsewhere(segment, arrival.direction, streams.as_deref(), context.config)
+        {
             out.reuse = true;
             return;
         }
@@ -259,13 +278,33 @@ impl TcpSession {
             return;
         }
 
+        let foreign =
+            context.config.inline() && self.is_data_of_another_beginning(segment, arrival.direction);
+        let mut missing = None;
         if context.config.strict && context.config.inline() {
             self.note_beginning(segment, arrival.direction);
             let far = self.is_far_ahead(segment, arrival.direction);
             if far {
                 out.events.push(StreamEvent::EstPacketOutOfWindow);
             }
-            if far || self.may_move_the_beginning(segment, arrival.direction) {
+            // Where nobody reads there is nothing to differ from.
+            let moves =
+                streams.as_ref().and_then(|_| self.may_move_the_beginning(segment, arrival.direction));
+            missing = moves.and_then(|away| u8::try_from(away).ok());
+            let held = |len: u8| {
+                let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
+                stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)))
+            };
+            // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
+            let old = self.is_async()
+                && !segment.is_empty()
+                && (streams.as_deref())
+                    .and_then(|pair| pair.stream(arrival.direction).held_from(&self.peers[arrival.direction]))
+                    .is_some_and(|from| segment.seq.before(from));
+            let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
+            // Receivers take such a SYN for one, or not.
+            let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
+            if far || old || foreign || torn || moves.is_some() && !completes {
                 out.rejected = true;
                 out.advice = Advice::Drop(Reason::StreamError);
                 return;
@@ -274,11 +313,24 @@ impl TcpSession {
 
         let sender = &self.peers[arrival.direction];
         let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from(sender));
+        let before = self.if_shown_early(streams.as_deref(), context.config);
         let mut step = Step::new(self, segment, arrival, context, &mut *out, held);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
-        let uncounted = !untaken && step.accept_what_leaves(rejected);
+        // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data either.
+        let unread = untaken || foreign && step.session.state < TcpState::Established;
+        let uncounted = !unread && step.accept_what_leaves(rejected);
         let mut reassemble = step.finish();
+        if let Some(before) = before
+            && streams.as_deref().is_some_and(|pair| pair.was_read_from_elsewhere(self))
+        {
+            // What readers were shown stays where it is: who would begin elsewhere does not get through.
+            *self = before;
+            let (previous, state) = (self.state, self.state);
+            *out = Outcome { previous, state, events: out.events, rejected: true, ..Outcome::default() };
+            out.advice = Advice::Drop(Reason::StreamError);
+            return;
+        }
         if untaken {
             out.rejected = true;
             out.advice = Advice::Drop(Reason::StreamError);
@@ -302,6 +354,21 @@ impl TcpSession {
                 context.counters.overlap = overlap;
             }
             context.counters.reassembly_memuse = context.budget.used();
+            if self.is_async() && context.config.compares() {
+                // What was inspected and let go of stands for the missing acknowledgement.
+                let sender = &mut self.peers[direction];
+                if let Some(from) = pair.stream(direction).held_from(sender) {
+                    sender.update_last_ack(from);
+                }
+            }
+        }
+        if let Some(missing) = missing {
+            out.advice = match out.advice {
+                Advice::Forward => Advice::Complete(missing),
+                // One change at a time: the sender sends it again.
+                Advice::Rewrite | Advice::Complete(_) => Advice::Drop(Reason::StreamOverlap),
+                drop @ Advice::Drop(_) => drop,
+            };
         }
     }
 
@@ -338,15 +405,65 @@ impl TcpSession {
 
     /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first segment that
     /// fits the cookie, and Linux's cookies also fit a number that is a little off. The stream that it reads would
-    /// begin elsewhere than the one that is inspected, so until it has begun no such segment leaves. An empty one
-    /// before the beginning may (a keep-alive): the byte that would fill the place does not.
-    fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+    /// begin elsewhere than the one that is inspected. So until it has begun, a segment that brings data a little off the
+    /// beginning does not leave as it is: it gets the bytes before it in front ([`Advice::Complete`]), or stays here. Says
+    /// how far off it is. A FIN without data ends a stream that nothing was read of, and may leave; an ACK without data would
+    /// begin a stream, but before the beginning it may leave (a keep-alive): the byte that would fill the place does not.
+    fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> Option<i32> {
         let unknown = direction == Direction::ToServer
             && self.state >= TcpState::SynRecv
             && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
         let away = segment.seq.since(self.client().base);
-        unknown && away != 0 && away.unsigned_abs() <= COOKIE_SLACK && (away > 0 || !segment.is_empty())
+        let near = away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
+        let harmless = segment.is_empty() && (away < 0 || segment.has(TcpFlags::FIN));
+        (unknown && near && !harmless).then_some(away)
+    }
+
+    /// Inline, a client that begins anew (another SYN, before any answer) after readers were shown data of its first SYN: it is a
+    /// connection of its own, lest what was read of the one is taken for the beginning of the other.
+    fn begins_elsewhere(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        streams: Option<&StreamPair>,
+        config: &StreamConfig,
+    ) -> bool {
+        let flags = segment.flags.intersection(OPENING);
+        config.inline()
+            && self.state == TcpState::SynSent
+            && direction == Direction::ToServer
+            && flags == TcpFlags::SYN
+            && segment.seq != self.client().isn
+            && segment.is_empty()
+            && streams.is_some_and(|pair| pair.stream(direction).right_edge() > 0)
+    }
+
+    /// Whether a segment brings data that stands at another beginning than the one that is in force: of a second SYN with another number,
+    /// of a SYN against the flow's direction, of another SYN/ACK. Which of them its receiver believes shows later, and readers
+    /// can be shown one beginning only: strictly, such a segment does not leave. No honest sender does so: who opens anew with Fast Open does so on another port, or
+    /// sends the SYN again without data.
+    fn is_data_of_another_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+        if segment.is_empty() || !segment.has(TcpFlags::SYN) || !self.exists() {
+            return false;
+        }
+        let in_force = match (direction, segment.has(TcpFlags::ACK)) {
+            (Direction::ToServer, false) => segment.seq == self.client().isn,
+            // The first SYN/ACK, or the same once more.
+            (Direction::ToClient, true) => match self.state {
+                TcpState::SynSent => !self.flags.contains(SessionFlags::FOUR_WAY),
+                _ => segment.seq == self.server().isn,
+            },
+            _ => false,
+        };
+        !in_force
+    }
+
+    /// A copy of the session, if the packet in hand could move a beginning that readers have read from.
+    fn if_shown_early(&self, streams: Option<&StreamPair>, config: &StreamConfig) -> Option<TcpSession> {
+        let opening = self.state < TcpState::Established || self.state == TcpState::Closed;
+        let shown = |pair: &StreamPair| Direction::BOTH.iter().any(|d| pair.stream(*d).right_edge() > 0);
+        (config.inline() && opening && self.exists() && streams.is_some_and(shown)).then(|| self.clone())
     }
 
     /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both

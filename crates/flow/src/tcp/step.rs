@@ -78,7 +78,9 @@ impl<'s, 'p> Step<'s, 'p> {
         let leaves = handled.is_ok() || !self.config.drop_invalid;
         // What the receiver has acknowledged it does not take again.
         let end = self.segment.end().plus(u32::from(self.has(TcpFlags::SYN)));
-        let taken = self.session.state >= TcpState::SynRecv && end.at_most(self.snd().last_ack);
+        let taken = self.session.state >= TcpState::SynRecv
+            && !self.is(SessionFlags::ASYNC)
+            && end.at_most(self.snd().last_ack);
         let needed = self.config.inline()
             && leaves
             && !taken
@@ -99,7 +101,9 @@ impl<'s, 'p> Step<'s, 'p> {
             return false;
         }
         let (state, now) = (self.out.previous, self.session.state);
-        if self.session.exists() && now < TcpState::Established {
+        // Where a RST answered the SYN, nobody knows the numbers of the other side.
+        let never_open = now == TcpState::Closed && self.session.previous == TcpState::SynSent;
+        if self.session.exists() && (now < TcpState::Established || never_open) {
             return !self.has(TcpFlags::SYN) && !self.has(TcpFlags::RST);
         }
         // A server may send its SYN/ACK again with the data that it had.
@@ -219,9 +223,10 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves.
+    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves, unless reassembly says what was
+    /// inspected and let go of.
     pub(crate) fn set_next_seq(&mut self, direction: Direction, seq: Seq) {
-        let one_sided = self.is(SessionFlags::ASYNC);
+        let one_sided = self.is(SessionFlags::ASYNC) && !(self.config.compares() && self.held_from.is_some());
         let peer = &mut self.session.peers[direction];
         peer.next_seq = seq;
         if one_sided && seq.after(peer.last_ack) {

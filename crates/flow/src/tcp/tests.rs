@@ -2,6 +2,8 @@
 //! Tables of the state machine: what packets do to a session, and which events they set.
 
 mod closing;
+mod handshakes;
+mod host;
 
 use super::*;
 use crate::stream::{AppChunk, MemoryBudget, StreamPair};

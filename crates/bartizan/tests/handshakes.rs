@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Handshakes through the whole stack, in prevention: what a SYN carries hides no request, one-sided connections go on as
+//! their policy says, segments whose options are broken are inspected, a segment right behind the beginning leaves.
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod common;
+#[path = "common/stack.rs"]
+mod stack;
+
+use bartizan_base::{Reason, Timestamp};
+use common::{Captured, ethernet, ip, tcp};
+use stack::{Made, Stack};
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+const HTTP: &str = "drop http any any -> any any (msg:\"request\"; http.uri; content:\"/evil\"; sid:1;)";
+const ANSWER: &str =
+    "drop tcp any any -> any any (msg:\"answer\"; flow:to_client; content:\"evil answer\"; sid:2;)";
+const REQUEST: &[u8] = b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A segment of the client (1) or of the server (2).
+fn segment(v6: bool, client: bool, (seq, ack, flags): (u32, u32, u8), payload: &[u8]) -> Vec<u8> {
+    let (ends, ports) = if client { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
+    ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload)))
+}
+
+/// The same, with 12 bytes of options.
+fn with_options(v6: bool, numbers: (u32, u32, u8), options: [u8; 12], payload: &[u8]) -> Vec<u8> {
+    let mut body = tcp((1000, 80), numbers.0, numbers.1, numbers.2, &[&options[..], payload].concat());
+    body[12] = 0x80;
+    ethernet(v6, &ip(v6, (1, 2), 6, &body))
+}
+
+/// What is decided of each frame: `None` if it goes on.
+fn play(name: &str, policy: &str, rules: &str, frames: &[Vec<u8>]) -> Vec<Option<Reason>> {
+    let made = Made { name, policy, set: &[], tune: |_| (), rules, thresholds: "" };
+    let mut stack = Stack::new(&made);
+    let decided = (0u64..).zip(frames).map(|(n, bytes)| {
+        let now = Timestamp::from_nanos(1_000_000_000 + n * 1_000_000);
+        let frame = Captured { now, bytes: bytes.clone() };
+        let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder);
+        assert_eq!(decision.verdict.forwards(), decision.reason.is_none() || decision.verdict.forwards());
+        if decision.verdict.forwards() { None } else { decision.reason }
+    });
+    let decided = decided.collect();
+    stack.finish();
+    decided
+}
+
+const CHAINS: [&str; 2] = [
+    "chain: [ids], ids: {rules: r}",
+    "chain: [pfw, sfw, ids], pfw: {default: allow}, sfw: {}, ids: {rules: r}",
+];
+
+#[test]
+fn a_second_syn_hides_no_request() {
+    let decoy =
+        [&b"\0\x1e\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01"[..], &[b'x'; 600]]
+            .concat();
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            // The decoy comes first, second with another number, or second with the same; the first or the last SYN is answered.
+            let syns: [&[(u32, &[u8])]; 5] = [
+                &[(100, b""), (70_000, &decoy)],
+                &[(70_000, &decoy), (100, b"")],
+                &[(100, b""), (0x8000_0064, &decoy), (100, b"")],
+                &[(100, b""), (70_000, b""), (70_000, &decoy), (100, b"")],
+                &[(70_000, &decoy), (100, &decoy), (100, b"")],
+            ];
+            for syns in syns {
+                let mut frames: Vec<_> =
+                    syns.iter().map(|(seq, data)| segment(v6, true, (*seq, 0, SYN), data)).collect();
+                frames.push(segment(v6, false, (500, 101, SYN | ACK), b""));
+                frames.push(segment(v6, true, (101, 501, ACK), b""));
+                frames.push(segment(v6, true, (101, 501, ACK), REQUEST));
+                let decided = play("second-syn", policy, HTTP, &frames);
+                assert_eq!(decided.last(), Some(&Some(Reason::IdsRule)), "{policy}: {decided:?}");
+                // What is answered is the connection: it comes to stand.
+                assert_eq!(
+                    decided[decided.len() - 3..decided.len() - 1],
+                    [None, None],
+                    "{policy}: {decided:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reset_of_the_handshake_hides_no_answer() {
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            for reset in [
+                segment(v6, false, (0, 0x9000_0000, RST | ACK), b""),
+                segment(v6, false, (0, 7, RST | ACK), b""),
+                segment(v6, false, (0, 0, RST), b""),
+                segment(v6, true, (100, 101, RST | ACK), b""),
+            ] {
+                let frames = [
+                    segment(v6, true, (100, 0, SYN), b""),
+                    reset,
+                    segment(v6, false, (500, 101, SYN | ACK), b""),
+                    segment(v6, true, (101, 501, ACK), b""),
+                    segment(v6, true, (101, 501, ACK), b"question"),
+                    segment(v6, false, (501, 109, ACK), b"an evil answer"),
+                ];
+                let decided = play("reset", policy, ANSWER, &frames);
+                assert!(decided[5].is_some(), "{policy}: {decided:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn segments_with_broken_options_are_inspected() {
+    // Kind 77 says that it is longer than the header; Linux takes the segment.
+    let broken = [1, 1, 77, 40, 0, 0, 0, 0, 0, 0, 0, 0];
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let frames = [
+                with_options(v6, (100, 0, SYN), broken, b""),
+                segment(v6, false, (500, 101, SYN | ACK), b""),
+                segment(v6, true, (101, 501, ACK), b""),
+                with_options(v6, (101, 501, ACK), broken, REQUEST),
+            ];
+            let decided = play("options", policy, HTTP, &frames);
+            assert_eq!(decided, [None, None, None, Some(Reason::IdsRule)], "{policy}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_right_behind_the_beginning_leaves() {
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let begun = [
+                segment(v6, true, (100, 0, SYN), b""),
+                segment(v6, false, (500, 101, SYN | ACK), b""),
+                segment(v6, true, (101, 501, ACK), b""),
+                segment(v6, true, (101, 501, ACK), b"hello"),
+            ];
+            let mut closed = begun.to_vec();
+            closed.push(segment(v6, true, (106, 501, ACK | FIN), b""));
+            assert_eq!(play("fin", policy, HTTP, &closed), [None; 5], "{policy}");
+            let mut goes_on = begun.to_vec();
+            goes_on.push(segment(v6, true, (106, 501, ACK), b"world"));
+            assert_eq!(play("data", policy, HTTP, &goes_on), [None; 5], "{policy}");
+        }
+    }
+}
+
+#[test]
+fn one_sided_connections_go_on_as_the_policy_says() {
+    for v6 in [false, true] {
+        let client: Vec<_> = [(100, 0, SYN, &b""[..]), (101, 501, ACK, b""), (101, 501, ACK, b"some data")]
+            .into_iter()
+            .chain((0..6).map(|n| (110 + n, 501, ACK, &b"x"[..])))
+            .map(|(seq, ack, flags, data)| segment(v6, true, (seq, ack, flags), data))
+            .collect();
+        let server: Vec<_> =
+            [(500, 101, SYN | ACK, &b""[..]), (501, 109, ACK, b"an answer"), (510, 120, ACK, b"and more")]
+                .into_iter()
+                .map(|(seq, ack, flags, data)| segment(v6, false, (seq, ack, flags), data))
+                .collect();
+        for one_sided in ["allow", "ids-only"] {
+            for chain in [
+                "chain: [ids]",
+                "chain: [sfw, ids], sfw: {initiate: both, midstream: allow}",
+                "chain: [sfw], sfw: {initiate: both, midstream: allow}",
+            ] {
+                let policy = format!("{chain}, one-sided: {one_sided}");
+                for frames in [&client, &server] {
+                    let decided = play("one-sided", &policy, "", frames);
+                    assert!(decided.iter().all(Option::is_none), "{policy}: {decided:?}");
+                }
+            }
+        }
+        // A firewall lets nobody in whose SYN it has not seen, unless it is told to.
+        let decided = play("one-sided", "chain: [sfw], sfw: {initiate: both}, one-sided: allow", "", &server);
+        assert!(decided.iter().all(Option::is_some), "{decided:?}");
+        let decided = play("one-sided", "chain: [ids], one-sided: drop", "", &client);
+        assert!(decided.last().is_some_and(Option::is_some), "{decided:?}");
+        // It is inspected, and what was inspected stays.
+        let policy = "chain: [ids], ids: {rules: r}, one-sided: allow";
+        let mut frames = client.clone();
+        frames.push(segment(v6, true, (116, 501, ACK), REQUEST));
+        let rule = "drop tcp any any -> any any (msg:\"request\"; content:\"/evil\"; sid:1;)";
+        assert_eq!(play("one-sided", policy, rule, &frames).last(), Some(&Some(Reason::IdsRule)));
+        // What lies behind a hole is read when that is filled, before it can be read behind the engine.
+        let mut frames = client.clone();
+        frames.push(segment(v6, true, (120, 501, ACK), b"il"));
+        frames.push(segment(v6, true, (116, 501, ACK), b"/ev"));
+        frames.push(segment(v6, true, (119, 501, ACK), b"-"));
+        assert_eq!(
+            play("one-sided", policy, &rule.replace("/evil", "/ev-il"), &frames).last(),
+            Some(&Some(Reason::IdsRule))
+        );
+    }
+}

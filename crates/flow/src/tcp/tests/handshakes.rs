@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Dirt around the handshake: whatever SYNs, SYN/ACKs, RSTs and data come before and around the true ones, what the application
+//! of a receiver reads are bytes that readers were shown at the same offsets, of one beginning; and connections of
+//! hosts that keep to the rules pass whole.
+
+use super::host::{ACK, At, FIN, Host, RST, SYN, Seg};
+use super::*;
+use crate::stream::RawChunk;
+
+/// Numbers that follow from a seed alone (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    fn letters(&mut self, most: usize) -> Vec<u8> {
+        let count = self.below(most + 1);
+        (0..count).map(|_| b'a' + self.below(26) as u8).collect()
+    }
+}
+
+/// The engine as prevention sets it, with one tuple's flow, and what its readers were shown of that.
+struct Engine {
+    rig: Rig,
+    shown: PerDirection<Vec<u8>>,
+    /// Something is missing in what they were shown.
+    apart: PerDirection<bool>,
+    flipped: bool,
+    refused: bool,
+    log: Vec<String>,
+    dropped: usize,
+}
+
+fn strict(one_sided: bool) -> StreamConfig {
+    StreamConfig {
+        strict: true,
+        one_sided,
+        midstream_policy: ExceptionPolicy::DropFlow,
+        reassembly: ReassemblyConfig { raw_overlap: 100, ..ReassemblyConfig::default() },
+        ..inline()
+    }
+}
+
+impl Engine {
+    fn new(one_sided: bool) -> Self {
+        Engine {
+            rig: Rig::new(strict(one_sided)),
+            shown: PerDirection::default(),
+            apart: PerDirection::default(),
+            flipped: false,
+            refused: false,
+            log: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Takes a segment; gives what leaves.
+    fn pass(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&Engine, &str)) -> Option<Seg> {
+        let way = if direction == ToServer { '>' } else { '<' };
+        let text = String::from_utf8_lossy(&seg.data).into_owned();
+        let Seg { flags, seq, ack, dies, .. } = seg;
+        self.log.push(format!(
+            "{way} {flags:#04x} seq {seq} ack {ack} dies {dies} fast {} {text}",
+            seg.fast_open
+        ));
+        let left = self.judge(direction, seg, fail);
+        if left.is_none() {
+            self.dropped += 1;
+            self.log.push("  refused".to_owned());
+        }
+        left.filter(|left| !left.dies)
+    }
+
+    fn judge(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&Engine, &str)) -> Option<Seg> {
+        if self.refused {
+            return None;
+        }
+        let mut direction = if self.flipped { direction.flip() } else { direction };
+        let mut segment = segment(TcpFlags::from_bits_retain(seg.flags), seg.seq, seg.ack, &seg.data);
+        segment.options.ts = seg.ts;
+        segment.options.fast_open = seg.fast_open;
+        segment.options.wscale = seg.wscale.filter(|_| seg.has(SYN));
+        let mut out = self.handle(direction, &segment);
+        if out.reuse {
+            self.log.push("  a new flow".to_owned());
+            let config = self.rig.config;
+            self.rig = Rig::new(config);
+            self.apart = PerDirection::default();
+            // Who opens it is the client.
+            (self.shown, self.flipped) = (PerDirection::default(), self.flipped != (direction == ToClient));
+            direction = ToServer;
+            out = self.handle(direction, &segment);
+        }
+        if out.reverse {
+            self.flipped = !self.flipped;
+            direction = direction.flip();
+        }
+        if out.exception.is_some_and(|(_, policy)| policy.refuses()) {
+            self.refused = true;
+            return None;
+        }
+        if !matches!(out.advice, Advice::Drop(_)) {
+            self.read(direction, &seg.data, fail);
+        }
+        let mut left = seg.clone();
+        let first = Seq(seg.seq).plus(u32::from(seg.has(SYN)));
+        let stream = self.rig.pair.stream(direction);
+        let passes = match out.advice {
+            Advice::Forward => true,
+            Advice::Rewrite => {
+                stream.restore(first, &mut left.data);
+                true
+            }
+            Advice::Complete(missing) => {
+                let mut front = vec![0; usize::from(missing)];
+                if !stream.beginning(&mut front) {
+                    fail(self, "the beginning is not held");
+                }
+                left.seq = left.seq.wrapping_sub(u32::from(missing));
+                left.data.splice(0..0, front);
+                true
+            }
+            Advice::Drop(_) => false,
+        };
+        self.rig.pair.settle(direction, &seg.data, &mut self.rig.budget);
+        passes.then_some(left)
+    }
+
+    fn handle(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
+        let rig = &mut self.rig;
+        let now = Timestamp::from_parts(rig.seconds, 0);
+        let arrival = Arrival { direction, now, policy: HostPolicy::Bsd };
+        let mut context =
+            StreamContext { config: &rig.config, counters: &mut rig.counters, budget: &mut rig.budget };
+        let mut out = Outcome::default();
+        rig.session.handle(segment, arrival, Some(&mut rig.pair), &mut context, &mut out);
+        out
+    }
+
+    /// The readers take what is there. Each sees one stream, from one beginning, in order.
+    fn read(&mut self, direction: Direction, own: &[u8], fail: &dyn Fn(&Engine, &str)) {
+        for which in Direction::BOTH {
+            let packet = if which == direction { own } else { &[] };
+            loop {
+                let stream = self.rig.pair.stream_mut(which);
+                let (offset, bytes) = match stream.app(packet) {
+                    Some(AppChunk::Data { offset, bytes }) => (offset, bytes.to_vec()),
+                    Some(AppChunk::Gap { offset, len }) => (offset, vec![b'?'; len as usize]),
+                    None => break,
+                };
+                stream.app_consume(bytes.len() as u64);
+                self.apart[which] |= bytes.contains(&b'?');
+                let shown = &mut self.shown[which];
+                let right = shown.len() as u64 == offset;
+                shown.extend_from_slice(&bytes);
+                if !right {
+                    fail(self, "readers are shown another beginning");
+                }
+            }
+            loop {
+                let stream = self.rig.pair.stream_mut(which);
+                let Some(RawChunk { offset, bytes, .. }) = stream.raw(packet) else { break };
+                let (from, end) = (offset as usize, offset + bytes.len() as u64);
+                // Behind bytes that the receiver has acknowledged and nobody saw (a FIN that stands behind old data counts as one),
+                // both go on by themselves: the receiver reads no more.
+                self.apart[which] |= from > self.shown[which].len();
+                let right =
+                    self.apart[which] || self.shown[which].get(from..from + bytes.len()) == Some(bytes);
+                stream.raw_consume(end);
+                if !right {
+                    fail(self, "both readers see the same");
+                }
+            }
+        }
+    }
+
+    /// What the host that `direction` goes to has read was shown.
+    fn compare(&self, direction: Direction, read: &[u8], fail: &dyn Fn(&Engine, &str)) {
+        let direction = if self.flipped { direction.flip() } else { direction };
+        if !self.shown[direction].starts_with(read) {
+            let (read, shown) =
+                (String::from_utf8_lossy(read), String::from_utf8_lossy(&self.shown[direction]));
+            fail(self, &format!("read {read:?}, shown {shown:?}"));
+        }
+    }
+}
+
+/// One who sends what it likes: what it knows, and segments made of that.
+struct Liar {
+    random: Random,
+    /// Numbers that it uses as its own, and for what the other side sends.
+    own: Vec<u32>,
+    other: Vec<u32>,
+    /// What was answered last.
+    heard: Option<Seg>,
+    stamps: bool,
+}
+
+impl Liar {
+    fn data(&mut self, percent: usize) -> Vec<u8> {
+        if self.random.percent(percent) { self.random.letters(12) } else { Vec::new() }
+    }
+
+    fn number(&mut self, other: bool) -> u32 {
+        let base = self.random.of(if other { &self.other } else { &self.own });
+        let off = self.random.of(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 7, u32::MAX, 12, 3000, 1 << 20, 1 << 31]);
+        base.wrapping_add(off)
+    }
+
+    /// A segment around the handshake of a client or of a server.
+    fn lie(&mut self, server: bool) -> Seg {
+        let (seq, ack) = (self.number(false), self.number(true));
+        let opens = if server { SYN | ACK } else { SYN };
+        let flags = match self.random.below(20) {
+            0..=6 => opens,
+            7 => SYN | ACK,
+            8 => SYN,
+            9 => RST,
+            10 => RST | ACK,
+            11 => ACK | FIN,
+            12 => FIN,
+            13 => 0,
+            14 => SYN | FIN,
+            _ => ACK,
+        };
+        let exact = flags & SYN != 0 && self.random.percent(80);
+        let seq = if exact { self.random.of(&self.own) } else { seq };
+        let ack = if flags & ACK != 0 || self.random.percent(5) { ack } else { 0 };
+        let stamp = self.random.of(&[1000u32, 1000, 1000, 1010, 1020, 500]);
+        Seg {
+            ts: (self.stamps && !self.random.percent(10)).then_some((stamp, 0)),
+            fast_open: self.random.percent(20),
+            wscale: self.random.percent(30).then_some(7),
+            dies: self.random.percent(35),
+            ..Seg::new(flags, seq, ack, &self.data(45))
+        }
+    }
+
+    /// Data of the true connection, about half of it right, wherever it may stand.
+    fn speak(&mut self, truth: &[u8], begin: u32, ack: u32) -> Seg {
+        let from = self.random.below(truth.len() - 1);
+        let len = 1 + self.random.below(truth.len() - from);
+        let mut data = truth[from..(from + len).min(truth.len())].to_vec();
+        if self.random.percent(40) {
+            data.make_ascii_uppercase();
+        }
+        let flags = if self.random.percent(8) { ACK | FIN } else { ACK };
+        let ts = self.stamps.then_some((1100, 0));
+        let dies = self.random.percent(30);
+        Seg { ts, dies, ..Seg::new(flags, begin.wrapping_add(from as u32), ack, &data) }
+    }
+}
+
+fn failing(seed: u64) -> impl Fn(&Engine, &str) {
+    move |engine: &Engine, what: &str| {
+        panic!("seed {seed}: {what}, {:?}\n{}", engine.rig.session.state(), engine.log.join("\n"))
+    }
+}
+
+/// Plays a liar against a host; gives how many bytes that has read.
+fn lie_to(seed: u64, server: bool) -> usize {
+    let fail = failing(seed);
+    let mut random = Random(seed);
+    let direction = if server { ToServer } else { ToClient };
+    let own = [random.next() as u32, random.next() as u32, 0x7fff_fff0];
+    let iss = random.next() as u32;
+    let (cookies, fast, stamps) = (server && random.percent(30), random.percent(30), random.percent(40));
+    let mut host = if server { Host::new(At::Listen, iss, b"") } else { Host::client(iss, b"") };
+    (host.cookies, host.fast, host.stamps) = (cookies, fast, stamps);
+    let mut engine = Engine::new(false);
+    let mut liar = Liar { random, own: own.to_vec(), other: vec![iss, 77], heard: None, stamps };
+    let tell = |engine: &mut Engine, host: &mut Host, liar: &mut Liar, seg: &Seg| {
+        let mut answers = Vec::new();
+        if let Some(left) = engine.pass(direction, seg, &fail) {
+            let had = host.taken;
+            answers = host.take(&left);
+            if host.taken > had {
+                engine.compare(direction, &host.read, &fail);
+            }
+        }
+        for answer in answers {
+            if let Some(answer) = engine.pass(direction.flip(), &answer, &fail) {
+                liar.other.push(answer.seq.wrapping_add(u32::from(answer.has(SYN))));
+                if answer.has(ACK) && !answer.has(RST) {
+                    liar.heard = Some(answer);
+                }
+            }
+        }
+    };
+    if !server {
+        for syn in host.speak(1) {
+            if let Some(syn) = engine.pass(ToServer, &syn, &fail) {
+                liar.other.push(syn.seq.wrapping_add(1));
+            }
+        }
+    }
+    let begins = liar.random.below(8);
+    for _ in 0..begins {
+        let seg = liar.lie(!server);
+        tell(&mut engine, &mut host, &mut liar, &seg);
+    }
+    // The true handshake, as far as the dirt has left room for one.
+    let mine = liar.random.of(&own);
+    let (flags, ack) = if server { (SYN, 0) } else { (SYN | ACK, iss.wrapping_add(1)) };
+    let ts = stamps.then_some((1050, 0));
+    for _ in 0..2 {
+        tell(&mut engine, &mut host, &mut liar, &Seg { ts, ..Seg::new(flags, mine, ack, b"") });
+        if liar.random.percent(30) {
+            let seg = liar.lie(!server);
+            tell(&mut engine, &mut host, &mut liar, &seg);
+        }
+    }
+    let truth = b"the true bytes of the connection, that the application is to read";
+    for _ in 0..40 {
+        let seg = if liar.random.percent(25) {
+            liar.own.push(host.rcv_nxt);
+            liar.lie(!server)
+        } else {
+            // It goes by what it has heard, or by what it knows of the host.
+            let begin = host.irs.wrapping_add(1);
+            let begin = if cookies && host.at != At::Established { mine.wrapping_add(1) } else { begin };
+            let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
+            let ack = if host.at == At::Established { host.snd_nxt } else { ack };
+            if liar.random.percent(20) {
+                Seg { ts: stamps.then_some((1100, 0)), ..Seg::new(ACK, begin, ack, b"") }
+            } else {
+                liar.speak(truth, begin, ack)
+            }
+        };
+        tell(&mut engine, &mut host, &mut liar, &seg);
+    }
+    host.taken
+}
+
+#[test]
+fn a_server_reads_what_was_shown_whatever_came_around_the_handshake() {
+    let read: Vec<usize> = (0..10_000).map(|seed| lie_to(seed, true)).collect();
+    let some = read.iter().filter(|read| **read > 0).count();
+    // Much is refused, but not all: otherwise nothing would be compared.
+    assert!(some > 900, "only {some} servers have read anything");
+}
+
+#[test]
+fn a_client_reads_what_was_shown_whatever_came_around_the_handshake() {
+    let read: Vec<usize> = (0..10_000).map(|seed| lie_to(seed, false)).collect();
+    let some = read.iter().filter(|read| **read > 0).count();
+    assert!(some > 900, "only {some} clients have read anything");
+}
+
+/// The way between the engine and the hosts: loses, repeats and exchanges.
+fn disturb(random: &mut Random, percent: usize, segments: Vec<Seg>) -> Vec<Seg> {
+    let mut out = Vec::new();
+    for seg in segments {
+        if random.percent(percent) {
+            continue;
+        }
+        if random.percent(percent) {
+            out.push(seg.clone());
+        }
+        out.push(seg);
+    }
+    if out.len() > 1 && random.percent(percent) {
+        let at = random.below(out.len() - 1);
+        out.swap(at, at + 1);
+    }
+    out
+}
+
+/// Two hosts talk through the engine until both are done. Gives the engine, or what each has read where they are not.
+fn talk(
+    engine: &mut Engine,
+    client: &mut Host,
+    server: &mut Host,
+    random: &mut Random,
+    bad: usize,
+    seed: u64,
+) {
+    let fail = failing(seed);
+    let pieces = (1 + random.below(30), 1 + random.below(30));
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    for _ in 0..400 {
+        to_server.extend(client.speak(pieces.0));
+        to_client.extend(server.speak(pieces.1));
+        for (direction, segments) in
+            [(ToServer, core::mem::take(&mut to_server)), (ToClient, core::mem::take(&mut to_client))]
+        {
+            let segments = disturb(random, bad, segments);
+            let left = segments.iter().filter_map(|seg| engine.pass(direction, seg, &fail)).collect();
+            for seg in disturb(random, bad, left) {
+                let (host, back) = match direction {
+                    ToServer => (&mut *server, &mut to_client),
+                    ToClient => (&mut *client, &mut to_server),
+                };
+                let had = host.taken;
+                back.extend(host.take(&seg));
+                if host.taken > had {
+                    engine.compare(direction, &host.read, &fail);
+                }
+            }
+        }
+        if client.is_done() && server.is_done() {
+            break;
+        }
+    }
+    if !(client.is_done() && server.is_done()) || client.read != server.out || server.read != client.out {
+        fail(engine, &format!("not whole: client {:?}, server {:?}", client.at, server.at));
+    }
+}
+
+#[test]
+fn connections_of_honest_hosts_pass_whole() {
+    for seed in 0..600u64 {
+        let mut random = Random(seed);
+        let bad = [0, 0, 5, 20][random.below(4)];
+        let mut engine = Engine::new(random.percent(50));
+        let (question, answer) = (random.letters(200), random.letters(200));
+        let mut server = Host::new(At::Listen, random.next() as u32, &answer);
+        // Who keeps nothing but a cookie cannot bear that the ACK of the handshake is lost.
+        (server.stamps, server.cookies) = (random.percent(50), bad == 0 && random.percent(50));
+        for _ in 0..2 {
+            // The same ports twice: the second connection begins when the first is over.
+            let mut client = Host::client(random.next() as u32, &question);
+            client.stamps = random.percent(50);
+            talk(&mut engine, &mut client, &mut server, &mut random, bad, seed);
+            if bad == 0 && engine.dropped > 0 {
+                failing(seed)(&engine, "refused something of a clean connection");
+            }
+            let cookies = server.cookies;
+            server = Host::new(At::Listen, random.next() as u32, &answer);
+            (server.stamps, server.cookies) = (random.percent(50), cookies);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_has_forgotten_its_connection_opens_another() {
+    for seed in 0..200u64 {
+        let mut random = Random(seed);
+        let fail = failing(seed);
+        let (question, answer) = (random.letters(60), random.letters(60));
+        let mut engine = Engine::new(random.percent(50));
+        let mut server = Host::new(At::Listen, random.next() as u32, &answer);
+        let mut client = Host::client(random.next() as u32, b"first");
+        // Into the middle of a connection, without its end.
+        for _ in 0..3 {
+            for seg in client.speak(2) {
+                let left = engine.pass(ToServer, &Seg { flags: seg.flags & !FIN, ..seg }, &fail);
+                for back in left.map(|left| server.take(&left)).unwrap_or_default() {
+                    if let Some(back) = engine.pass(ToClient, &back, &fail) {
+                        for last in client.take(&back) {
+                            if let Some(last) = engine.pass(ToServer, &last, &fail) {
+                                server.take(&last);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(server.at, At::Established);
+        if random.percent(50) {
+            // The engine has forgotten it, too.
+            engine = Engine::new(random.percent(50));
+        }
+        // The server's process is still there, or it accepts the next connection after the RST.
+        let mut client = Host::client(random.next() as u32, &question);
+        let mut reset = false;
+        for _ in 0..40 {
+            for seg in client.speak(2) {
+                let left = engine.pass(ToServer, &seg, &fail);
+                for back in left.map(|left| server.take(&left)).unwrap_or_default() {
+                    if let Some(back) = engine.pass(ToClient, &back, &fail) {
+                        for last in client.take(&back) {
+                            if let Some(last) = engine.pass(ToServer, &last, &fail) {
+                                server.take(&last);
+                            }
+                        }
+                    }
+                }
+            }
+            if server.at == At::Closed {
+                reset = true;
+                server = Host::new(At::Listen, random.next() as u32, &answer);
+            }
+            if client.at == At::Established {
+                break;
+            }
+        }
+        if !reset || client.at != At::Established {
+            fail(&engine, "the client does not get its new connection");
+        }
+        talk(&mut engine, &mut client, &mut server, &mut random, 0, seed);
+    }
+}
