@@ -82,6 +82,7 @@ class Matrix:
         self.empty = self.program(EMPTY, "empty", 1)
 
     def start_tested(self, chain, workers, settings=()):
+        self.net.end_connections(TESTED)
         self.tested = self.program(TESTED, chain, workers, settings)
 
     def stop_tested(self):

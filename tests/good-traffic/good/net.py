@@ -168,6 +168,15 @@ class Net:
             for version in "46":
                 run(f"ip -n {self.name(which)} -{version} route flush cache")
 
+    def end_connections(self, path):
+        """Ends the TCP connections that are left on a path, so that none goes on through a program that never saw it begin."""
+        texts = [text for addresses in PLANS.values() for text in addresses]
+        texts += [text for number in (81, 82, 83) for text in (f"10.{number}.{{}}.2", f"fd{number}:{{}}::2")]
+        hosts = [f"src [{text}]" if ":" in text else f"src {text}" for text in (text.format(path) for text in texts)]
+        for which in "csgf":
+            # Where the kernel cannot do that, connections end by themselves, and may leave refusals in the next run.
+            subprocess.run(self.inside(which, ["ss", "-K", "-t", "-a", " or ".join(hosts)]), capture_output=True, timeout=20)
+
     def bridge(self, path):
         m = self.name("m")
         run(f"ip -n {m} link add br{path} type bridge mcast_snooping 0")

@@ -36,7 +36,7 @@ http {{
 """
 DNSMASQ = """no-resolv
 no-hosts
-no-daemon
+keep-in-foreground
 local=/good.example/
 port=53
 user=root
