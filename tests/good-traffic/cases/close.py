@@ -3,15 +3,19 @@
 nothing but the path stands between a step and the next."""
 
 import contextlib
+import ctypes
 import errno
 import select
 import socket
+import struct
 import time
 
 from good.case import Case, equal, need, percentile, pump, receive, reset_at_close
 
 PORT = 7001
 ROUNDS = 1000
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
+TCP_CLOSE = 7
 
 
 def send_and_close(way):
@@ -86,6 +90,40 @@ def simultaneous_close(way):
                 equal(receive(client, 100), b"last of the server" if number % 2 else b"", "the client's last")
                 times.append(1e3 * (time.perf_counter() - begin))
     return {"simultaneous close, p99": percentile(times, 99)}
+
+
+def last_ack_lost(way):
+    """The acknowledgement of the last FIN is lost behind the path: the FIN that is sent again must get its acknowledgement."""
+    for turn in range(6):
+        with way.pair(PORT) as ends:
+            first, last = ends[turn % 2], ends[1 - turn % 2]
+            first.sendall(b"all")
+            first.shutdown(socket.SHUT_WR)
+            equal(receive(last, 10), b"all", "until the first end")
+            hear_nothing(last, True)
+            if turn > 1:
+                last.sendall(b"my last words")
+            last.shutdown(socket.SHUT_WR)
+            equal(receive(first, 100), b"my last words" if turn > 1 else b"", "until the second end")
+            time.sleep(0.05)
+            hear_nothing(last, False)
+            end = time.monotonic() + 5
+            while state_of(last) != TCP_CLOSE:
+                need(time.monotonic() < end, f"the end that closed last waits for the acknowledgement of its FIN, state {state_of(last)}, after 5 s")
+                time.sleep(0.01)
+
+
+def hear_nothing(sock, deaf):
+    """Throws away what arrives at a socket, or no more: a filter of one instruction, `return 0`."""
+    if not deaf:
+        sock.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+        return
+    code = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(code)))
+
+
+def state_of(sock):
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
 
 
 def resets(way):
@@ -188,6 +226,7 @@ CASES = [
     Case("close-at-once", close_at_once, short=True, margins={"send and close, p99": 5}),
     Case("half-close", half_close, short=True),
     Case("simultaneous-close", simultaneous_close, short=True, margins={"simultaneous close, p99": 5}),
+    Case("last-ack-lost", last_ack_lost, short=True),
     Case("resets", resets, short=True, margins={"reset, p99": 5}),
     Case("nobody-listens", nobody_listens, short=True, margins={"refused by the host, p99": 5}),
     Case("ports-again", ports_again, short=True, margins={"port used again, p99": 5}),

@@ -72,8 +72,10 @@ def long_text():
 class Servers:
     """Starts what there is; `lacking` says what is not: {server: what to install}."""
 
-    def __init__(self, net, folder):
+    def __init__(self, net, folder, share=1):
+        """Of the large files a share: the short selection takes a quarter."""
         self.net, self.folder = net, folder
+        self.sizes = {name: size // share if size > 1_000_000 else size for name, size in SIZES.items()}
         self.lacking = {}
         self.logs = {}
         os.makedirs(os.path.join(folder, "www", "put"))
@@ -89,7 +91,7 @@ class Servers:
 
     def files(self):
         """What is transferred; the same bytes in every run."""
-        for seed, (name, size) in enumerate(SIZES.items()):
+        for seed, (name, size) in enumerate(self.sizes.items()):
             source = random.Random(seed)
             if name == TEXT:
                 words = [f"word{source.randrange(5000)} " for _ in range(20_000)]
