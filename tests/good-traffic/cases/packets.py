@@ -98,7 +98,11 @@ def path_mtu(way):
         equal(mtu_of(way, client), 1280, "what UDP found as MTU of its path")
         client.send(b"b" * 1200)
         server.settimeout(5)
-        equal(server.recv(9000)[-1200:], b"b" * 1200, "datagram of the right size")
+        # Where the link itself is narrow, the first size arrived, too.
+        got = server.recv(9000)
+        while got == b"a" * first:
+            got = server.recv(9000)
+        equal(got, b"b" * 1200, "datagram of the right size")
 
 
 def mtu_of(way, sock):
