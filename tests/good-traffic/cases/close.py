@@ -224,7 +224,7 @@ def connect_when_free(client, address):
 CASES = [
     Case("send-and-close", send_and_close, short=True, margins={"close by client, p99": 5, "close by server, p99": 5}),
     Case("close-at-once", close_at_once, short=True, margins={"send and close, p99": 5}),
-    Case("half-close", half_close, short=True),
+    Case("half-close", half_close, short=True, mtus=(1500, 9000)),
     Case("simultaneous-close", simultaneous_close, short=True, margins={"simultaneous close, p99": 5}),
     Case("last-ack-lost", last_ack_lost, short=True),
     Case("resets", resets, short=True, margins={"reset, p99": 5}),
