@@ -88,8 +88,8 @@ class Silent:
             wrong.append(str(problem))
 
 
-def run(options, folder, say):
-    """Whether all went on; prints a line for each chain."""
+def run(options, folder, held, say):
+    """Whether all went on where it is not held back; prints a line for each chain."""
     chains = [chain for chain in CHAIN_ORDER if chain in options.chains]
     groups = [chains[at : at + len(PATHS)] for at in range(0, len(chains), len(PATHS))]
     with contextlib.ExitStack() as stack:
@@ -113,6 +113,9 @@ def run(options, folder, say):
             refused = refusals(before, program.settled())
             wrong += [f"refused: {what} {number}" for what, number in refused.items()]
             wrong += program.stop()
-            say(f"{'FAIL' if wrong else 'ok  '} {chain} idle-{SECONDS}-s" + "".join(f"\n       {text}" for text in wrong))
-            good = good and not wrong
+            why = held.get(chain, "")
+            state = "ok  " if not wrong else "HELD" if why else "FAIL"
+            lines = [f"{state} {chain} idle-{SECONDS}-s", *wrong, *([f"held back: {why}"] if why else [])]
+            say("\n       ".join(lines))
+            good = good and (not wrong or bool(why))
     return good
