@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench fuzz docs clean
+.PHONY: help run test good bench fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -12,6 +12,9 @@ run: ## build the program and watch it work on sample traffic
 
 test: ## format, lints, tests, release build, compatibility suite (installs what is missing, saying what)
 	@scripts/test.sh
+
+good: ## good traffic of real programs passes unchanged and in time, all chains; ARGS='--cases http' and others for tests/good-traffic/run
+	@scripts/good.sh $(ARGS)
 
 bench: ## measure: NAME=x for one bench; results in target/bench/x.json
 	@scripts/bench.sh $(NAME)

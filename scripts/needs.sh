@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what is needed.
 #
-#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench
+#   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good
 #
 # Exit 1 when something is missing without which the purpose cannot be served.
 set -euo pipefail
@@ -11,6 +11,7 @@ export PATH="$PATH:/usr/sbin:/sbin"
 have_program() { command -v "$1" >/dev/null 2>&1; }
 have_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
 have_package() { pkg-config --exists "$1" 2>/dev/null; }
+have_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
 have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
 
 # purpose | needed or useful | how to see that it is there | Debian package | why
@@ -28,6 +29,25 @@ run|useful|program ethtool|ethtool|switches offloads off on their interfaces
 run|useful|program curl|curl|the client that sends the sample requests
 run|useful|program nginx|nginx-light|the server that answers them
 run|useful|program python3|python3|sends what no ordinary program sends
+good|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
+good|useful|program ip|iproute2|makes the hosts as network namespaces
+good|useful|program ethtool|ethtool|switches offloads off on their interfaces
+good|useful|program python3|python3|drives the cases
+good|useful|program curl|curl|fetches and puts files over HTTP, FTP and SMTP
+good|useful|program nginx|nginx-light|serves them
+good|useful|program openssl|openssl|makes its certificate
+good|useful|program wrk|wrk|many HTTP clients at once
+good|useful|program dnsmasq|dnsmasq-base|answers names
+good|useful|program dig|bind9-dnsutils|asks for them
+good|useful|program ssh|openssh-client|remote shell, its client
+good|useful|program sshd|openssh-server|and its server
+good|useful|module aiosmtpd|python3-aiosmtpd|takes mail
+good|useful|module pyftpdlib|python3-pyftpdlib|serves files by FTP
+good|useful|module websockets|python3-websockets|WebSocket, client and server
+good|useful|program psql|postgresql postgresql-contrib|a database
+good|useful|program redis-server|redis-server|another one
+good|useful|program iperf3|iperf3|many streams
+good|useful|program ping|iputils-ping|large and small packets
 bench|needed|program python3|python3|drives the measurements
 bench|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 bench|useful|program ip|iproute2|makes the network namespaces

@@ -42,7 +42,19 @@ compatibility() {
     fi
 }
 
-step needs scripts/needs.sh build test || { echo "0 passed, 1 failed"; exit 1; }
+# Real programs through the live program; the whole suite is `make good`.
+good_traffic() {
+    local suite=tests/good-traffic/run
+    if ! command -v python3 >/dev/null 2>&1; then
+        echo "== good-traffic: not run, python3 is not installed"
+    elif [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null; then
+        echo "== good-traffic: not run, it needs root and network namespaces"
+    else
+        step good-traffic "$suite" --program "$target/release/bartizan" --short
+    fi
+}
+
+step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
 step format cargo fmt --all --check
 step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 # The sum of cargo's own lines replaces the one test that a step counts as.
@@ -53,7 +65,7 @@ case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
 # A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-if step release cargo build --release --locked --package bartizan; then compatibility; fi
+if step release cargo build --release --locked --package bartizan; then compatibility; good_traffic; fi
 
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
 echo "$passed passed, $failed failed" | tee "$logs/summary"

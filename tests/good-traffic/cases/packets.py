@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of packets: links of 1280 to 9000 bytes, path MTU discovery in both directions, fragments."""
+
+import contextlib
+import random
+import re
+import socket
+
+from good.case import Case, equal, need, pump
+
+PORT = 7002
+IP_MTU, IP_MTU_DISCOVER, PMTU_DO = 14, 10, 2
+IPV6_MTU, IPV6_MTU_DISCOVER = 24, 23
+
+
+def ping(way, size, count, *more, where=None):
+    said = way.command(["ping", "-n", "-c", str(count), "-i", "0.02", "-W", "3", "-s", str(size), *more, where or way.server]).decode()
+    match = re.search(r"(\d+) packets transmitted, (\d+) received", said)
+    equal(match and match.groups(), (str(count), str(count)), f"pings of {size} bytes sent and answered")
+    # `ping` compares what comes back, and says where it differs.
+    need("wrong data byte" not in said, f"an answer of {size} bytes differs")
+
+
+def pings(way):
+    for size, count in ((0, 5), (56, 20), (1400, 10), (20_000, 20), (65_000, 5)):
+        ping(way, size, count)
+
+
+def datagrams(way):
+    """UDP datagrams up to 60,000 bytes, in fragments where the link is smaller, there and back."""
+    source = random.Random(3)
+    with way.socket("s", socket.SOCK_DGRAM) as server, way.socket("c", socket.SOCK_DGRAM) as client:
+        server.bind(("::" if way.version == 6 else "0.0.0.0", PORT))
+        client.connect((way.server, PORT))
+        for size in (0, 1, 500, 1232, 1452, 1472, 1473, 4000, 9000, 30_000, 60_000) * 4:
+            data = source.randbytes(size)
+            client.send(data)
+            got, sender = server.recvfrom(70_000)
+            need(got == data, f"a datagram of {size} bytes arrived as {len(got)} other bytes")
+            server.sendto(got[::-1], sender)
+            need(client.recv(70_000) == data[::-1], f"the answer of {size} bytes differs")
+
+
+def bulk(way):
+    """8 MB in both directions at once."""
+    source = random.Random(4)
+    one, two = source.randbytes(8_000_000), source.randbytes(8_000_000)
+    with way.pair(PORT) as (client, server):
+        got = pump([(client, server, one), (server, client, two)])
+        need(got == [one, two], "the bytes differ")
+        size = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    # The largest segments that the link allows were agreed on: nobody changed the option.
+    most = way.net.mtus[way.path] - (60 if way.version == 6 else 40)
+    need(most - 12 <= size <= most, f"segments of {size} bytes where {most} fit")
+
+
+def path_mtu(way):
+    """The route beyond the server has 1280 bytes: a client that sends larger ones is told so by ICMP and goes on; likewise a
+    server whose client stands behind a narrow link."""
+    data = random.Random(5).randbytes(3_000_000)
+    way.net.forget_path_mtus()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(way.listener(PORT, "f"))
+        client, server = way.connected(stack, listener, way.narrow, PORT)
+        need(pump([(client, server, data)])[0] == data, "the bytes up the narrow link differ")
+        seen = mtu_of(way, client)
+        equal(seen, 1280, "what the client found as MTU of its path")
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(way.listener(PORT, "s"))
+        client = stack.enter_context(way.socket("g"))
+        client.bind((way.back, 0))
+        client.connect((way.server, PORT))
+        server, _ = listener.accept()
+        stack.enter_context(server)
+        need(pump([(server, client, data)])[0] == data, "the bytes down the narrow link differ")
+        equal(mtu_of(way, server), 1280, "what the server found as MTU of its path")
+    way.net.forget_path_mtus()
+    with way.socket("c", socket.SOCK_DGRAM) as client, way.socket("f", socket.SOCK_DGRAM) as server:
+        # A datagram that may not be split: the error comes back to the socket, the next size arrives.
+        server.bind(("::" if way.version == 6 else "0.0.0.0", PORT))
+        level, option = (socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER) if way.version == 6 else (socket.IPPROTO_IP, IP_MTU_DISCOVER)
+        client.setsockopt(level, option, PMTU_DO)
+        client.connect((way.narrow, PORT))
+        client.settimeout(1)
+        first = way.net.mtus[way.path] - 48
+        told = first <= 1232
+        for _ in range(10):
+            try:
+                client.send(b"a" * first)
+                with contextlib.suppress(TimeoutError):
+                    client.recv(10)
+            except OSError:
+                # "Message too long", by the error that came.
+                told = True
+            if told:
+                break
+        need(told, "UDP is not told that its datagrams are too large for the path")
+        equal(mtu_of(way, client), 1280, "what UDP found as MTU of its path")
+        client.send(b"b" * 1200)
+        server.settimeout(5)
+        # Where the link itself is narrow, the first size arrived, too.
+        got = server.recv(9000)
+        while got == b"a" * first:
+            got = server.recv(9000)
+        equal(got, b"b" * 1200, "datagram of the right size")
+
+
+def mtu_of(way, sock):
+    level, option = (socket.IPPROTO_IPV6, IPV6_MTU) if way.version == 6 else (socket.IPPROTO_IP, IP_MTU)
+    return sock.getsockopt(level, option)
+
+
+def time_exceeded(way):
+    """What traceroute does: packets that run out of hops behind the path are answered."""
+    said = way.command(["ping", "-n", "-c", "1", "-W", "3", "-t", "1", way.far], status=1).decode()
+    need("Time to live exceeded" in said or "Time exceeded" in said, f"no `time exceeded` came: {said}")
+
+
+ALL = (1280, 1500, 4000, 9000)
+CASES = [
+    Case("pings", pings, clients=(("ping", "iputils-ping"),), mtus=ALL, short=True),
+    Case("datagrams", datagrams, mtus=ALL, short=True),
+    Case("bulk-by-mtu", bulk, mtus=ALL, short=True),
+    Case("path-mtu", path_mtu, mtus=ALL, short=True),
+    Case("time-exceeded", time_exceeded, clients=(("ping", "iputils-ping"),), short=True),
+]
