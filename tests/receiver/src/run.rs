@@ -67,21 +67,12 @@ impl Clients {
     fn start(goods: Vec<usize>) -> Result<Self, Problem> {
         let (jobs, todo) = mpsc::channel::<Job>();
         let (told, done) = mpsc::channel();
-        let (number, wanted) = mpsc::channel();
-        let (moved, go) = mpsc::channel::<Result<(), Problem>>();
-        std::thread::spawn(move || {
-            let give = |thread| {
-                let _ = number.send(thread);
-                go.recv().map_err(|_| problem("the other thread has ended"))?
-            };
+        net::in_side("a0", move |give, ready| {
             let mut player = match net::clients_side(give).and_then(|()| Player::open()) {
                 Ok(player) => player,
-                Err(why) => {
-                    let _ = told.send(Err(why));
-                    return;
-                }
+                Err(why) => return drop(ready.send(Err(why))),
             };
-            let _ = told.send(Ok((Vec::new(), honest::Report::default())));
+            let _ = ready.send(Ok(()));
             while let Ok((mut cases, seed, first)) = todo.recv() {
                 let stop = AtomicBool::new(false);
                 let played = std::thread::scope(|scope| {
@@ -95,15 +86,7 @@ impl Clients {
                     return;
                 }
             }
-        });
-        let thread = wanted.recv().map_err(|_| problem("no network namespace for the clients"));
-        match thread {
-            Ok(thread) => {
-                let _ = moved.send(net::run(&format!("ip link set dev a0 netns {thread}")));
-            }
-            Err(_) => return Err(done.recv().ok().and_then(Result::err).unwrap_or(problem("no clients"))),
-        }
-        done.recv().map_err(|_| problem("the clients' thread has ended"))??;
+        })?;
         Ok(Clients { jobs, done })
     }
 
@@ -114,6 +97,21 @@ impl Clients {
     }
 }
 
+/// Starts the receivers on their side.
+fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, bool), Problem> {
+    let (folder, records) = (plan.folder.clone(), Arc::clone(records));
+    net::in_side("b0", move |give, ready| {
+        let start = || {
+            let hop = net::receivers_side(give)?;
+            let honest = honest::addresses().try_into().map_err(|_| problem("two addresses are wanted"))?;
+            let sinks =
+                Sinks::open(&records, honest).map_err(|error| problem(format!("receivers: {error}")))?;
+            Ok((Web::start(&folder, &records)?, sinks, hop))
+        };
+        let _ = ready.send(start());
+    })
+}
+
 /// Does it all.
 ///
 /// # Errors
@@ -121,15 +119,13 @@ impl Clients {
 pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     std::fs::create_dir_all(&plan.folder)
         .map_err(|error| problem(format!("{}: {error}", plan.folder.display())))?;
-    let hop = net::receivers_side()?;
+    net::middle()?;
+    let records = Arc::new(Records::default());
+    let own = honest::addresses();
+    let (mut web, _sinks, hop) = receivers(plan, &records)?;
     if !hop {
         println!("note: no hop before the receivers (is nftables installed?): time-to-live tricks arrive");
     }
-    let records = Arc::new(Records::default());
-    let own = honest::addresses();
-    let honest = own.clone().try_into().map_err(|_| problem("two addresses are wanted"))?;
-    let _sinks = Sinks::open(&records, honest).map_err(|error| problem(format!("receivers: {error}")))?;
-    let mut web = Web::start(&plan.folder, &records)?;
     let clients = Clients::start(plan.goods.clone())?;
     let mut outcome = Outcome { findings: Vec::new(), json: json!({}) };
     let (mut hosts, mut runs, mut judges) = (0, Vec::new(), Vec::new());
