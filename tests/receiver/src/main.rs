@@ -34,7 +34,7 @@ struct Args {
     /// One case, some times: what a finding says.
     #[arg(long, value_name = "FAMILY:NUMBER")]
     only: Option<String>,
-    /// Setups whose name contains this, for example `[ids]x1`, `x2`, `control`.
+    /// The setup of this name, `[ids]x1`, or those whose name contains it, `x2`, `control`.
     #[arg(long, value_name = "TEXT")]
     setup: Option<String>,
     /// Published strategies: a list of objects with `strategy` and `test`; may be repeated.
@@ -177,7 +177,9 @@ fn plan(args: &Args) -> Result<Plan, Problem> {
     };
     let mut setups = setups(args.short, true);
     if let Some(text) = &args.setup {
-        setups.retain(|setup| setup.name().contains(text.as_str()));
+        let exact = setups.iter().any(|setup| setup.name() == *text);
+        setups
+            .retain(|setup| if exact { setup.name() == *text } else { setup.name().contains(text.as_str()) });
     }
     let mut strategies = Vec::new();
     for path in &args.strategies {

@@ -239,6 +239,8 @@ pub struct Segment {
     pub urgptr: u16,
     /// Options: kind and value; kinds 0 and 1 have none.
     pub options: Vec<(u8, Vec<u8>)>,
+    /// Bytes behind the options that need not be an option.
+    pub raw_options: Vec<u8>,
     /// Payload.
     pub load: Vec<u8>,
     /// Header length in words, set by hand.
@@ -261,6 +263,7 @@ impl Segment {
                 options.extend_from_slice(value);
             }
         }
+        options.extend_from_slice(&self.raw_options);
         options.truncate(40);
         options.resize(options.len().next_multiple_of(4), 0);
         let mut bytes = Vec::with_capacity(60 + self.load.len());

@@ -71,6 +71,8 @@ pub struct Client {
     pub strategy: Option<Strategy>,
     /// TCP timestamps.
     pub timestamps: bool,
+    /// Bytes behind the options of the SYN, and of data.
+    pub raw_options: [Vec<u8>; 2],
     /// Bytes of answers.
     pub heard: usize,
     /// All data and the FIN were acknowledged.
@@ -110,6 +112,7 @@ impl Client {
             opening: Vec::new(),
             strategy: None,
             timestamps: false,
+            raw_options: [Vec::new(), Vec::new()],
             heard: 0,
             complete: false,
             note: String::new(),
@@ -151,6 +154,11 @@ impl Client {
             flags,
             window: 29_200,
             options: self.options(flags, 0),
+            raw_options: match (flags & SYN != 0, flags & PSH != 0) {
+                (true, _) => self.raw_options[0].clone(),
+                (false, true) => self.raw_options[1].clone(),
+                _ => Vec::new(),
+            },
             load: load.to_vec(),
             ..Segment::default()
         }

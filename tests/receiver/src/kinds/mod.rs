@@ -38,6 +38,7 @@ pub const KINDS: &[Kind] = &[
     kind("tcp-fragments", 16, false, tcp_fragments, "requests in fragments, with decoys"),
     kind("rough", 24, true, rough, "segments in any order with other contents, flags, options, times"),
     kind("second-syn", 10, false, second_syn, "more SYNs, with data of another protocol"),
+    kind("tcp-options", 8, false, tcp_options, "options that lie about their length, or that nobody knows"),
     kind("http-forms", 10, false, http_forms, "requests as servers understand them, too"),
     kind("tls-forms", 10, false, tls_forms, "hellos in odd records, with odd names"),
     kind("depth", 8, false, depth, "what a rule forbids at the beginning of a segment, in later segments"),
@@ -288,6 +289,40 @@ fn second_syn(made: &mut Made<'_>) -> Play {
         let flags = SYN | *made.random.pick(&[0, 0, 0, 0, 8, 1, 0x20, 0xc0]);
         client.opening.push(Opening { far, flags, load, first: made.random.percent(20) });
     }
+    Play::Tcp(Box::new(client))
+}
+
+fn tcp_options(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    for at in 0..2 {
+        if made.random.percent(70) {
+            let odd: &[&[u8]] = &[
+                &[8, 10, 0, 1],
+                &[8, 10],
+                &[8, 0, 1, 1],
+                &[8, 1, 1, 1],
+                &[2, 3, 5, 0],
+                &[2, 44, 5, 180],
+                &[3, 2, 1, 1],
+                &[3, 15, 7],
+                &[4, 3, 0, 0],
+                &[5, 3, 1, 0],
+                &[5, 10, 0, 0, 0, 1, 0, 0, 0, 9],
+                &[19, 18, 7, 7, 7, 7],
+                &[19, 4, 7, 7],
+                &[29, 4, 1, 1],
+                &[34, 2, 1, 1],
+                &[34, 1, 1, 1],
+                &[253, 0, 1, 1],
+                &[253, 200, 1, 1],
+                &[0, 99, 99, 99],
+                &[1, 1, 1, 30],
+            ];
+            client.raw_options[at] = made.random.pick(odd).to_vec();
+        }
+    }
+    made.note = format!("options of SYN and data: {:?}", client.raw_options);
     Play::Tcp(Box::new(client))
 }
 
