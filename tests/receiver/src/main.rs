@@ -211,6 +211,10 @@ fn read_strategies(path: &Path) -> Result<Vec<(Strategy, String)>, Problem> {
         let Some(text) = entry["strategy"].as_str() else {
             return Err(fail("an entry has no `strategy`".into()));
         };
+        if entry["side"] == "server" {
+            println!("note: not played, a server would have to do it: {text}");
+            continue;
+        }
         let strategy = Strategy::parse(text).map_err(|why| fail(format!("`{text}`: {why}")))?;
         strategies.push((strategy, entry["test"].as_str().unwrap_or("http").to_owned()));
     }

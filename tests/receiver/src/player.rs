@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Cases at a time.
 const TOGETHER: usize = 192;
+/// A frame: when it is due, the order among those, whose it is.
+type Waiting = (u64, u64, usize, Vec<u8>);
 /// Frames of a case that are kept.
 const KEPT: usize = 400;
 
@@ -51,7 +53,7 @@ impl Player {
             cases.iter().enumerate().map(|(at, case)| (case.peer, at)).collect();
         // What is due: (time, number, case or frame).
         let mut speaks: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
-        let mut frames: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>> = BinaryHeap::new();
+        let mut frames: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
         let (mut next, mut active, mut order) = (0, 0usize, 0u64);
         let mut over = vec![false; cases.len()];
         // When each is to speak; other entries of the heap are out of date.

@@ -17,13 +17,13 @@ impl Random {
     pub fn of(seed: u64, words: &[u64]) -> Self {
         let mut random = Random(seed);
         for word in words {
-            random = Random(random.next() ^ word.wrapping_mul(0xff51_afd7_ed55_8ccd));
+            random = Random(random.draw() ^ word.wrapping_mul(0xff51_afd7_ed55_8ccd));
         }
         random
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ impl Random {
 
     /// One below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        (self.draw() % end.max(1) as u64) as usize
     }
 
     /// One from `low` to `high`, both included.
@@ -58,7 +58,7 @@ impl Random {
 
     /// Any bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
+        (0..count).map(|_| self.draw() as u8).collect()
     }
 
     /// In another order.

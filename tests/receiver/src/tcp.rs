@@ -102,7 +102,7 @@ impl Client {
     #[must_use]
     pub fn new(ip: Ip, ports: (u16, u16), truth: Vec<u8>, lie: Vec<u8>, mut random: Random) -> Self {
         let isn =
-            if random.percent(25) { u32::MAX - random.below(3000) as u32 } else { random.next() as u32 };
+            if random.percent(25) { u32::MAX - random.below(3000) as u32 } else { random.draw() as u32 };
         Client {
             ip,
             ports,

@@ -27,7 +27,7 @@ struct Part {
 /// Fragments of `truth` with decoys of `lie`, which is as long.
 pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
     let mut ip = ip.clone();
-    ip.id = random.next() as u32;
+    ip.id = random.draw() as u32;
     let parts = cut(truth.len(), random);
     let mut order: Vec<usize> = (0..parts.len()).collect();
     match random.below(10) {
@@ -188,7 +188,7 @@ pub fn header(ip: &mut Ip, v4: bool, random: &mut Random) -> &'static str {
 fn header_v4(ip: &mut Ip, random: &mut Random) -> &'static str {
     match random.below(12) {
         0 | 1 => {
-            ip.fixed.chksum = Some(random.next() as u16);
+            ip.fixed.chksum = Some(random.draw() as u16);
             "header checksum"
         }
         2 => {

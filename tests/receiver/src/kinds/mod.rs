@@ -163,7 +163,7 @@ impl Made<'_> {
     }
 
     fn client_of(&mut self, truth: Vec<u8>, lie: Vec<u8>) -> Client {
-        let random = Random::new(self.random.next());
+        let random = Random::new(self.random.draw());
         let mut client = Client::new(self.ip.clone(), (self.sport, self.service.port()), truth, lie, random);
         client.timestamps = self.random.percent(30);
         client
@@ -284,7 +284,7 @@ fn second_syn(made: &mut Made<'_>) -> Play {
             0 => 1 + made.random.below(2000) as u32,
             1 => (1 + made.random.below(2000) as u32).wrapping_neg(),
             2 => *made.random.pick(&[1 << 31, (1 << 31) - 1, 1 << 30, 70_000]),
-            _ => made.random.next() as u32,
+            _ => made.random.draw() as u32,
         };
         let flags = SYN | *made.random.pick(&[0, 0, 0, 0, 8, 1, 0x20, 0xc0]);
         client.opening.push(Opening { far, flags, load, first: made.random.percent(20) });

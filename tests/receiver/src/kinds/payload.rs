@@ -25,7 +25,7 @@ pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
             });
             let pair = (both.next().unwrap_or_default(), both.next().unwrap_or_default());
             drop(both);
-            random.next();
+            random.draw();
             pair
         }
         Service::Dns => (query(b"evil", random), query(b"good", random)),

@@ -219,17 +219,17 @@ pub fn random(packet: &Packet, protocol: &str, field: &str, random: &mut Random)
             let length = if random.percent(50) && before > 0 { before } else { random.within(1, 40) };
             String::from_utf8_lossy(&random.letters(length)).into_owned()
         }
-        ("TCP", "seq" | "ack") => (random.next() as u32).to_string(),
+        ("TCP", "seq" | "ack") => (random.draw() as u32).to_string(),
         ("TCP", _) if field.starts_with("options-") => {
             let (_, length) = option(field)?;
             match length {
                 0 => String::new(),
                 16 => random.bytes(16).iter().map(|byte| format!("{byte:02x}")).collect(),
-                _ => (random.next() as u32).to_string(),
+                _ => (random.draw() as u32).to_string(),
             }
         }
         ("IP" | "IPv6", "flags") => random.below(8).to_string(),
         ("IP" | "IPv6", "src" | "dst") => return None,
-        _ => (random.next() as u16).to_string(),
+        _ => (random.draw() as u16).to_string(),
     })
 }
