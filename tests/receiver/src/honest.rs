@@ -57,7 +57,7 @@ pub fn play(seed: u64, wanted: &[usize], first: bool, stop: &AtomicBool) -> Repo
     let mut report = Report { played: vec![0; GOODS.len()], ..Report::default() };
     let now: Vec<usize> = wanted.iter().copied().filter(|at| first || !GOODS[*at].once).collect();
     for (turn, &at) in now.iter().cycle().enumerate() {
-        if turn >= 2 * now.len() && stop.load(Ordering::Acquire) {
+        if turn >= 6 * now.len() && stop.load(Ordering::Acquire) {
             break;
         }
         let sort = &GOODS[at];

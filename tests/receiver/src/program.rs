@@ -46,15 +46,12 @@ impl Setup {
     }
 }
 
-const SETTINGS: &str = "outputs:
-- eve-log:
-    enabled: yes
-    filename: eve.json
-    types:
-    - alert
-    - drop: {alerts: yes, flows: all}
-stats: {enabled: no}
-";
+/// Beside the settings that Suricata ships with: a record of each refused packet.
+const SETTINGS: &[&str] = &[
+    "outputs.1.eve-log.types.34=drop",
+    "outputs.1.eve-log.types.34.drop.flows=all",
+    "outputs.1.eve-log.types.34.drop.alerts=yes",
+];
 
 /// It runs; it is ended with this.
 pub struct Program {
@@ -90,13 +87,12 @@ impl Program {
         };
         let policy = file("policy.yaml", &setup.policy())?;
         let rules = file("forbidden.rules", RULES)?;
-        let settings = file("settings.yaml", SETTINGS)?;
         let out = folder.join("out");
         let _ = std::fs::remove_dir_all(&out);
         let mut command = Command::new(program);
         command.args(["run", "--inline", "a1", "b1", "--spin", "0", "--save-power", "--workers"]);
         command.arg(setup.workers.to_string()).arg("--policy").arg(policy).arg("--rules").arg(rules);
-        command.arg("--suricata-config").arg(settings).arg("--out").arg(&out);
+        command.args(SETTINGS.iter().flat_map(|setting| ["--set", setting])).arg("--out").arg(&out);
         if !setup.prevention {
             command.arg("--detect");
         }

@@ -236,11 +236,15 @@ impl Rounds {
             }
             self.lists += 1;
         }
+        if plan.kinds.is_empty() {
+            // Good traffic alone, or with the list.
+            return (self.number <= 12).then_some(cases);
+        }
         if self.left == 0 && cases.is_empty() {
             return None;
         }
         let weights: usize = plan.kinds.iter().map(|kind| KINDS[*kind].weight).sum();
-        for _ in 0..self.left.min(ROUND).min(if weights == 0 { 0 } else { ROUND }) {
+        for _ in 0..self.left.min(ROUND) {
             let mut at = self.random.below(weights);
             let kind = plan.kinds.iter().copied().find(|kind| {
                 let found = at < KINDS[*kind].weight;
@@ -251,7 +255,7 @@ impl Rounds {
             cases.push(kinds::make(kind, plan.seed, self.numbers[kind], host()));
             self.numbers[kind] += 1;
         }
-        self.left = if weights == 0 { 0 } else { self.left.saturating_sub(ROUND) };
+        self.left = self.left.saturating_sub(ROUND);
         (!cases.is_empty()).then_some(cases)
     }
 }
