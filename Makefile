@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test good bench fuzz docs clean
+.PHONY: help run test good attack bench fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -21,6 +21,10 @@ bench: ## measure: NAME=x for one bench; results in target/bench/x.json
 
 fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
 	@scripts/fuzz.sh
+
+attack: ## dirty traffic through the inline program to real receivers: SEED=1, ONLY=family:number for one case, PROGRAM=file
+	@scripts/needs.sh build attack
+	@scripts/attack.sh
 
 docs: ## the book and the API documentation, in target/doc and docs/book
 	@scripts/docs.sh

@@ -54,6 +54,17 @@ good_traffic() {
     fi
 }
 
+# The short run of the receiver harness; where no namespaces can be made it says so and is not counted.
+receivers() {
+    scripts/attack.sh --short
+    local status=$?
+    if [ "$status" = 2 ]; then
+        echo "== receivers: not run"
+        return 0
+    fi
+    return "$status"
+}
+
 step needs scripts/needs.sh build test good || { echo "0 passed, 1 failed"; exit 1; }
 step format cargo fmt --all --check
 step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
@@ -65,7 +76,11 @@ case " ${broken[*]-} " in *" tests "*) [ "$bad" -gt 0 ] || bad=1 ;; esac
 passed=$((passed + ok)) failed=$((failed + bad))
 # A link that leads nowhere, or from a public page to a private item, fails; the book is left to `make docs`.
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-if step release cargo build --release --locked --package bartizan; then compatibility; good_traffic; fi
+if step release cargo build --release --locked --package bartizan; then
+    compatibility
+    good_traffic
+    PROGRAM=$target/release/bartizan step receivers receivers
+fi
 
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $logs)"
 echo "$passed passed, $failed failed" | tee "$logs/summary"

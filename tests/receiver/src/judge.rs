@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was read is held against what may be read; what is wrong is kept so that it can be played again.
+
+use crate::honest;
+use crate::kinds::{Case, KINDS};
+use crate::net::{Problem, problem};
+use crate::receivers::{Key, Read};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// What is wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Family, or sort of good traffic.
+    pub family: String,
+    /// Number of the case.
+    pub number: u64,
+    /// How the program ran.
+    pub setup: String,
+    /// Forbidden bytes were read, or good ones lost.
+    pub what: String,
+    /// What the case was like.
+    pub story: String,
+    /// Seconds after the program's start.
+    pub after: f64,
+    /// Its packets.
+    pub capture: Option<PathBuf>,
+}
+
+/// Numbers of a family.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Cases.
+    pub played: u64,
+    /// Whose application answered.
+    pub answered: u64,
+    /// Whose receiver read something forbidden.
+    pub forbidden: u64,
+    /// Of these, without an alert.
+    pub untold: u64,
+    /// That have to arrive.
+    pub good: u64,
+    /// That did not.
+    pub lost: u64,
+    /// Frames sent.
+    pub frames: u64,
+}
+
+/// What is known of a run of the program.
+pub struct Judge {
+    /// How the program runs.
+    pub setup: String,
+    /// Forbidden reads are findings.
+    pub prevention: bool,
+    /// Where captures go.
+    pub folder: PathBuf,
+    /// By family.
+    pub tally: BTreeMap<&'static str, Tally>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// By strategy of the list: whether it lived, whether something forbidden was read.
+    pub strategies: BTreeMap<u64, (bool, bool)>,
+    /// Those whose receiver read something forbidden.
+    pub readers: Vec<(IpAddr, u16, &'static str)>,
+}
+
+/// Captures of a family that are kept.
+const CAPTURES: usize = 5;
+
+impl Judge {
+    /// One for a run.
+    #[must_use]
+    pub fn new(setup: String, prevention: bool, folder: PathBuf) -> Self {
+        Judge {
+            setup,
+            prevention,
+            folder,
+            tally: BTreeMap::new(),
+            findings: Vec::new(),
+            strategies: BTreeMap::new(),
+            readers: Vec::new(),
+        }
+    }
+
+    /// Looks at cases that have been played.
+    ///
+    /// # Errors
+    /// A capture that cannot be written.
+    pub fn cases(&mut self, cases: &[Case], read: &HashMap<Key, Read>, after: f64) -> Result<(), Problem> {
+        for case in cases {
+            let key = (case.peer.0, case.peer.1, case.service.port());
+            let record = read.get(&key);
+            let forbidden = record.is_some_and(|read| read.holds(case.service, case.service.forbidden()));
+            let tally = self.tally.entry(case.family()).or_default();
+            tally.played += 1;
+            tally.answered += u64::from(case.answered());
+            tally.frames += case.frames.iter().filter(|(_, ours, _)| *ours).count() as u64;
+            tally.forbidden += u64::from(forbidden);
+            if case.kind.is_none() {
+                let known = self.strategies.entry(case.number).or_default();
+                *known = (known.0 | case.answered(), known.1 | forbidden);
+            }
+            if forbidden {
+                self.readers.push((case.peer.0, case.peer.1, case.family()));
+                if self.prevention {
+                    let what = format!("{:?} read {:?}", case.service, text(case.service.forbidden()));
+                    self.finding(case, what, after)?;
+                }
+            }
+            let Some(good) = &case.good else { continue };
+            let there = record.map_or(0, |read| read.datagrams.iter().filter(|d| *d == good).count());
+            let tally = self.tally.entry(case.family()).or_default();
+            tally.good += 1;
+            if there != 1 {
+                tally.lost += 1;
+                let what = format!("a good datagram of {} bytes arrived {there} times", good.len());
+                self.finding(case, what, after)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finding(&mut self, case: &Case, what: String, after: f64) -> Result<(), Problem> {
+        let before = self.findings.iter().filter(|finding| finding.family == case.family()).count();
+        let capture = if before < CAPTURES {
+            let name =
+                format!("{}-{}-{}.pcap", case.family(), case.number, self.setup.replace(['[', ']'], ""));
+            let path = self.folder.join(name);
+            write_capture(&path, case)?;
+            Some(path)
+        } else {
+            None
+        };
+        self.findings.push(Finding {
+            family: case.family().to_owned(),
+            number: case.number,
+            setup: self.setup.clone(),
+            what,
+            story: case.story(),
+            after,
+            capture,
+        });
+        Ok(())
+    }
+
+    /// Looks at good traffic.
+    pub fn good(&mut self, report: &honest::Report, read: &HashMap<Key, Read>, after: f64) {
+        for (at, played) in report.played.iter().enumerate() {
+            let tally = self.tally.entry(honest::GOODS[at].name).or_default();
+            (tally.played, tally.good) = (tally.played + played, tally.good + played);
+        }
+        let differing = report.sent.iter().filter_map(|(sort, (key, data))| {
+            let stream = read.get(key).map_or(&[][..], |read| &read.stream);
+            (stream != data).then(|| (*sort, format!("{} of {} bytes were read", stream.len(), data.len())))
+        });
+        for (sort, why) in report.lost.iter().cloned().chain(differing).collect::<Vec<_>>() {
+            self.tally.entry(sort).or_default().lost += 1;
+            self.good_finding(sort, why, after);
+        }
+    }
+
+    /// Something wrong with good traffic.
+    pub fn good_finding(&mut self, sort: &str, what: String, after: f64) {
+        self.findings.push(Finding {
+            family: sort.to_owned(),
+            number: 0,
+            setup: self.setup.clone(),
+            what,
+            story: "good traffic".to_owned(),
+            after,
+            capture: None,
+        });
+    }
+
+    /// Marks those whose forbidden bytes no alert told.
+    pub fn told(&mut self, alerted: &std::collections::HashSet<(IpAddr, u16)>) {
+        for (address, port, family) in &self.readers {
+            if !alerted.contains(&(*address, *port)) {
+                self.tally.entry(family).or_default().untold += 1;
+            }
+        }
+    }
+
+    /// The numbers by family.
+    pub fn table(&self) {
+        println!("   family                  played answered   frames forbidden untold   good   lost");
+        for (name, t) in &self.tally {
+            println!(
+                "   {name:22} {:7} {:8} {:8} {:9} {:6} {:6} {:6}",
+                t.played, t.answered, t.frames, t.forbidden, t.untold, t.good, t.lost
+            );
+        }
+    }
+
+    /// The same for programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let families: serde_json::Map<String, Value> = self
+            .tally
+            .iter()
+            .map(|(name, t)| {
+                let value = json!({"played": t.played, "answered": t.answered, "frames": t.frames, "forbidden": t.forbidden,
+                    "untold": t.untold, "good": t.good, "lost": t.lost});
+                ((*name).to_owned(), value)
+            })
+            .collect();
+        json!({"setup": self.setup, "families": families})
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Does this family find nothing because it cannot? Its forbidden bytes have to be read in the control.
+#[must_use]
+pub fn toothless(control: &Judge) -> Vec<&'static str> {
+    KINDS
+        .iter()
+        .map(|kind| kind.name)
+        .filter(|name| control.tally.get(name).is_some_and(|t| t.played >= 50 && t.forbidden == 0))
+        .collect()
+}
+
+/// A capture file of a case's frames.
+fn write_capture(path: &Path, case: &Case) -> Result<(), Problem> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for (time, _, frame) in &case.frames {
+        let length = frame.len() as u32;
+        for word in [1_700_000_000 + (time / 1000) as u32, (time % 1000 * 1000) as u32, length, length] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    std::fs::write(path, file).map_err(|error| problem(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is a kind, and
+//! its members are cases.
+
+pub mod fragments;
+pub mod payload;
+
+use crate::packet::{Answer, Ip, SYN, TCP, UDP, udp};
+use crate::random::Random;
+use crate::receivers::Service;
+use crate::strategy::{Datagram, Layer, Packet, Strategy, random as trees};
+use crate::tcp::{Client, Opening, Out, Style};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A family.
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// How often, beside the others.
+    pub weight: usize,
+    /// Part of the short run that has to be silent. Off while the program has a fault that it finds.
+    pub holds: bool,
+    /// What it is, for people.
+    pub what: &'static str,
+    make: fn(&mut Made<'_>) -> Play,
+}
+
+/// All kinds. The flags say which are part of the short run.
+pub const KINDS: &[Kind] = &[
+    kind(
+        "udp-fragments",
+        30,
+        false,
+        udp_fragments,
+        "datagrams in fragments, with decoys that receivers throw away",
+    ),
+    kind("udp-headers", 6, true, udp_headers, "whole datagrams with odd options and extension headers"),
+    kind("tcp-fragments", 16, false, tcp_fragments, "requests in fragments, with decoys"),
+    kind("rough", 24, true, rough, "segments in any order with other contents, flags, options, times"),
+    kind("second-syn", 10, false, second_syn, "more SYNs, with data of another protocol"),
+    kind("tcp-options", 8, false, tcp_options, "options that lie about their length, or that nobody knows"),
+    kind("http-forms", 10, false, http_forms, "requests as servers understand them, too"),
+    kind("tls-forms", 10, false, tls_forms, "hellos in odd records, with odd names"),
+    kind("depth", 8, false, depth, "what a rule forbids at the beginning of a segment, in later segments"),
+    kind("trees", 20, true, tree, "random strategies of Geneva's grammar"),
+];
+
+const fn kind(
+    name: &'static str,
+    weight: usize,
+    holds: bool,
+    make: fn(&mut Made<'_>) -> Play,
+    what: &'static str,
+) -> Kind {
+    Kind { name, weight, holds, what, make }
+}
+
+/// What a case is made from.
+struct Made<'r> {
+    random: &'r mut Random,
+    ip: Ip,
+    sport: u16,
+    service: Service,
+    good: Option<Vec<u8>>,
+    note: String,
+}
+
+/// One case.
+pub struct Case {
+    /// Of which family: its place in [`KINDS`], or none for a strategy of a list.
+    pub kind: Option<usize>,
+    /// Its number in it.
+    pub number: u64,
+    /// Who it is for the receiver.
+    pub peer: (IpAddr, u16),
+    /// To which receiver.
+    pub service: Service,
+    /// It must arrive: what was sent.
+    pub good: Option<Vec<u8>>,
+    /// What it is like, for people.
+    pub note: String,
+    /// When, whether sent by us, and the frame.
+    pub frames: Vec<(u64, bool, Vec<u8>)>,
+    play: Play,
+}
+
+enum Play {
+    /// Frames at their times.
+    Frames(Out),
+    /// A connection.
+    Tcp(Box<Client>),
+}
+
+/// The address of the host with this number. The first half of them stands beside the receivers, the others behind
+/// a hop that drops what runs out of hops.
+#[must_use]
+pub fn address(number: u64, hop: bool, v6: bool) -> IpAddr {
+    let net = if hop { 68 } else { 67 };
+    let host = (number % 65_536) as u16;
+    if v6 {
+        Ipv6Addr::new(0xfd00 | (net - 60 + 0x60), 0, 0, 0, 0, 0, 1, host).into()
+    } else {
+        let [high, low] = host.to_be_bytes();
+        Ipv4Addr::new(10, net as u8, high, low).into()
+    }
+}
+
+/// Case `number` of kind `kind`; `host` is the number of its host.
+#[must_use]
+pub fn make(kind: usize, seed: u64, number: u64, host: u64) -> Case {
+    let random = &mut Random::of(seed, &[kind as u64, number]);
+    let (v6, hop) = (random.percent(50), random.percent(50));
+    case(Some(kind), number, host, v6, hop, random, KINDS[kind].make)
+}
+
+fn case(
+    kind: Option<usize>,
+    number: u64,
+    host: u64,
+    v6: bool,
+    hop: bool,
+    random: &mut Random,
+    make: impl FnOnce(&mut Made<'_>) -> Play,
+) -> Case {
+    let src = address(host, hop, v6);
+    let sport = 1024 + (host / 65_536 * 977 + host % 60_000) as u16 % 60_000;
+    let server = crate::net::SERVER[usize::from(v6)];
+    let ip = Ip::new(src, server.parse().unwrap_or(src), TCP);
+    let mut made = Made { random, ip, sport, service: Service::Raw, good: None, note: String::new() };
+    let play = make(&mut made);
+    Case {
+        kind,
+        number,
+        peer: (src, sport),
+        service: made.service,
+        good: made.good,
+        note: made.note,
+        frames: Vec::new(),
+        play,
+    }
+}
+
+/// A case of a strategy with a request of `test`: `dns`, one with `https`, or HTTP.
+#[must_use]
+pub fn of_strategy(strategy: &Strategy, test: &str, number: u64, host: u64, v6: bool, seed: u64) -> Case {
+    let random = &mut Random::of(seed, &[77, number]);
+    case(None, number, host, v6, true, random, |made| {
+        made.service = match test {
+            "dns" => Service::Dns,
+            test if test.contains("https") => Service::Tls,
+            _ => Service::Http,
+        };
+        made.note = strategy.to_string();
+        made.with(strategy.clone())
+    })
+}
+
+impl Made<'_> {
+    /// A connection that sends the forbidden version in one piece.
+    fn client(&mut self) -> Client {
+        let (evil, good) = payload::pair(self.service, self.random);
+        self.client_of(evil, good)
+    }
+
+    fn client_of(&mut self, truth: Vec<u8>, lie: Vec<u8>) -> Client {
+        let random = Random::new(self.random.draw());
+        let mut client = Client::new(self.ip.clone(), (self.sport, self.service.port()), truth, lie, random);
+        client.timestamps = self.random.percent(30);
+        client
+    }
+
+    fn tcp_service(&mut self) {
+        self.service = *self.random.pick(&[Service::Raw, Service::Http, Service::Http, Service::Tls]);
+    }
+
+    /// A request through a strategy.
+    fn with(&mut self, strategy: Strategy) -> Play {
+        if self.service != Service::Dns {
+            let mut client = self.client();
+            client.strategy = Some(strategy);
+            return Play::Tcp(Box::new(client));
+        }
+        // A client that asks three times.
+        let mut strategy = strategy;
+        self.ip.protocol = UDP;
+        let mut out = Out::new();
+        for turn in 0..3 {
+            let (evil, _) = payload::pair(Service::Dns, self.random);
+            let datagram =
+                Datagram { sport: self.sport, dport: Service::Dns.port(), load: evil, ..Datagram::default() };
+            let packet = Packet { ip: self.ip.clone(), layer: Layer::Udp(datagram), piece: None };
+            let sent = strategy.out(packet, self.random);
+            out.extend(sent.into_iter().map(|(wait, packet)| (turn * 100 + wait.min(300), packet.frame())));
+        }
+        Play::Frames(out)
+    }
+}
+
+fn udp_pair(made: &mut Made<'_>, long: bool) -> (Vec<u8>, Vec<u8>) {
+    made.service = Service::Udp;
+    made.ip.protocol = UDP;
+    let (mut evil, mut good) = payload::pair(Service::Udp, made.random);
+    if long && made.random.percent(20) {
+        let length = made.random.within(0, 4000);
+        let more = made.random.letters(length);
+        evil.extend_from_slice(&more);
+        good.extend_from_slice(&more);
+    }
+    (evil, good)
+}
+
+fn udp_fragments(made: &mut Made<'_>) -> Play {
+    let (evil, good) = udp_pair(made, true);
+    // A clean one is to arrive; between a clean one's fragments decoys may say what is forbidden.
+    let (truth, lie) = if made.random.percent(65) { (&evil, &good) } else { (&good, &evil) };
+    let ports = (made.sport, Service::Udp.port());
+    let sum = if made.ip.src.is_ipv4() && made.random.percent(20) { Some(0) } else { None };
+    let [whole, other] = [truth, lie].map(|load| udp(&made.ip, ports, load, sum, None));
+    let plan = fragments::plan(&made.ip, &whole, &other, made.random);
+    if plan.clean && *truth == good {
+        made.good = Some(good.clone());
+    }
+    made.note = plan.note;
+    Play::Frames(plan.frames)
+}
+
+fn udp_headers(made: &mut Made<'_>) -> Play {
+    let (evil, good) = udp_pair(made, false);
+    let ports = (made.sport, Service::Udp.port());
+    let v4 = made.ip.src.is_ipv4();
+    let mut frames = Out::new();
+    for _ in 0..made.random.within(1, 3) {
+        let mut ip = made.ip.clone();
+        for _ in 0..made.random.within(0, 2) {
+            let fault = fragments::header(&mut ip, v4, made.random);
+            made.note.push_str(fault);
+            made.note.push_str("; ");
+        }
+        let load = if made.random.percent(70) { &evil } else { &good };
+        let (sum, len) = (
+            made.random.percent(5).then_some(0),
+            made.random.percent(10).then(|| made.random.below(600) as u16),
+        );
+        // The checksum is that of the true destination.
+        let bytes = udp(&made.ip, ports, load, sum, len);
+        ip.trailer = if made.random.percent(10) { made.random.below(30) } else { 0 };
+        frames.push((0, ip.frame(&bytes, None)));
+    }
+    Play::Frames(frames)
+}
+
+fn tcp_fragments(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    client.style = Style::Fragments;
+    Play::Tcp(Box::new(client))
+}
+
+fn rough(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    if made.random.percent(35) {
+        std::mem::swap(&mut client.truth, &mut client.lie);
+        made.note.push_str("ends clean");
+    }
+    client.timestamps = made.random.percent(50);
+    client.style = Style::Rough(made.random.within(3, 40));
+    Play::Tcp(Box::new(client))
+}
+
+fn second_syn(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    for _ in 0..*made.random.pick(&[1, 1, 1, 2, 3]) {
+        let length = *made.random.pick(&[0usize, 1, 5, 40, 200, 600, 1300]);
+        let load = match made.random.below(6) {
+            0 => payload::pair(Service::Dns, made.random).1,
+            1 => payload::pair(Service::Http, made.random).1,
+            2 => payload::pair(Service::Tls, made.random).1,
+            3 => made.random.bytes(length),
+            _ => made.random.letters(length),
+        };
+        let far = match made.random.below(6) {
+            0 => 1 + made.random.below(2000) as u32,
+            1 => (1 + made.random.below(2000) as u32).wrapping_neg(),
+            2 => *made.random.pick(&[1 << 31, (1 << 31) - 1, 1 << 30, 70_000]),
+            _ => made.random.draw() as u32,
+        };
+        let flags = SYN | *made.random.pick(&[0, 0, 0, 0, 8, 1, 0x20, 0xc0]);
+        client.opening.push(Opening { far, flags, load, first: made.random.percent(20) });
+    }
+    Play::Tcp(Box::new(client))
+}
+
+fn tcp_options(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    for at in 0..2 {
+        if made.random.percent(70) {
+            let odd: &[&[u8]] = &[
+                &[8, 10, 0, 1],
+                &[8, 10],
+                &[8, 0, 1, 1],
+                &[8, 1, 1, 1],
+                &[2, 3, 5, 0],
+                &[2, 44, 5, 180],
+                &[3, 2, 1, 1],
+                &[3, 15, 7],
+                &[4, 3, 0, 0],
+                &[5, 3, 1, 0],
+                &[5, 10, 0, 0, 0, 1, 0, 0, 0, 9],
+                &[19, 18, 7, 7, 7, 7],
+                &[19, 4, 7, 7],
+                &[29, 4, 1, 1],
+                &[34, 2, 1, 1],
+                &[34, 1, 1, 1],
+                &[253, 0, 1, 1],
+                &[253, 200, 1, 1],
+                &[0, 99, 99, 99],
+                &[1, 1, 1, 30],
+            ];
+            client.raw_options[at] = made.random.pick(odd).to_vec();
+        }
+    }
+    made.note = format!("options of SYN and data: {:?}", client.raw_options);
+    Play::Tcp(Box::new(client))
+}
+
+/// Cuts it at random and sends piece after piece.
+fn pieces(client: &mut Client, random: &mut Random) {
+    let all = client.truth.len();
+    let mut ends: Vec<usize> = match random.below(4) {
+        0 => Vec::new(),
+        1 => (1..all.min(30)).collect(),
+        _ => (0..random.within(1, 5)).map(|_| random.within(1, all)).collect(),
+    };
+    ends.push(all);
+    ends.sort_unstable();
+    ends.dedup();
+    client.style = Style::Pieces { ends, gap: *random.pick(&[None, None, Some(0), Some(3)]) };
+}
+
+fn http_forms(made: &mut Made<'_>) -> Play {
+    made.service = Service::Http;
+    let request = payload::http_form(made.random);
+    made.note = String::from_utf8_lossy(&request).into_owned();
+    let mut client = made.client_of(request.clone(), request);
+    pieces(&mut client, made.random);
+    Play::Tcp(Box::new(client))
+}
+
+fn tls_forms(made: &mut Made<'_>) -> Play {
+    made.service = Service::Tls;
+    let (hello, note) = payload::tls_form(made.random);
+    made.note = note;
+    let mut client = made.client_of(hello.clone(), hello);
+    pieces(&mut client, made.random);
+    Play::Tcp(Box::new(client))
+}
+
+/// Segments of letters, in one of which, not cut and not overtaken, stands what a rule forbids there.
+fn depth(made: &mut Made<'_>) -> Play {
+    let form = made.random.below(3);
+    made.service = Service::Depth(form as u8);
+    let count = made.random.within(1, 6);
+    let evil = made.random.below(count);
+    let (mut data, mut ends) = (Vec::new(), Vec::new());
+    for turn in 0..count {
+        if turn == evil {
+            // The rules: depth 5; offset 3, depth 8; startswith.
+            let before = if form == 1 { made.random.within(3, 6) } else { 0 };
+            data.extend(made.random.letters(before));
+            data.extend(b"PONG ");
+        }
+        let length = made.random.within(1, 300);
+        data.extend(made.random.letters(length));
+        ends.push(data.len());
+    }
+    made.note = format!("segment {evil} of {count}, rule {form}");
+    let mut client = made.client_of(data.clone(), data);
+    client.style = Style::Pieces { ends, gap: *made.random.pick(&[None, None, Some(1)]) };
+    Play::Tcp(Box::new(client))
+}
+
+fn tree(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let strategy = trees::strategy(made.random);
+    made.note = strategy.to_string();
+    made.with(strategy)
+}
+
+impl Case {
+    /// Frames that are to be sent now, and when it has to be asked again; none when it is over.
+    pub fn speak(&mut self, now: u64, out: &mut Out) -> Option<u64> {
+        match &mut self.play {
+            Play::Frames(frames) => {
+                out.extend(frames.drain(..).map(|(wait, frame)| (now + wait, frame)));
+                None
+            }
+            Play::Tcp(client) => {
+                client.speak(now, out);
+                (!client.is_over()).then(|| client.due())
+            }
+        }
+    }
+
+    /// Takes an answer.
+    pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
+        if let Play::Tcp(client) = &mut self.play {
+            client.hear(answer, now, out);
+        }
+    }
+
+    /// The receiver's application has answered.
+    #[must_use]
+    pub fn answered(&self) -> bool {
+        matches!(&self.play, Play::Tcp(client) if client.heard > 0)
+            || matches!(self.play, Play::Frames(_)) && self.frames.iter().any(|(_, ours, _)| !ours)
+    }
+
+    /// What it was like.
+    #[must_use]
+    pub fn story(&self) -> String {
+        match &self.play {
+            Play::Tcp(client) if !client.note.is_empty() => client.note.clone(),
+            _ => self.note.clone(),
+        }
+    }
+
+    /// The family's name.
+    #[must_use]
+    pub fn family(&self) -> &'static str {
+        self.kind.map_or("geneva", |kind| KINDS[kind].name)
+    }
+}

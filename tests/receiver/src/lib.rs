@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The receiver harness: seeded dirty traffic through the live inline program to Linux receivers. What a receiver has
+//! read, by its own record, must hold nothing that a drop rule forbids, and good traffic must arrive.
+//!
+//! * [`packet`]: packets by their fields, right and wrong ones.
+//! * [`tcp`], [`rough`]: a TCP client of our own, and one that keeps to no rule.
+//! * [`kinds`]: the families of attacks; each case follows from the seed.
+//! * [`strategy`]: evasions in the grammar of Geneva, published and random ones.
+//! * [`honest`]: good traffic of an unmodified stack.
+//! * [`receivers`]: UDP, TCP, nginx, OpenSSL, with their records; [`judge`] holds these against the rules.
+//! * [`net`], [`program`], [`player`], [`run`]: namespaces, the program under test, the sending loop, a whole run.
+//!
+//! Not done: strategies of the server's side; jumbo frames; VLANs and tunnels.
+
+pub mod honest;
+pub mod judge;
+pub mod kinds;
+pub mod net;
+pub mod packet;
+pub mod player;
+pub mod program;
+pub mod random;
+pub mod receivers;
+pub mod rough;
+pub mod run;
+pub mod strategy;
+// One system call; the argument stands in the file.
+#[allow(unsafe_code)]
+mod sys;
+pub mod tcp;

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program under test, inline between `a1` and `b1`.
+
+use crate::net::{Problem, problem};
+use crate::receivers::RULES;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A way to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The chain's functions.
+    pub chain: Vec<&'static str>,
+    /// How many workers.
+    pub workers: usize,
+    /// Prevention; else what would be refused passes: the control.
+    pub prevention: bool,
+}
+
+impl Setup {
+    /// For people and for folders.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mode = if self.prevention { "" } else { ",control" };
+        format!("[{}]x{}{mode}", self.chain.join(","), self.workers)
+    }
+
+    fn policy(&self) -> String {
+        let mut text = format!("policies:\n  - name: all\n    chain: [{}]\n", self.chain.join(", "));
+        if self.chain.contains(&"pfw") {
+            text.push_str(
+                "    pfw:\n      default: drop\n      rules:
+        - {allow: tcp, to-ports: [80, 443, 9001, 9010-9012]}
+        - {allow: udp, to-ports: [53, 9000]}
+        - {allow: icmp}
+        - {allow: icmpv6}\n",
+            );
+        }
+        text.push_str("default: {action: drop}\n");
+        text
+    }
+}
+
+/// Beside the settings that Suricata ships with: a record of each refused packet.
+const SETTINGS: &[&str] = &[
+    "outputs.1.eve-log.types.34=drop",
+    "outputs.1.eve-log.types.34.drop.flows=all",
+    "outputs.1.eve-log.types.34.drop.alerts=yes",
+];
+
+/// It runs; it is ended with this.
+pub struct Program {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+    out: PathBuf,
+}
+
+/// What it said and wrote in a run.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Its summary.
+    pub summary: String,
+    /// Refused frames by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Refused frames from and to honest hosts: reason and packet.
+    pub good_refused: Vec<String>,
+    /// Hosts and ports for which there was an alert.
+    pub alerted: std::collections::HashSet<(IpAddr, u16)>,
+}
+
+impl Program {
+    /// Starts it; its files lie in `folder`.
+    ///
+    /// # Errors
+    /// That it does not start, with what it said.
+    pub fn start(program: &Path, setup: &Setup, folder: &Path) -> Result<Self, Problem> {
+        std::fs::create_dir_all(folder).map_err(|error| problem(format!("{}: {error}", folder.display())))?;
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|error| problem(format!("{}: {error}", path.display())))?;
+            Ok::<_, Problem>(path)
+        };
+        let policy = file("policy.yaml", &setup.policy())?;
+        let rules = file("forbidden.rules", RULES)?;
+        let out = folder.join("out");
+        let _ = std::fs::remove_dir_all(&out);
+        let mut command = Command::new(program);
+        command.args(["run", "--inline", "a1", "b1", "--spin", "0", "--save-power", "--workers"]);
+        command.arg(setup.workers.to_string()).arg("--policy").arg(policy).arg("--rules").arg(rules);
+        command.args(SETTINGS.iter().flat_map(|setting| ["--set", setting])).arg("--out").arg(&out);
+        if !setup.prevention {
+            command.arg("--detect");
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| problem(format!("{}: {error}", program.display())))?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        if let Some(stderr) = child.stderr.take() {
+            let lines = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                }
+            });
+        }
+        let mut this = Program { child, said, out };
+        let begun = Instant::now();
+        while !this.words().contains("running on") {
+            let ended = this.child.try_wait().ok().flatten();
+            if ended.is_some() || begun.elapsed() > Duration::from_secs(30) {
+                return Err(problem(format!("the program does not start: {}", this.words())));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(this)
+    }
+
+    fn words(&self) -> String {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Fails when it has ended by itself.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn is_alive(&mut self) -> Result<(), Problem> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(problem(format!("the program has ended by itself: {}", self.words()))),
+        }
+    }
+
+    /// Ends it and reads what it has written.
+    ///
+    /// # Errors
+    /// An exit status that is not 0.
+    pub fn stop(mut self, honest: &[IpAddr]) -> Result<Told, Problem> {
+        self.is_alive()?;
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let mut told = Told::default();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            let _ = stdout.read_to_string(&mut told.summary);
+        }
+        let status = self.child.wait().map_err(|error| problem(error.to_string()))?;
+        if !status.success() {
+            return Err(problem(format!("the program ended with {status}: {}", self.words())));
+        }
+        let eve = self.out.join("eve.json");
+        let file =
+            std::fs::File::open(&eve).map_err(|error| problem(format!("{}: {error}", eve.display())))?;
+        for line in BufReader::new(file).lines().map_while(Result::ok) {
+            told.take(&line, honest);
+        }
+        Ok(told)
+    }
+}
+
+impl Told {
+    fn take(&mut self, line: &str, honest: &[IpAddr]) {
+        let Ok(event) = serde_json::from_str::<serde_json::Value>(line) else { return };
+        let end = |side: &str| {
+            let address = event[format!("{side}_ip")].as_str()?.parse::<IpAddr>().ok()?;
+            Some((address, event[format!("{side}_port")].as_u64().unwrap_or(0) as u16))
+        };
+        let ends = [end("src"), end("dest")];
+        match event["event_type"].as_str() {
+            Some("alert") => self.alerted.extend(ends.into_iter().flatten()),
+            Some("drop") => {
+                let own = &event["bartizan"]["reason"];
+                let reason =
+                    own.as_str().or(event["drop"]["reason"].as_str()).unwrap_or("no reason").to_owned();
+                if ends.iter().flatten().any(|(address, _)| honest.contains(address)) {
+                    self.good_refused.push(format!("{reason}: {line}"));
+                }
+                let frames = event["bartizan"]["frames"].as_u64().unwrap_or(1);
+                *self.refused.entry(reason).or_default() += frames;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

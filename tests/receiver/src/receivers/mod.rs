@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The receivers: sockets of the kernel with applications on them that write down what they have read.
+
+mod sinks;
+mod web;
+
+pub use sinks::Sinks;
+pub use web::Web;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+/// Which receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// Datagrams.
+    Udp,
+    /// DNS messages.
+    Dns,
+    /// A stream.
+    Raw,
+    /// A stream, with rules that look at the beginnings of segments.
+    Depth(u8),
+    /// nginx.
+    Http,
+    /// OpenSSL.
+    Tls,
+}
+
+impl Service {
+    /// Its port.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Service::Udp => 9000,
+            Service::Dns => 53,
+            Service::Raw => 9001,
+            Service::Depth(form) => 9010 + u16::from(form),
+            Service::Http => 80,
+            Service::Tls => 443,
+        }
+    }
+
+    /// What the rules forbid it to read.
+    #[must_use]
+    pub fn forbidden(self) -> &'static [u8] {
+        match self {
+            Service::Udp => b"EVIL-UDP",
+            Service::Raw => b"EVIL-RAW",
+            Service::Depth(_) => b"PONG ",
+            Service::Dns | Service::Http | Service::Tls => b"evil",
+        }
+    }
+}
+
+/// The rules, which forbid what [`Service::forbidden`] says.
+pub const RULES: &str = r#"drop udp any any -> any 9000 (msg:"datagram"; content:"EVIL-UDP"; sid:1;)
+drop dns any any -> any 53 (msg:"query"; dns.query; content:"evil"; sid:2;)
+drop tcp any any -> any 9001 (msg:"stream"; flow:established,to_server; content:"EVIL-RAW"; sid:3;)
+drop tcp any any -> any 9010 (msg:"depth"; flow:established,to_server; content:"PONG "; depth:5; sid:10;)
+drop tcp any any -> any 9011 (msg:"offset"; flow:established,to_server; content:"PONG "; offset:3; depth:8; sid:11;)
+drop tcp any any -> any 9012 (msg:"startswith"; flow:established,to_server; content:"PONG "; startswith; sid:12;)
+drop http any any -> any any (msg:"path"; flow:established,to_server; http.uri; content:"evil"; sid:20;)
+drop tls any any -> any any (msg:"name"; flow:established,to_server; tls.sni; content:"evil"; nocase; sid:30;)
+"#;
+
+/// What one host has sent from one port, as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    /// Of a stream, or texts (paths, names) one behind the other.
+    pub stream: Vec<u8>,
+    /// Datagrams.
+    pub datagrams: Vec<Vec<u8>>,
+}
+
+impl Read {
+    /// Does any of it hold these bytes? Names are compared in small letters.
+    #[must_use]
+    pub fn holds(&self, service: Service, bytes: &[u8]) -> bool {
+        let find = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
+        match service {
+            Service::Dns | Service::Tls => {
+                find(&self.stream.to_ascii_lowercase())
+                    || self.datagrams.iter().any(|datagram| find(&datagram.to_ascii_lowercase()))
+            }
+            _ => find(&self.stream) || self.datagrams.iter().any(|datagram| find(datagram)),
+        }
+    }
+}
+
+/// Who sent it, and to which port.
+pub type Key = (IpAddr, u16, u16);
+
+/// All that was read.
+#[derive(Default)]
+pub struct Records(Mutex<HashMap<Key, Read>>);
+
+impl Records {
+    /// Adds to a record.
+    pub fn add(&self, key: Key, add: impl FnOnce(&mut Read)) {
+        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        add(all.entry(key).or_default());
+    }
+
+    /// Takes everything out.
+    pub fn take(&self) -> HashMap<Key, Read> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}

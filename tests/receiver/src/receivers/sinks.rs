@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Receivers of datagrams and of streams: sockets of the kernel, read in threads.
+
+use super::{Key, Records, Service};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A stream on which nothing comes for so long is closed.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// The sockets and their threads.
+pub struct Sinks {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sinks {
+    /// Opens them in this thread's network namespace. Everything from hosts of `honest` is sent back.
+    ///
+    /// # Errors
+    /// A port that cannot be opened.
+    pub fn open(records: &Arc<Records>, honest: [IpAddr; 2]) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for service in [Service::Udp, Service::Dns] {
+            let socket = UdpSocket::bind(("::", service.port()))?;
+            socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+            let (records, stop) = (Arc::clone(records), Arc::clone(&stop));
+            threads.push(std::thread::spawn(move || datagrams(&socket, service, &records, honest, &stop)));
+        }
+        let ports =
+            [Service::Raw, Service::Depth(0), Service::Depth(1), Service::Depth(2)].map(Service::port);
+        let listeners: Result<Vec<TcpListener>, _> =
+            ports.iter().map(|port| TcpListener::bind(("::", *port))).collect();
+        let listeners = listeners?;
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        let (records, ended) = (Arc::clone(records), Arc::clone(&stop));
+        threads.push(std::thread::spawn(move || streams(&listeners, &records, &ended)));
+        Ok(Sinks { stop, threads })
+    }
+}
+
+impl Drop for Sinks {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn key(from: SocketAddr, port: u16) -> Key {
+    (from.ip().to_canonical(), from.port(), port)
+}
+
+fn datagrams(
+    socket: &UdpSocket,
+    service: Service,
+    records: &Records,
+    honest: [IpAddr; 2],
+    stop: &AtomicBool,
+) {
+    let mut buffer = vec![0; 65_536];
+    while !stop.load(Ordering::Acquire) {
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        let key = key(from, service.port());
+        let bytes = buffer[..length].to_vec();
+        if service == Service::Dns && length > 3 {
+            // The message as an answer without one.
+            let answer = [&bytes[..2], &[0x81, 0x83], &bytes[4..]].concat();
+            let _ = socket.send_to(&answer, from);
+        } else if honest.contains(&key.0) {
+            let _ = socket.send_to(&bytes, from);
+        }
+        records.add(key, |read| read.datagrams.push(bytes));
+    }
+}
+
+struct Stream {
+    key: Key,
+    socket: TcpStream,
+    last: Instant,
+    read: usize,
+}
+
+fn streams(listeners: &[TcpListener], records: &Records, stop: &AtomicBool) {
+    let mut open: Vec<Stream> = Vec::new();
+    let mut buffer = vec![0; 65_536];
+    while !stop.load(Ordering::Acquire) {
+        for listener in listeners {
+            while let Ok((socket, from)) = listener.accept() {
+                let port = listener.local_addr().map_or(0, |address| address.port());
+                if socket.set_nonblocking(true).is_ok() {
+                    open.push(Stream { key: key(from, port), socket, last: Instant::now(), read: 0 });
+                }
+            }
+        }
+        open.retain_mut(|stream| stream.read(&mut buffer, records));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Stream {
+    /// Reads what is there; whether it goes on.
+    fn read(&mut self, buffer: &mut [u8], records: &Records) -> bool {
+        match self.socket.read(buffer) {
+            Ok(0) => false,
+            Ok(read) => {
+                if self.read == 0 {
+                    let _ = self.socket.write(b"ok\n");
+                }
+                self.read += read;
+                self.last = Instant::now();
+                records.add(self.key, |record| record.stream.extend_from_slice(&buffer[..read]));
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.last.elapsed() < IDLE,
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! nginx, whose access log is its record, and a TLS server on OpenSSL, which prints the names it was asked for.
+
+use super::{Records, Service};
+use crate::net::{Problem, problem};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Both, ended with it.
+pub struct Web {
+    nginx: Child,
+    tls: Child,
+    log: PathBuf,
+    read: u64,
+}
+
+impl Web {
+    /// Starts them; their files lie in `folder`.
+    ///
+    /// # Errors
+    /// What cannot be started.
+    pub fn start(folder: &Path, records: &Arc<Records>) -> Result<Self, Problem> {
+        let folder =
+            std::path::absolute(folder).map_err(|error| problem(format!("{}: {error}", folder.display())))?;
+        let show = folder.display();
+        let log = folder.join("access.log");
+        // Not what an earlier run has served.
+        put(&log, "")?;
+        let long = "long ".repeat(400);
+        let config = format!(
+            "daemon off; user root; worker_processes 1; pid {show}/nginx.pid; error_log {show}/nginx.log crit;
+events {{ worker_connections 16000; }}
+http {{
+  client_body_temp_path {show}/body; proxy_temp_path {show}/proxy; fastcgi_temp_path {show}/fcgi; uwsgi_temp_path {show}/uwsgi; scgi_temp_path {show}/scgi;
+  log_format record escape=json '[\"$remote_addr\",$remote_port,$status,\"$uri\"]';
+  access_log {show}/access.log record; keepalive_timeout 4; client_header_timeout 4; client_body_timeout 4; keepalive_requests 1000000; reset_timedout_connection on;
+  server {{ listen 80 backlog=8192; listen [::]:80 backlog=8192; location / {{ return 200 \"ok\\n\"; }} location /long {{ return 200 \"{long}ok\\n\"; }} }}
+}}
+"
+        );
+        put(&folder.join("nginx.conf"), &config)?;
+        let nginx = Command::new("nginx")
+            .args([
+                "-e",
+                &format!("{show}/nginx.log"),
+                "-c",
+                &format!("{show}/nginx.conf"),
+                "-p",
+                &show.to_string(),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| problem(format!("nginx: {error}: apt-get install nginx-light")))?;
+        let program = folder.join("tls.py");
+        put(&program, include_str!("tls.py"))?;
+        crate::net::run(&format!(
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {show}/key.pem -out {show}/cert.pem -days 2 -subj /CN=receiver"
+        ))?;
+        let mut tls = Command::new("python3")
+            .args([program.as_os_str(), Service::Tls.port().to_string().as_ref()])
+            .args([folder.join("cert.pem"), folder.join("key.pem")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| problem(format!("python3: {error}")))?;
+        let (ready, wait) = mpsc::channel();
+        let lines = tls.stdout.take().map(BufReader::new);
+        let records = Arc::clone(records);
+        std::thread::spawn(move || {
+            for line in lines.into_iter().flat_map(|lines| lines.lines().map_while(Result::ok)) {
+                let Ok(said) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+                if said["ready"] == true {
+                    let _ = ready.send(());
+                } else if let (Some(Ok(address)), Some(port)) =
+                    (said["address"].as_str().map(str::parse::<std::net::IpAddr>), said["port"].as_u64())
+                {
+                    let names: Vec<&str> = said["names"]
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|name| name.as_str())
+                        .collect();
+                    let text = names.join("\n").into_bytes();
+                    records.add((address.to_canonical(), port as u16, Service::Tls.port()), |read| {
+                        read.stream.extend(text)
+                    });
+                }
+            }
+        });
+        // From here on both are ended when something goes wrong.
+        let web = Web { nginx, tls, log, read: 0 };
+        wait.recv_timeout(Duration::from_secs(10)).map_err(|_| problem("the TLS server does not start"))?;
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(("::1", Service::Http.port())).is_err() {
+            if begun.elapsed() > Duration::from_secs(10) {
+                return Err(problem(format!("nginx does not start: see {show}/nginx.log")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(web)
+    }
+
+    /// Adds what nginx has served since the last time to the records.
+    ///
+    /// # Errors
+    /// A log that cannot be read.
+    pub fn collect(&mut self, records: &Records) -> Result<(), Problem> {
+        let fail = |error: std::io::Error| problem(format!("{}: {error}", self.log.display()));
+        let mut file = std::fs::File::open(&self.log).map_err(fail)?;
+        file.seek(SeekFrom::Start(self.read)).map_err(fail)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(fail)?;
+        // A line that is not complete waits for the next time.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.read += whole as u64;
+        for line in String::from_utf8_lossy(&bytes[..whole]).lines() {
+            let Ok(said) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            let (Some(Ok(address)), Some(port), Some(status), Some(path)) = (
+                said[0].as_str().map(str::parse::<std::net::IpAddr>),
+                said[1].as_u64(),
+                said[2].as_u64(),
+                said[3].as_str(),
+            ) else {
+                continue;
+            };
+            // What it refuses as malformed it has not served.
+            if status < 400 {
+                let key = (address.to_canonical(), port as u16, Service::Http.port());
+                records.add(key, |read| {
+                    read.stream.extend(path.bytes());
+                    read.stream.push(b'\n');
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(path: &Path, text: &str) -> Result<(), Problem> {
+    std::fs::write(path, text).map_err(|error| problem(format!("{}: {error}", path.display())))
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        // The master tells its worker; a killed one could not.
+        let _ = Command::new("kill").args(["-TERM", &self.nginx.id().to_string()]).status();
+        let _ = self.tls.kill();
+        let _ = self.tls.wait();
+        let _ = self.nginx.wait();
+    }
+}

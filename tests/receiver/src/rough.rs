@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at random, sent
+//! again with other content, with flags, options, checksums, times and places that receivers refuse.
+
+use crate::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};
+use crate::random::Random;
+use crate::tcp::Client;
+
+/// Some segments, right or wrong; with a header of their own where it is another one.
+pub fn tricks(client: &mut Client) -> Vec<(Option<Ip>, Segment)> {
+    let mut random = client.random.clone();
+    let made = (0..random.within(1, 4)).map(|_| trick(client, &mut random)).collect();
+    client.random = random;
+    made
+}
+
+/// One of the two versions, or letters.
+fn content(client: &Client, start: usize, length: usize, random: &mut Random) -> Vec<u8> {
+    let of = |data: &[u8]| data.get(start..start + length).map(<[u8]>::to_vec);
+    let (truth, lie) = (of(&client.truth), of(&client.lie));
+    match (truth, lie, random.below(20)) {
+        (Some(truth), _, 0..=9) => truth,
+        (_, Some(lie), 10..=16) => lie,
+        // Other bytes at the end only.
+        (Some(mut truth), Some(lie), 17) => {
+            let from = random.below(length);
+            truth[from..].copy_from_slice(&lie[from..]);
+            truth
+        }
+        _ => random.letters(length),
+    }
+}
+
+fn range(client: &Client, random: &mut Random) -> (usize, usize) {
+    let all = client.truth.len();
+    let length = 1 + if random.percent(70) { random.below(60) } else { random.below(1200) };
+    let start = match random.below(10) {
+        0..=4 => client.acked,
+        5..=6 => client.acked + random.below(200),
+        7 => client.acked.saturating_sub(random.below(100)),
+        _ => random.below(all),
+    };
+    let start = start.min(all - 1);
+    (start, (start + length).min(all))
+}
+
+fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
+    let (start, end) = range(client, random);
+    let load = content(client, start, end - start, random);
+    let mut segment = client.segment(ACK | PSH, start as i64, &load);
+    let mut ip = client.ip.clone();
+    let mut other = false;
+    if random.percent(12) {
+        ip.ttl = random.within(1, 14) as u8;
+        other = true;
+    }
+    if random.percent(5) {
+        ip.trailer = random.below(40);
+        other = true;
+    }
+    match random.below(28) {
+        0 => segment.chksum_error = random.within(1, 1000) as u16,
+        1 if client.timestamps => segment.options = client.options(0, 1_000_000),
+        // No timestamp where one is due.
+        2 if client.timestamps => segment.options.clear(),
+        // A signature that nobody asked for.
+        3 => segment.options.push((19, vec![7; 16])),
+        4 => {
+            segment.flags |= URG;
+            segment.urgptr = match random.below(4) {
+                0 => load.len() as u16,
+                1 => 0,
+                2 => random.within(1, load.len()) as u16,
+                _ => (load.len() + random.below(300)) as u16,
+            };
+        }
+        // A pointer without the flag.
+        5 => segment.urgptr = random.within(1, load.len()) as u16,
+        6 => segment.flags &= !ACK,
+        7 => segment.flags |= SYN,
+        8 => segment.ack = segment.ack.wrapping_add(1 + random.below(1 << 20) as u32),
+        9 => segment.ack = segment.ack.wrapping_sub(1 + random.below(1 << 20) as u32),
+        10 => {
+            ip.mac = [2, 9, 9, 9, 9, 9];
+            other = true;
+        }
+        // Keep-alive with a byte.
+        11 => segment = client.segment(ACK, client.acked as i64 - 1, &random.letters(1)),
+        12 => {
+            let far =
+                *random.pick(&[100_000, 1_000_000, 1 << 30, (1 << 31) - 1, (1 << 31) + 5, u32::MAX - 70_000]);
+            segment.seq = segment.seq.wrapping_add(far);
+        }
+        13 => {
+            // From before the window into it.
+            let from = client.acked.saturating_sub(random.below(200));
+            let length = (client.acked - from + random.within(1, 200)).min(client.truth.len() - from);
+            let load = content(client, from, length, random);
+            segment = client.segment(ACK, from as i64, &load);
+        }
+        14 | 15 => {
+            segment.flags = if random.percent(50) { RST } else { RST | ACK };
+            let place = client.isn.wrapping_add(1).wrapping_add(client.acked as u32);
+            let ahead = random.within(1, 3000) as u32;
+            segment.seq = match random.below(4) {
+                0 => place.wrapping_add(ahead),
+                1 => place.wrapping_sub(ahead),
+                2 => {
+                    segment.chksum_error = 77;
+                    place
+                }
+                _ => place.wrapping_add(1 << 30),
+            };
+            if random.percent(70) {
+                segment.load.clear();
+            }
+        }
+        16 if random.percent(20) => segment.flags |= FIN,
+        17 => {
+            // No-operations, a source route, a recorded route; or a destination header.
+            let of = [&[1u8, 1, 1, 1][..], &[0x83, 7, 4, 10, 66, 0, 9, 0], &[7, 7, 4, 0, 0, 0, 0, 0]];
+            if ip.src.is_ipv4() {
+                ip.options = random.pick(&of).to_vec();
+            } else {
+                ip.extensions.push((60, vec![0, *random.pick(&[1, 0x41, 0x81]), 4, 0, 0, 0, 0]));
+            }
+            other = true;
+        }
+        18 => segment.options.push((253, vec![1, 2])),
+        19 => segment.flags |= *random.pick(&[0xc0, 0x100, 0x40]),
+        20 => {
+            segment.flags = 0;
+            segment.ack = 0;
+        }
+        21 => {
+            segment.flags = SYN;
+            segment.seq = client.isn.wrapping_add(random.below(100_000) as u32);
+            segment.load.clear();
+        }
+        22 => segment.dataofs = Some(random.within(4, 12) as u8),
+        23 => segment.reserved = random.within(1, 7) as u8,
+        _ => {}
+    }
+    (other.then_some(ip), segment)
+}

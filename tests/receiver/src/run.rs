@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole run: the network, the receivers, the program in each of its setups, round after round of cases.
+
+use crate::honest::{self, GOODS};
+use crate::judge::{Finding, Judge, toothless};
+use crate::kinds::{self, Case, KINDS};
+use crate::net::{self, Problem, problem};
+use crate::player::Player;
+use crate::program::{Program, Setup};
+use crate::random::Random;
+use crate::receivers::{Records, Sinks, Web};
+use crate::strategy::Strategy;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program under test.
+    pub program: PathBuf,
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Cases of each setup in prevention.
+    pub cases: u64,
+    /// Setups; the control is one of them.
+    pub setups: Vec<Setup>,
+    /// Families that are played: places in [`KINDS`].
+    pub kinds: Vec<usize>,
+    /// Sorts of good traffic: places in [`GOODS`].
+    pub goods: Vec<usize>,
+    /// One case only.
+    pub only: Option<(usize, u64)>,
+    /// Strategies with their tests.
+    pub strategies: Vec<(Strategy, String)>,
+    /// A setup ends after so much time.
+    pub limit: Duration,
+    /// It ends with the first finding.
+    pub first: bool,
+    /// Captures, logs.
+    pub folder: PathBuf,
+}
+
+/// Cases of a round.
+const ROUND: u64 = 600;
+
+/// What was found.
+pub struct Outcome {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// For programs.
+    pub json: serde_json::Value,
+}
+
+type Job = (Vec<Case>, u64, bool);
+type Done = Result<(Vec<Case>, honest::Report), Problem>;
+
+/// The clients' thread: it plays what it is given.
+struct Clients {
+    jobs: mpsc::Sender<Job>,
+    done: mpsc::Receiver<Done>,
+}
+
+impl Clients {
+    fn start(goods: Vec<usize>) -> Result<Self, Problem> {
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let (told, done) = mpsc::channel();
+        net::in_side("a0", move |give, ready| {
+            let mut player = match net::clients_side(give).and_then(|()| Player::open()) {
+                Ok(player) => player,
+                Err(why) => return drop(ready.send(Err(why))),
+            };
+            let _ = ready.send(Ok(()));
+            while let Ok((mut cases, seed, first)) = todo.recv() {
+                let stop = AtomicBool::new(false);
+                let played = std::thread::scope(|scope| {
+                    let good = scope.spawn(|| honest::play(seed, &goods, first, &stop));
+                    let played = player.play(&mut cases, || false);
+                    stop.store(true, Ordering::Release);
+                    let good = good.join().map_err(|_| problem("good traffic has panicked"))?;
+                    played.map(|()| good)
+                });
+                if told.send(played.map(|good| (cases, good))).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Clients { jobs, done })
+    }
+
+    fn play(&self, cases: Vec<Case>, seed: u64, first: bool) -> Done {
+        let gone = |_| problem("the clients' thread has ended");
+        self.jobs.send((cases, seed, first)).map_err(|_| problem("the clients' thread has ended"))?;
+        self.done.recv().map_err(gone)?
+    }
+}
+
+/// Starts the receivers on their side.
+fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, bool), Problem> {
+    let (folder, records) = (plan.folder.clone(), Arc::clone(records));
+    net::in_side("b0", move |give, ready| {
+        let start = || {
+            let hop = net::receivers_side(give)?;
+            let honest = honest::addresses().try_into().map_err(|_| problem("two addresses are wanted"))?;
+            let sinks =
+                Sinks::open(&records, honest).map_err(|error| problem(format!("receivers: {error}")))?;
+            Ok((Web::start(&folder, &records)?, sinks, hop))
+        };
+        let _ = ready.send(start());
+    })
+}
+
+/// Does it all.
+///
+/// # Errors
+/// What could not be set up or played; findings are no errors.
+pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
+    std::fs::create_dir_all(&plan.folder)
+        .map_err(|error| problem(format!("{}: {error}", plan.folder.display())))?;
+    net::middle()?;
+    let records = Arc::new(Records::default());
+    let own = honest::addresses();
+    let (mut web, _sinks, hop) = receivers(plan, &records)?;
+    if !hop {
+        println!("note: no hop before the receivers (is nftables installed?): time-to-live tricks arrive");
+    }
+    let clients = Clients::start(plan.goods.clone())?;
+    let mut outcome = Outcome { findings: Vec::new(), json: json!({}) };
+    let (mut hosts, mut runs, mut judges) = (0, Vec::new(), Vec::new());
+    for setup in &plan.setups {
+        let folder = plan.folder.join("program");
+        let mut program = Program::start(&plan.program, setup, &folder)?;
+        let begun = Instant::now();
+        let mut judge = Judge::new(setup.name(), setup.prevention, plan.folder.clone());
+        println!("== {}", setup.name());
+        let mut rounds = Rounds::new(plan, setup);
+        while let Some(cases) = rounds.next(plan, &mut hosts) {
+            let (cases, good) = clients.play(cases, plan.seed ^ hosts, rounds.number == 1)?;
+            // What is under way arrives.
+            std::thread::sleep(Duration::from_millis(150));
+            program.is_alive()?;
+            web.collect(&records)?;
+            let read = records.take();
+            let after = begun.elapsed().as_secs_f64();
+            judge.cases(&cases, &read, after)?;
+            judge.good(&good, &read, after);
+            if begun.elapsed() > plan.limit || plan.first && !judge.findings.is_empty() {
+                break;
+            }
+        }
+        let told = program.stop(&own)?;
+        if setup.prevention {
+            for refused in told.good_refused.iter().take(5) {
+                judge.good_finding("refused", refused.clone(), begun.elapsed().as_secs_f64());
+            }
+        }
+        judge.told(&told.alerted);
+        judge.table();
+        println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
+        let mut value = judge.json();
+        value["seconds"] = json!(begun.elapsed().as_secs_f64());
+        value["refused"] = json!(told.refused);
+        value["good_refused"] = json!(told.good_refused.len());
+        runs.push(value);
+        if !setup.prevention {
+            for name in toothless(&judge) {
+                judge.good_finding(
+                    name,
+                    "nothing forbidden is read without prevention: it tests nothing".into(),
+                    0.0,
+                );
+            }
+        }
+        outcome.findings.append(&mut judge.findings);
+        judges.push((setup.clone(), judge));
+    }
+    let strategies = strategies(plan, &judges);
+    outcome.json = json!({
+        "seed": plan.seed, "hop": hop, "runs": runs, "strategies": strategies,
+        "findings": outcome.findings.iter().map(|f| json!({
+            "family": f.family, "number": f.number, "setup": f.setup, "what": f.what, "story": f.story, "after": f.after,
+            "capture": f.capture,
+        })).collect::<Vec<_>>(),
+    });
+    Ok(outcome)
+}
+
+/// The cases of a setup, a round at a time.
+struct Rounds {
+    left: u64,
+    numbers: Vec<u64>,
+    random: Random,
+    number: u64,
+    lists: u64,
+}
+
+impl Rounds {
+    fn new(plan: &Plan, setup: &Setup) -> Self {
+        // Others in each setup, the same for the same seed.
+        let own = plan.setups.iter().position(|other| other == setup).unwrap_or(0) as u64;
+        Rounds {
+            left: plan.cases,
+            numbers: vec![own * 1_000_000; KINDS.len()],
+            random: Random::of(plan.seed, &[own]),
+            number: 0,
+            lists: 0,
+        }
+    }
+
+    fn next(&mut self, plan: &Plan, hosts: &mut u64) -> Option<Vec<Case>> {
+        self.number += 1;
+        let mut cases = Vec::new();
+        let mut host = || {
+            *hosts += 1;
+            *hosts
+        };
+        if let Some((kind, number)) = plan.only {
+            // Often: what depends on timing shows now and then.
+            return (self.number <= 3)
+                .then(|| (0..20).map(|_| kinds::make(kind, plan.seed, number, host())).collect());
+        }
+        // The list first, over both versions, twice.
+        if self.lists < 4 && !plan.strategies.is_empty() {
+            let v6 = self.lists % 2 == 1;
+            for (number, (strategy, test)) in plan.strategies.iter().enumerate() {
+                cases.push(kinds::of_strategy(
+                    strategy,
+                    test,
+                    number as u64,
+                    host(),
+                    v6,
+                    plan.seed + self.lists,
+                ));
+            }
+            self.lists += 1;
+        }
+        if plan.kinds.is_empty() {
+            // Good traffic alone, or with the list.
+            return (self.number <= 12).then_some(cases);
+        }
+        if self.left == 0 && cases.is_empty() {
+            return None;
+        }
+        let weights: usize = plan.kinds.iter().map(|kind| KINDS[*kind].weight).sum();
+        for _ in 0..self.left.min(ROUND) {
+            let mut at = self.random.below(weights);
+            let kind = plan.kinds.iter().copied().find(|kind| {
+                let found = at < KINDS[*kind].weight;
+                at = at.wrapping_sub(KINDS[*kind].weight);
+                found
+            });
+            let Some(kind) = kind else { break };
+            cases.push(kinds::make(kind, plan.seed, self.numbers[kind], host()));
+            self.numbers[kind] += 1;
+        }
+        self.left = self.left.saturating_sub(ROUND);
+        (!cases.is_empty()).then_some(cases)
+    }
+}
+
+/// The table of the list: what a strategy did in the control and in prevention.
+fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> {
+    if plan.strategies.is_empty() {
+        return Vec::new();
+    }
+    let of = |number: u64, prevention: bool| {
+        let all = judges.iter().filter(|(setup, _)| setup.prevention == prevention);
+        all.filter_map(|(_, judge)| judge.strategies.get(&number))
+            .fold((false, false), |a, b| (a.0 | b.0, a.1 | b.1))
+    };
+    println!("== strategies: without prevention, with it");
+    let word = |(lives, read): (bool, bool)| match (lives, read) {
+        (_, true) => "forbidden",
+        (true, false) => "answered",
+        (false, false) => "-",
+    };
+    let rows = plan.strategies.iter().enumerate().map(|(number, (strategy, test))| {
+        let (control, prevention) = (of(number as u64, false), of(number as u64, true));
+        println!("   {:10} {:10} {test:8} {strategy}", word(control), word(prevention));
+        json!({"strategy": strategy.to_string(), "test": test, "control": word(control), "prevention": word(prevention)})
+    });
+    rows.collect()
+}
+
+/// The setups of a run: in `short` two, else all.
+#[must_use]
+pub fn setups(short: bool, control: bool) -> Vec<Setup> {
+    let chains: [&[&'static str]; 2] = [&["ids"], &["pfw", "sfw", "ids"]];
+    let mut setups = Vec::new();
+    for (at, chain) in chains.iter().enumerate() {
+        for workers in [1, 2] {
+            if !short || at + 1 == workers {
+                setups.push(Setup { chain: chain.to_vec(), workers, prevention: true });
+            }
+        }
+    }
+    if control {
+        setups.push(Setup { chain: vec!["ids"], workers: 1, prevention: false });
+    }
+    setups
+}
+
+/// Places of names in [`KINDS`] and [`GOODS`]; an unknown name is given back.
+///
+/// # Errors
+/// The unknown name.
+pub fn places(names: &[String]) -> Result<(Vec<usize>, Vec<usize>), String> {
+    let (mut kinds, mut goods) = (Vec::new(), Vec::new());
+    for name in names {
+        let kind = KINDS.iter().position(|kind| kind.name == name);
+        let good = GOODS.iter().position(|good| good.name == name);
+        match (kind, good) {
+            (Some(at), _) => kinds.push(at),
+            (_, Some(at)) => goods.push(at),
+            _ => return Err(name.clone()),
+        }
+    }
+    Ok((kinds, goods))
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A TCP client of our own on raw frames: it follows the protocol as far as its style wants, through a strategy or as
+//! fragments where asked. It has two versions of its data of the same length, `truth` and `lie`.
+//!
+//! Not done: congestion control, selective acknowledgments, windows (what it sends fits into the first one).
+
+use crate::kinds::fragments;
+use crate::packet::{ACK, Answer, FIN, Ip, PSH, RST, SYN, Segment};
+use crate::random::Random;
+use crate::rough;
+use crate::strategy::{Packet, Strategy};
+
+/// How the data is sent.
+#[derive(Clone, Debug)]
+pub enum Style {
+    /// In order, cut at these places.
+    Pieces {
+        /// Ends of pieces.
+        ends: Vec<usize>,
+        /// The next is sent when the one before is acknowledged; else after so many milliseconds.
+        gap: Option<u64>,
+    },
+    /// As [`rough`] has it, in so many steps; then in order.
+    Rough(usize),
+    /// The first segment as fragments with decoys, once.
+    Fragments,
+}
+
+/// More segments with the SYN.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Distance from the true number.
+    pub far: u32,
+    /// Flags.
+    pub flags: u16,
+    /// Payload.
+    pub load: Vec<u8>,
+    /// Before the true one.
+    pub first: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Opening,
+    Sending,
+    Closing,
+    Over,
+}
+
+/// Milliseconds after which a connection is given up.
+const PATIENCE: u64 = 1500;
+/// Milliseconds until something is sent again.
+const AGAIN: u64 = 250;
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Header of its packets.
+    pub ip: Ip,
+    /// From, to.
+    pub ports: (u16, u16),
+    /// What is sent in the end.
+    pub truth: Vec<u8>,
+    /// What is sent beside it.
+    pub lie: Vec<u8>,
+    /// How.
+    pub style: Style,
+    /// With the SYN.
+    pub opening: Vec<Opening>,
+    /// What its packets go through.
+    pub strategy: Option<Strategy>,
+    /// TCP timestamps.
+    pub timestamps: bool,
+    /// Bytes behind the options of the SYN, and of data.
+    pub raw_options: [Vec<u8>; 2],
+    /// Bytes of answers.
+    pub heard: usize,
+    /// All data and the FIN were acknowledged.
+    pub complete: bool,
+    /// What the fragments were like.
+    pub note: String,
+    pub(crate) random: Random,
+    pub(crate) isn: u32,
+    pub(crate) acked: usize,
+    pub(crate) now: u64,
+    peer: u32,
+    echo: u32,
+    phase: Phase,
+    begun: u64,
+    due: u64,
+    tries: u32,
+    steps: usize,
+    sent: usize,
+    peer_closed: bool,
+}
+
+/// What leaves: when, and the frame.
+pub type Out = Vec<(u64, Vec<u8>)>;
+
+impl Client {
+    /// A connection that sends `truth` in one piece.
+    #[must_use]
+    pub fn new(ip: Ip, ports: (u16, u16), truth: Vec<u8>, lie: Vec<u8>, mut random: Random) -> Self {
+        let isn =
+            if random.percent(25) { u32::MAX - random.below(3000) as u32 } else { random.draw() as u32 };
+        Client {
+            ip,
+            ports,
+            style: Style::Pieces { ends: vec![truth.len()], gap: None },
+            truth,
+            lie,
+            opening: Vec::new(),
+            strategy: None,
+            timestamps: false,
+            raw_options: [Vec::new(), Vec::new()],
+            heard: 0,
+            complete: false,
+            note: String::new(),
+            random,
+            isn,
+            acked: 0,
+            now: 0,
+            peer: 0,
+            echo: 0,
+            phase: Phase::Opening,
+            begun: 0,
+            due: 0,
+            tries: 0,
+            steps: 0,
+            sent: 0,
+            peer_closed: false,
+        }
+    }
+
+    /// Nothing more will come.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// When it wants to speak again.
+    #[must_use]
+    pub fn due(&self) -> u64 {
+        self.due.min(self.begun + PATIENCE)
+    }
+
+    /// A segment of the data's number space: its begin, and what it carries.
+    pub(crate) fn segment(&self, flags: u16, offset: i64, load: &[u8]) -> Segment {
+        Segment {
+            sport: self.ports.0,
+            dport: self.ports.1,
+            seq: self.isn.wrapping_add(1).wrapping_add(offset as u32),
+            ack: if flags & ACK != 0 { self.peer } else { 0 },
+            flags,
+            window: 29_200,
+            options: self.options(flags, 0),
+            raw_options: match (flags & SYN != 0, flags & PSH != 0) {
+                (true, _) => self.raw_options[0].clone(),
+                (false, true) => self.raw_options[1].clone(),
+                _ => Vec::new(),
+            },
+            load: load.to_vec(),
+            ..Segment::default()
+        }
+    }
+
+    /// TCP options; the timestamp is `age` units old.
+    pub(crate) fn options(&self, flags: u16, age: u32) -> Vec<(u8, Vec<u8>)> {
+        let mut options = Vec::new();
+        if flags & SYN != 0 {
+            options.push((2, vec![5, 180]));
+        }
+        if self.timestamps {
+            let value = 1_000_000u32.wrapping_add(self.now as u32).wrapping_sub(age);
+            options.extend([(1, vec![]), (1, vec![])]);
+            options.push((8, [value.to_be_bytes(), self.echo.to_be_bytes()].concat()));
+        }
+        options
+    }
+
+    /// Sends a segment, through the strategy where there is one.
+    fn emit(&mut self, segment: Segment, out: &mut Out) {
+        let packet = Packet::tcp(&self.ip, segment);
+        match &mut self.strategy {
+            None => out.push((self.now, packet.frame())),
+            Some(strategy) => {
+                for (wait, packet) in strategy.out(packet, &mut self.random) {
+                    // Strategies of the wild wait for seconds; what they wait for takes milliseconds here.
+                    out.push((self.now + wait.min(300), packet.frame()));
+                }
+            }
+        }
+    }
+
+    /// Takes an answer.
+    pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
+        self.now = now;
+        if let Some(strategy) = &mut self.strategy {
+            let mut ip = self.ip.clone();
+            (ip.src, ip.dst, ip.ttl) = (answer.dst, answer.src, answer.ttl);
+            let heard = strategy.heard(Packet::tcp(&ip, answer.segment.clone()), &mut self.random);
+            for (_, packet) in heard {
+                if let crate::strategy::Layer::Tcp(segment) = packet.layer {
+                    self.take(&segment, out);
+                }
+            }
+        } else {
+            self.take(&answer.segment, out);
+        }
+    }
+
+    fn take(&mut self, segment: &Segment, out: &mut Out) {
+        if let Some((_, value)) = segment.options.iter().find(|(kind, value)| *kind == 8 && value.len() == 8)
+        {
+            self.echo = u32::from_be_bytes([value[0], value[1], value[2], value[3]]);
+        }
+        let acked = segment.ack.wrapping_sub(self.isn.wrapping_add(1));
+        if segment.flags & RST != 0 {
+            let ours = if self.phase == Phase::Opening { acked == 0 } else { segment.seq == self.peer };
+            if ours {
+                self.phase = Phase::Over;
+            }
+            return;
+        }
+        if segment.flags & SYN != 0 {
+            if self.phase == Phase::Opening && segment.flags & ACK != 0 {
+                let known = acked == 0 || self.opening.iter().any(|other| other.far == acked);
+                if !known {
+                    return;
+                }
+                // It answers one of the SYNs: that is the connection.
+                self.isn = segment.ack.wrapping_sub(1);
+                self.peer = segment.seq.wrapping_add(1);
+                self.phase = Phase::Sending;
+                (self.tries, self.due) = (0, self.now);
+            }
+            if segment.flags & ACK != 0 {
+                let ack = self.segment(ACK, self.acked as i64, &[]);
+                self.emit(ack, out);
+            }
+            return;
+        }
+        if self.phase == Phase::Opening || self.phase == Phase::Over {
+            return;
+        }
+        let all = self.truth.len();
+        if segment.flags & ACK != 0 && acked as usize > self.acked && acked as usize <= all + 1 {
+            self.acked = (acked as usize).min(all);
+            self.complete |= acked as usize > all;
+            (self.tries, self.due) = (0, self.now);
+        }
+        let carries = segment.load.len() as u32 + u32::from(segment.flags & FIN != 0);
+        if carries > 0 {
+            if segment.seq == self.peer {
+                self.peer = self.peer.wrapping_add(carries);
+                self.heard += segment.load.len();
+                self.peer_closed |= segment.flags & FIN != 0;
+                self.due = self.now;
+            }
+            let offset = if self.complete { all as i64 + 1 } else { self.sent.max(self.acked) as i64 };
+            let ack = self.segment(ACK, offset, &[]);
+            self.emit(ack, out);
+        }
+    }
+
+    /// Speaks, when it is due.
+    pub fn speak(&mut self, now: u64, out: &mut Out) {
+        self.now = now;
+        if self.begun == 0 {
+            self.begun = now.max(1);
+        }
+        if self.phase == Phase::Over || now < self.due() {
+            return;
+        }
+        if now >= self.begun + PATIENCE {
+            self.give_up(out);
+            return;
+        }
+        match self.phase {
+            Phase::Opening => self.open(out),
+            Phase::Sending => self.send(out),
+            Phase::Closing => self.close(out),
+            Phase::Over => {}
+        }
+    }
+
+    fn open(&mut self, out: &mut Out) {
+        self.tries += 1;
+        if self.tries > 3 {
+            self.give_up(out);
+            return;
+        }
+        self.due = self.now + AGAIN;
+        let mut segments = vec![self.segment(SYN, -1, &[])];
+        if self.tries == 1 {
+            for other in &self.opening {
+                let mut segment = self.segment(other.flags, -1, &other.load);
+                segment.seq = segment.seq.wrapping_add(other.far);
+                let at = if other.first { 0 } else { segments.len() };
+                segments.insert(at, segment);
+            }
+        }
+        for segment in segments {
+            self.emit(segment, out);
+        }
+    }
+
+    fn send(&mut self, out: &mut Out) {
+        let all = self.truth.len();
+        if self.acked >= all {
+            self.phase = Phase::Closing;
+            self.tries = 0;
+            // Time for an answer.
+            self.due = if self.heard > 0 { self.now } else { self.now + 100 };
+            return;
+        }
+        match self.style.clone() {
+            Style::Rough(steps) if self.steps < steps => {
+                self.steps += 1;
+                for (ip, segment) in rough::tricks(self) {
+                    let mut packet = Packet::tcp(&self.ip, segment);
+                    if let Some(ip) = ip {
+                        packet.ip = ip;
+                    }
+                    out.push((self.now, packet.frame()));
+                }
+                self.due = self.now + *self.random.pick(&[0, 0, 1, 2, 5, 15]);
+            }
+            Style::Fragments if self.steps == 0 => {
+                self.steps = 1;
+                let (truth, lie) = (self.truth.clone(), self.lie.clone());
+                let segments = [truth, lie].map(|load| self.segment(ACK | PSH, 0, &load).bytes(&self.ip));
+                let plan = fragments::plan(&self.ip, &segments[0], &segments[1], &mut self.random);
+                self.note = plan.note;
+                out.extend(plan.frames.into_iter().map(|(wait, frame)| (self.now + wait, frame)));
+                self.due = self.now + 400;
+            }
+            // What was cut is not sent again whole.
+            Style::Fragments => self.give_up(out),
+            Style::Pieces { ends, gap } => self.send_piece(&ends, gap, out),
+            Style::Rough(_) => self.send_piece(&[all], None, out),
+        }
+    }
+
+    fn send_piece(&mut self, ends: &[usize], gap: Option<u64>, out: &mut Out) {
+        let unsent = self.sent.max(self.acked);
+        let waits = gap.is_none() && self.acked < self.sent && self.tries == 0;
+        let begin = if waits || unsent >= self.truth.len() { self.acked } else { unsent };
+        if begin < self.sent {
+            self.tries += 1;
+            if self.tries > 3 {
+                self.give_up(out);
+                return;
+            }
+        }
+        let end = ends.iter().copied().find(|end| *end > begin).unwrap_or(self.truth.len());
+        let end = end.min(begin + 1400).min(self.truth.len());
+        let load = self.truth[begin..end].to_vec();
+        let segment = self.segment(ACK | PSH, begin as i64, &load);
+        self.emit(segment, out);
+        self.sent = self.sent.max(end);
+        self.due = match gap {
+            Some(gap) if end < self.truth.len() => self.now + gap,
+            _ => self.now + AGAIN,
+        };
+    }
+
+    fn close(&mut self, out: &mut Out) {
+        if self.complete {
+            if self.peer_closed || self.tries > 2 {
+                self.give_up(out);
+            } else {
+                self.tries += 1;
+                self.due = self.now + 100;
+            }
+            return;
+        }
+        self.tries += 1;
+        if self.tries > 2 {
+            self.give_up(out);
+            return;
+        }
+        let fin = self.segment(FIN | ACK, self.truth.len() as i64, &[]);
+        self.emit(fin, out);
+        self.due = self.now + AGAIN;
+    }
+
+    /// Ends it with a reset, so that the receiver does not go on.
+    fn give_up(&mut self, out: &mut Out) {
+        if self.phase != Phase::Opening && !(self.complete && self.peer_closed) {
+            let segment = self.segment(RST | ACK, self.acked as i64, &[]);
+            out.push((self.now, Packet::tcp(&self.ip, segment).frame()));
+        }
+        self.phase = Phase::Over;
+    }
+}
