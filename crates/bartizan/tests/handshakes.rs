@@ -41,7 +41,7 @@ fn play(name: &str, policy: &str, rules: &str, frames: &[Vec<u8>]) -> Vec<Option
     let decided = (0u64..).zip(frames).map(|(n, bytes)| {
         let now = Timestamp::from_nanos(1_000_000_000 + n * 1_000_000);
         let frame = Captured { now, bytes: bytes.clone() };
-        let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder);
+        let decision = stack.worker.frame(&frame.frame(n + 1), &mut stack.recorder).expect("no fragment");
         assert_eq!(decision.verdict.forwards(), decision.reason.is_none() || decision.verdict.forwards());
         if decision.verdict.forwards() { None } else { decision.reason }
     });

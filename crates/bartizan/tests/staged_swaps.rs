@@ -35,7 +35,11 @@ impl Bench {
         self.millis += 10;
         let now = Timestamp::from_nanos(1_000_000_000 + self.millis * 1_000_000);
         let frame = Captured { now, bytes: ethernet(self.v6, &ip(self.v6, ends, proto, body)) };
-        self.stack.worker.frame(&frame.frame(self.millis), &mut self.stack.recorder).expect("no fragment").reason
+        self.stack
+            .worker
+            .frame(&frame.frame(self.millis), &mut self.stack.recorder)
+            .expect("no fragment")
+            .reason
     }
 
     fn datagram(&mut self, payload: &[u8]) -> Option<Reason> {

@@ -43,7 +43,11 @@ impl Talk {
         self.millis += 10;
         let now = Timestamp::from_nanos(1_000_000_000 + self.millis * 1_000_000);
         let frame = Captured { now, bytes: ethernet(self.v6, &ip(self.v6, ends, proto, body)) };
-        let decision = self.stack.worker.frame(&frame.frame(self.millis), &mut self.stack.recorder).expect("no fragment");
+        let decision = self
+            .stack
+            .worker
+            .frame(&frame.frame(self.millis), &mut self.stack.recorder)
+            .expect("no fragment");
         assert_eq!(decision.verdict.forwards(), decision.reason.is_none());
         decision.reason
     }
