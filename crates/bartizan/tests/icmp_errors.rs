@@ -148,6 +148,7 @@ fn decide(stations: &mut [Station], arrival: usize, frame: &Captured) -> Decisio
     let mut decided = match stations[arrival].frame(&frame.frame(1), 0, &mut Nothing) {
         Handled::Here(decision) => return decision,
         Handled::Away(_) => None,
+        Handled::Held => panic!("no fragment"),
     };
     while decided.is_none() {
         for station in stations.iter_mut() {
