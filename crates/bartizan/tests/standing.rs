@@ -7,7 +7,7 @@ mod common;
 #[path = "common/stack.rs"]
 mod stack;
 
-use bartizan_base::{Decision, Reason, Timestamp};
+use bartizan_base::{Reason, Timestamp};
 use bartizan_flow::FlowState;
 use common::{Captured, ethernet, ip, tcp, udp};
 use stack::{Made, Stack};
