@@ -41,7 +41,7 @@ pub const KINDS: &[Kind] = &[
     kind("tcp-options", 8, false, tcp_options, "options that lie about their length, or that nobody knows"),
     kind("http-forms", 10, false, http_forms, "requests as servers understand them, too"),
     kind("tls-forms", 10, false, tls_forms, "hellos in odd records, with odd names"),
-    kind("depth", 8, false, depth, "what a rule forbids at the beginning of a segment, in later segments"),
+    kind("depth", 8, true, depth, "what a rule forbids at the beginning of a segment, in later segments"),
     kind("trees", 20, false, tree, "random strategies of Geneva's grammar"),
 ];
 
