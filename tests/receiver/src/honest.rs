@@ -31,7 +31,7 @@ pub const GOODS: &[Good] = &[
     Good { name: "requests", holds: true, once: false, play: requests },
     Good { name: "datagram", holds: true, once: false, play: datagram },
     Good { name: "tls", holds: true, once: true, play: tls },
-    Good { name: "keep-alive-past-depth", holds: false, once: true, play: keep_alive },
+    Good { name: "keep-alive-past-depth", holds: true, once: true, play: keep_alive },
 ];
 
 /// What became of it.

@@ -164,7 +164,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
         value["refused"] = json!(told.refused);
         value["good_refused"] = json!(told.good_refused.len());
         runs.push(value);
-        if !setup.prevention {
+        if !setup.prevention && plan.only.is_none() {
             for name in toothless(&judge) {
                 judge.good_finding(
                     name,

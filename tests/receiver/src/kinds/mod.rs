@@ -29,20 +29,20 @@ pub struct Kind {
 pub const KINDS: &[Kind] = &[
     kind(
         "udp-fragments",
-        30,
+        90,
         false,
         udp_fragments,
         "datagrams in fragments, with decoys that receivers throw away",
     ),
     kind("udp-headers", 6, true, udp_headers, "whole datagrams with odd options and extension headers"),
     kind("tcp-fragments", 16, false, tcp_fragments, "requests in fragments, with decoys"),
-    kind("rough", 24, true, rough, "segments in any order with other contents, flags, options, times"),
+    kind("rough", 24, false, rough, "segments in any order with other contents, flags, options, times"),
     kind("second-syn", 10, false, second_syn, "more SYNs, with data of another protocol"),
     kind("tcp-options", 8, false, tcp_options, "options that lie about their length, or that nobody knows"),
     kind("http-forms", 10, false, http_forms, "requests as servers understand them, too"),
     kind("tls-forms", 10, false, tls_forms, "hellos in odd records, with odd names"),
-    kind("depth", 8, false, depth, "what a rule forbids at the beginning of a segment, in later segments"),
-    kind("trees", 20, true, tree, "random strategies of Geneva's grammar"),
+    kind("depth", 8, true, depth, "what a rule forbids at the beginning of a segment, in later segments"),
+    kind("trees", 20, false, tree, "random strategies of Geneva's grammar"),
 ];
 
 const fn kind(
