@@ -194,6 +194,11 @@ impl Step<'_, '_> {
             self.session.state = TcpState::SynSent;
             return self.dispatch(TcpState::SynSent);
         }
+        let syn_ack = self.has(TcpFlags::SYN.union(TcpFlags::ACK));
+        if self.config.compares() && syn_ack && self.segment.seq != self.snd().isn {
+            // Whoever believes it reads a stream that begins elsewhere.
+            return self.reject(StreamEvent::ShutdownSynResend);
+        }
         let (own, other) = (self.direction, self.direction.flip());
         if !self.session.rst_received(own) && self.session.rst_received(other) {
             let before = self.session.previous;

@@ -283,7 +283,7 @@ impl TcpSession {
         let mut missing = None;
         if context.config.strict && context.config.inline() {
             self.note_beginning(segment, arrival.direction);
-            let far = self.is_far_ahead(segment, arrival.direction);
+            let far = self.is_far_away(segment, arrival.direction);
             if far {
                 out.events.push(StreamEvent::EstPacketOutOfWindow);
             }
@@ -372,15 +372,17 @@ impl TcpSession {
         }
     }
 
-    /// Whether data lies so far beyond the receiver's window that no receiver takes it and no honest sender sends it.
+    /// Whether data lies so far beyond the receiver's window, or behind it, that no receiver takes it and no honest sender sends it.
     /// Kept, it would use up the depth, the regions and the memory that the stream itself needs.
-    fn is_far_ahead(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+    fn is_far_away(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         let snd = &self.peers[direction];
         let known = self.state >= TcpState::Established
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
         // The receiver may have opened its window further than it has told yet.
         let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
-        known && !segment.is_empty() && segment.end().after(edge)
+        // What lies as far behind was acknowledged long ago, or belongs to another connection.
+        let behind = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
+        known && !segment.is_empty() && (segment.end().after(edge) || segment.end().before(behind))
     }
 
     /// Notes that the server has the connection and knows where the client's stream begins.
