@@ -200,3 +200,49 @@ fn one_sided_connections_go_on_as_the_policy_says() {
         );
     }
 }
+
+/// A request that comes with the FIN and completes the handshake: servers take it (SYN_RECV goes to ESTABLISHED and on).
+#[test]
+fn a_request_in_the_fin_that_completes_the_handshake_is_inspected() {
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let frames = [
+                segment(v6, true, (100, 0, SYN), b""),
+                segment(v6, false, (500, 101, SYN | ACK), b""),
+                segment(v6, true, (101, 501, FIN | ACK), REQUEST),
+            ];
+            let decided = play("fin", policy, HTTP, &frames);
+            assert_eq!(decided, [None, None, Some(Reason::IdsRule)], "{policy}");
+        }
+    }
+}
+
+/// Segments that come in the wrong order and begin one byte before the stream: receivers cut that byte off.
+#[test]
+fn a_request_that_begins_before_the_stream_is_inspected() {
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            // The pieces overlap by three bytes.
+            let (front, back) = (&REQUEST[..27], &REQUEST[24..]);
+            let begun = [
+                segment(v6, true, (100, 0, SYN), b""),
+                segment(v6, false, (500, 101, SYN | ACK), b""),
+                segment(v6, true, (101, 501, ACK), b""),
+            ];
+            let early = [b"x", front].concat();
+            let pieces =
+                [segment(v6, true, (125, 501, ACK), back), segment(v6, true, (100, 501, ACK), &early)];
+            for ordered in [[0, 1], [1, 0], [0, 0], [1, 1]] {
+                let mut frames = begun.to_vec();
+                frames.extend(ordered.map(|at: usize| pieces[at].clone()));
+                frames.extend(pieces.iter().cloned());
+                let decided = play("early", policy, HTTP, &frames);
+                let told = decided.contains(&Some(Reason::IdsRule));
+                let order = begun.iter().map(|_| None).chain(ordered.map(Some)).chain([Some(0), Some(1)]);
+                let left =
+                    |piece| order.clone().zip(&decided).any(|(at, d)| at == Some(piece) && d.is_none());
+                assert!(told || !(left(0) && left(1)), "{policy} {ordered:?}: {decided:?}");
+            }
+        }
+    }
+}
