@@ -300,28 +300,41 @@ pub fn run(data: &[u8]) {
         let (which, place, wrong) = (take.byte(), take.byte(), take.byte());
         // Most follow at once; some after the times that receivers wait.
         millis += [1, 1, 1, 1, 1, 500, 31_000, 61_000][usize::from(wrong >> 5)];
-        fill = fill.wrapping_add(1);
-        let units = 1 + usize::from(place >> 4 & 3);
-        let mut sent = Sent {
+        let sent = Sent {
             v6: which & 1 == 1,
             id: 5 + u32::from(which >> 1 & 1),
             protocol: if which & 0x1c == 0x1c { 99 } else { 50 },
             offset: usize::from(place & 7) * 8,
             more: place & 8 == 0,
-            data: vec![fill; units * 8 + usize::from(which >> 5 == 7)],
+            data: vec![0; (1 + usize::from(place >> 4 & 3)) * 8 + usize::from(which >> 5 == 7)],
             wrong: if wrong & 0x1f < 16 { 0 } else { take.byte() % WRONGS },
         };
-        // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no common receiver reads it.
-        if !sent.v6 && sent.offset == 0 && !sent.more && matches!(sent.wrong, 13 | 17) {
-            sent.wrong = 0;
+        // By itself, or in a whole datagram: the tail, the head as it is (perhaps wrong), a good head.
+        let mut all = vec![sent.clone()];
+        if place >> 6 != 0 {
+            let head = Sent { offset: 0, more: true, data: vec![0; 16], ..sent };
+            let tail = Sent { offset: 16, more: false, data: vec![0; 8], wrong: 0, ..head.clone() };
+            all = if head.wrong == 0 {
+                vec![tail, head]
+            } else {
+                vec![tail, head.clone(), Sent { wrong: 0, ..head }]
+            };
         }
-        for frame in link.frame(&sent.frame(), millis) {
-            for (at, receiver) in receivers.iter_mut().enumerate() {
-                let Some(built) = receiver.take(&frame, millis / 1_000) else { continue };
-                let inspected = link.inspected.lock().expect("no panic before");
-                let name = ALL.get(at).map_or("lossy", |(name, _)| name);
-                assert!(inspected.contains(&built), "{name} reads what was not inspected: {built:x?}");
-                planted(fill > 12 && built.bytes.len() > 64);
+        for mut sent in all {
+            fill = fill.wrapping_add(1);
+            sent.data.fill(fill);
+            // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no common receiver reads it.
+            if !sent.v6 && sent.offset == 0 && !sent.more && matches!(sent.wrong, 13 | 17) {
+                sent.wrong = 0;
+            }
+            for frame in link.frame(&sent.frame(), millis) {
+                for (at, receiver) in receivers.iter_mut().enumerate() {
+                    let Some(built) = receiver.take(&frame, millis / 1_000) else { continue };
+                    let inspected = link.inspected.lock().expect("no panic before");
+                    let name = ALL.get(at).map_or("lossy", |(name, _)| name);
+                    assert!(inspected.contains(&built), "{name} reads what was not inspected: {built:x?}");
+                    planted(fill > 12 && built.bytes.len() > 64);
+                }
             }
         }
     }
