@@ -19,10 +19,10 @@
 //! a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station where that happened.
 //!
 //! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`, read with
-//! `Acquire`), no two threads see one at a time. The end of all stations is found with [`Ledger`]: see there.
+//! `Acquire`), no two threads see one at a time. The end of all stations is found with `Ledger`: see there.
 //!
 //! Generations: a frame is handled in the generation that its first packet met. While a swap is under way, a worker that
-//! has another one handles the rest of such a frame in the frame's ([`Worker::in_generation`]).
+//! has another one handles the rest of such a frame in the frame's (`Worker::in_generation`).
 //!
 //! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
 

@@ -2,7 +2,7 @@
 //! Several workers behind one reader: captures.
 //!
 //! The reader decodes each frame once and puts fragments together, so the order of the capture holds for all packets of
-//! a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in [`Round`]s: a round
+//! a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in `Round`s: a round
 //! holds some hundred frames, their bytes (copied once), and for each of their packets its owner. Every worker gets
 //! every round by a ring of its own, handles the packets that it owns, and passes through the clock of *all* frames.
 //! So flows end at the same packet clock as with one worker, and the flow records are the same.

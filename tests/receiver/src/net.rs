@@ -92,7 +92,7 @@ fn side(
     run(&format!("ip address add {}/64 dev {device} nodad", addresses[1]))
 }
 
-/// The receivers' side, for the calling thread as [`side`] has it. Whether there is a hop before the receivers
+/// The receivers' side, for the calling thread as `side` has it. Whether there is a hop before the receivers
 /// (nftables makes it).
 ///
 /// # Errors
@@ -135,7 +135,7 @@ fn neighbours(device: &str, addresses: [&str; 2], mac: &str) -> Result<(), Probl
     addresses.into_iter().try_for_each(add)
 }
 
-/// The clients' side, for the calling thread as [`side`] has it.
+/// The clients' side, for the calling thread as `side` has it.
 ///
 /// # Errors
 /// What could not be set up.

@@ -5,7 +5,7 @@
 //!
 //! - *Pairs of prefixes.* Rules come in pairs of a source and a destination prefix. A pair of the supplied set gives the
 //!   two lengths, how many rules there are of it, and their ports and protocols. All pairs are used equally often.
-//! - *Nesting and skew.* Addresses come from tries that part as those of the supplied set do: [`prefixes`]. What goes beyond
+//! - *Nesting and skew.* Addresses come from tries that part as those of the supplied set do: `prefixes`. What goes beyond
 //!   the size of the supplied set are further networks of the same kind beside the first: prefixes per rule stay the same.
 //! - *Ports.* When a pair is used again, ports and protocol are put together anew, of the same class (any, one port,
 //!   low, high, another range) and protocol, as often as a further rule would show an unseen combination (Good and

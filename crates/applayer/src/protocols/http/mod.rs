@@ -6,11 +6,11 @@
 //! to agree with Suricata's: request line variants, personalities for URIs, header scanning with three kinds of line ends,
 //! bodies that are chunked or encoded in other ways than announced.
 //!
-//! - [`request`], [`response`] and their bodies and lines: the two state machines; [`parser`]: both over one table of
-//!   transactions ([`tx`]);
-//! - [`headers`], [`fields`]: header blocks and the values in them; [`uri`], [`urldecode`], [`bestfit`]: URIs;
-//! - [`body`], [`codec`], [`decompress`], [`encodings`], [`multipart`], [`ranges`]: bodies and the files in them;
-//! - [`buffers`], [`log`]: what rules and records see.
+//! - `request`, `response` and their bodies and lines: the two state machines; `parser`: both over one table of
+//!   transactions (`tx`);
+//! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
+//! - `body`, `codec`, `decompress`, `encodings`, `multipart`, `ranges`: bodies and the files in them;
+//! - `buffers`, `log`: what rules and records see.
 //!
 //! Not done: files put together from ranges over several flows, settings by server address, flash decompression,
 //! frames.

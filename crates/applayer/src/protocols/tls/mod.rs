@@ -4,8 +4,8 @@
 //! The semantics are those of Suricata 8, since alerts and records are to agree with its: one transaction per flow, states per
 //! direction, what makes a record be written and when.
 //!
-//! - [`parser`]: records; [`handshake`]: messages; [`hello`], [`certificate`], [`heartbeat`], [`sslv2`]: what is in them;
-//! - [`tx`]: the transaction; [`buffers`], [`log`]: what rules and records see; [`ja3`], [`ja4`]: fingerprints.
+//! - `parser`: records; `handshake`: messages; `hello`, `certificate`, `heartbeat`, `sslv2`: what is in them;
+//! - `tx`: the transaction; `buffers`, `log`: what rules and records see; `ja3`, `ja4`: fingerprints.
 //!
 //! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: rules may ask, records do not show it; who loads
 //! rules that ask sets `yes`), `ja4-fingerprints`, `encryption-handling` (`track-only`, its old name `default`, `bypass`, `full`),
