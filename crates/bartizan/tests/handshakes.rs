@@ -211,7 +211,8 @@ fn a_request_in_the_fin_that_completes_the_handshake_is_inspected() {
                 segment(v6, false, (500, 101, SYN | ACK), b""),
                 segment(v6, true, (101, 501, FIN | ACK), REQUEST),
             ];
-            let decided = play("fin", policy, HTTP, &frames);
+            let established = HTTP.replace("http.uri", "flow:established,to_server; http.uri");
+            let decided = play("fin", policy, &established, &frames);
             assert_eq!(decided, [None, None, Some(Reason::IdsRule)], "{policy}");
         }
     }

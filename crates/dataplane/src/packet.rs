@@ -239,9 +239,12 @@ impl Worker {
         if let Some(outcome) = tcp {
             events.extend(outcome.events.iter());
             // As it was before this packet: the one that completes the handshake is not part of what it opens.
+            // A FIN can complete it as well, and bring a request along.
+            let brings_data = !occasion.packet.payload().is_empty();
+            let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
             established = outcome.previous >= TcpState::Established
-                || outcome.established_now
-                    && (outcome.previous == TcpState::None || !occasion.packet.payload().is_empty());
+                || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
+                || completes && brings_data;
         }
         let exception = tcp.and_then(|o| o.exception);
         if let Some(exception) = exception
