@@ -21,6 +21,8 @@ impl Step<'_, '_> {
         if self.is_keep_alive() {
             self.snd_mut().flags |= PeerFlags::KEEP_ALIVE;
             self.out.kind |= PacketKind::KEEP_ALIVE;
+            // A probe of the window says, too, how much its sender takes now.
+            self.note_offer();
             return true;
         }
         let keep_alive_ack = self.is_keep_alive_ack();

@@ -23,9 +23,13 @@ impl Step<'_, '_> {
 
     /// Whether a FIN begins where the sender's window allows, `slack` before what is expected.
     fn fin_fits(&self, slack: u32) -> bool {
+        self.segment.seq.at_least(self.snd().next_seq.minus(slack)) && self.begins_in_the_window()
+    }
+
+    /// Whether a segment begins in the window that the sender knows, or in one that it knew when it sent.
+    fn begins_in_the_window(&self) -> bool {
         let snd = self.snd();
-        self.segment.seq.at_least(snd.next_seq.minus(slack))
-            && self.segment.seq.at_most(snd.last_ack.plus(snd.window))
+        self.segment.seq.at_most(snd.last_ack.plus(snd.window)) || self.segment.seq.at_most(snd.next_win)
     }
 
     /// A FIN that was seen before; its acknowledgement may be a later one.
@@ -42,6 +46,7 @@ impl Step<'_, '_> {
         }
         self.handle_timestamp();
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }
@@ -93,6 +98,7 @@ impl Step<'_, '_> {
             self.advance_sender(expected);
         }
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }
@@ -112,6 +118,7 @@ impl Step<'_, '_> {
         let expected = self.snd().next_seq.minus(1);
         self.advance_sender(expected);
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }
@@ -180,6 +187,7 @@ impl Step<'_, '_> {
         self.handle_timestamp();
         self.catch_up_receiver(0);
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }
@@ -263,12 +271,12 @@ impl Step<'_, '_> {
 
     fn close_wait_ack(&mut self) -> Handled {
         let again = self.is_retransmission();
-        let (seq, end) = (self.segment.seq, self.segment.end());
+        let end = self.segment.end();
         let snd = self.snd();
         if !self.segment.is_empty() && end.at_most(snd.last_ack) {
             return self.refuse(StreamEvent::ClosewaitPktBeforeLastAck);
         }
-        if seq.after(snd.last_ack.plus(snd.window)) {
+        if !self.begins_in_the_window() {
             return self.reject(StreamEvent::ClosewaitAckOutOfWindow);
         }
         self.validate_ack_or(StreamEvent::ClosewaitInvalidAck)?;

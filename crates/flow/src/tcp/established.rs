@@ -215,6 +215,7 @@ impl Step<'_, '_> {
         self.handle_timestamp();
         self.catch_up_receiver(0);
         self.update_last_ack();
+        self.update_sack_and_edge();
         self.accept();
         Ok(())
     }

@@ -251,6 +251,22 @@ impl<'s, 'p> Step<'s, 'p> {
             rcv.update_sack(sack);
         }
         rcv.update_next_win();
+        self.note_offer();
+    }
+
+    /// What the packet itself offers counts, also where its window is not taken over (a FIN or data that is sent again can
+    /// bring a later acknowledgement): an honest receiver does not take back the edge that it has shown.
+    pub(crate) fn note_offer(&mut self) {
+        // One that was overtaken offers nothing new.
+        let latest = self.has(TcpFlags::ACK) && self.segment.ack == self.rcv().last_ack;
+        if !latest {
+            return;
+        }
+        let edge = self.segment.ack.plus(self.offered_window());
+        let rcv = self.rcv_mut();
+        if edge.after(rcv.next_win) {
+            rcv.next_win = edge;
+        }
     }
 
     /// Whether the packet ends within the sender's window, or the window cannot be known.

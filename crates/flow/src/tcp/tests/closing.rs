@@ -365,3 +365,54 @@ fn what_no_honest_host_sends_is_still_refused() {
     let out = last_ack().put(ToClient, A, 502, 102, b"");
     assert_eq!((out.state, out.advice), (TcpState::LastAck, Advice::Forward));
 }
+
+/// A FIN says, as every ACK does, how much its sender takes: who goes on sending may use all of it.
+#[test]
+fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
+    use TcpState::{FinWait1, FinWait2};
+    for config in modes() {
+        for at_once in [true, false] {
+            for closes in Direction::BOTH {
+                let (own, other) = if closes == ToServer { (101, 501) } else { (501, 101) };
+                let mut rig = Rig::open(config);
+                // The first half of the window; the FIN acknowledges it and offers as much again.
+                let data = vec![b'x'; 8192];
+                let mut at = other;
+                let mut send = |rig: &mut Rig, data: &[u8], ack: u32| {
+                    let out = rig.put(closes.flip(), A, at, ack, data);
+                    assert!(
+                        out.events.is_empty() && !out.rejected && out.advice == Advice::Forward,
+                        "{:?} {closes:?} {at_once}, {at}: {:?} {:?}",
+                        config.mode,
+                        out.events,
+                        out.advice
+                    );
+                    at += data.len() as u32;
+                };
+                rig.put(closes, A, own, other, b"");
+                send(&mut rig, &data[..8000], own);
+                let mut fin = segment(FA, own, other + 8000, b"");
+                fin.window = 16_384;
+                let out = rig.handle(closes, &fin);
+                assert!(out.events.is_empty(), "{:?}", out.events);
+                let ack = if at_once { own } else { own + 1 };
+                send(&mut rig, &data, ack);
+                send(&mut rig, &data, ack);
+                if closes == ToClient {
+                    assert_eq!(rig.session.state(), if at_once { FinWait1 } else { FinWait2 });
+                }
+                // Sent again, the FIN brings news of its own, and as a probe of the window it does.
+                let mut again = segment(FA, own, other + 8000 + 8192, b"");
+                again.window = 20_000;
+                let out = rig.handle(closes, &again);
+                assert_eq!(out.advice, Advice::Forward, "{:?}", out.events);
+                send(&mut rig, &data, ack);
+                send(&mut rig, &data[..20_000 - 16_384], ack);
+                assert_eq!(
+                    rig.read[closes.flip()].len(),
+                    if config.inline() { 8000 + 8192 + 20_000 } else { 16_192 }
+                );
+            }
+        }
+    }
+}
