@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The application layer of one flow: detects the protocol, drives its parser, holds its transactions.
 
-use crate::detection::{Detected, Detector, Switch, switch};
+use crate::detection::{Detected, Detector, Likely, Switch, switch};
 use crate::event::{self, Events};
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
@@ -11,8 +11,8 @@ use crate::worklist::Look;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// After this many bytes of one side without any from the other, an undetected protocol is given up.
-const ONE_SIDED_LIMIT: u64 = 100_000;
+/// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
+const OPEN_LIMIT: u64 = 100_000;
 
 /// What all flows share: detector, parser factories, file settings. Built from settings.
 pub struct Engine {
@@ -130,6 +130,8 @@ pub struct Advance {
     pub reverse: bool,
     /// Data of the *other* direction that waited for detection can now be parsed: hand it in.
     pub other_side_ready: bool,
+    /// That data came before this: hand it in first, then this once more.
+    pub other_side_first: bool,
     /// No more data of this flow needs to be handed in.
     pub finished: bool,
     /// The parser says that the rest of the flow may be bypassed.
@@ -150,6 +152,10 @@ pub struct AppLayer {
     /// A switch is under way: detection looks at bytes from these stream offsets on.
     detect_from: PerDirection<u64>,
     seen: PerDirection<u64>,
+    /// Bytes were shown and not taken in, since the protocol is not known yet.
+    waiting: PerDirection<bool>,
+    /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
+    unlikely: PerDirection<bool>,
     parser: Option<Box<dyn Parser>>,
     /// The direction's parser gave up, or needs no more.
     stopped: PerDirection<bool>,
@@ -347,6 +353,8 @@ impl AppLayer {
         self.seen.swap();
         self.stopped.swap();
         self.disrupted.swap();
+        self.waiting.swap();
+        self.unlikely.swap();
         self.first_data = self.first_data.map(Direction::flip);
     }
 
@@ -363,7 +371,7 @@ impl AppLayer {
         }
         self.first_data.get_or_insert(direction);
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
-        if self.by_direction[direction] == Known::Pending {
+        if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
             if input.data.is_empty() {
                 return Advance::default();
             }
@@ -371,14 +379,13 @@ impl AppLayer {
                 return early;
             }
         }
+        self.waiting[direction] = false;
         let mut advance = self.parse(engine, direction, input, flow);
-        if self.other_side_waits(direction) {
-            advance.other_side_ready = true;
-        }
+        advance.other_side_ready = self.parser.is_some() && self.waiting[direction.flip()];
         advance
     }
 
-    /// Detection for streams. `None`: go on and parse. Some: return that.
+    /// Detection for streams. `None`: go on and parse. Some: return that; what was shown is kept, unless detection is over.
     fn detect_stream(
         &mut self,
         engine: &Engine,
@@ -387,43 +394,82 @@ impl AppLayer {
         flow: &FlowInfo,
     ) -> Option<Advance> {
         let other = self.by_direction[direction.flip()];
-        match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
-            Detected::Protocol(id, shown) => {
-                if shown != direction && other == Known::Pending && self.parser.is_none() {
+        if self.by_direction[direction] == Known::Pending {
+            match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
+                Detected::Protocol(_, shown)
+                    if shown != direction && other == Known::Pending && self.parser.is_none() =>
+                {
                     return Some(Advance { reverse: true, ..Advance::default() });
                 }
-                self.by_direction[direction] = Known::Protocol(id);
-                match other {
-                    Known::Protocol(before) if before != id => {
-                        self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                Detected::Protocol(id, _) => {
+                    self.by_direction[direction] = Known::Protocol(id);
+                    match self.protocol {
+                        Known::Protocol(before) if before != id => {
+                            self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                        }
+                        // The other side was likely to speak it, but did not say so.
+                        Known::Protocol(_) if other == Known::Failed => {
+                            self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+                        }
+                        _ => self.settle(engine, id, flow.transport),
                     }
-                    _ => self.settle(engine, id, flow.transport),
+                    return self.other_side_first(direction);
                 }
-                None
-            }
-            Detected::Pending => match other {
-                Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
-                _ => Some(Advance { needed: 1, ..Advance::default() }),
-            },
-            Detected::Unknown => {
-                self.by_direction[direction] = Known::Failed;
-                match other {
-                    Known::Protocol(_) => {
+                Detected::Unknown => {
+                    self.by_direction[direction] = Known::Failed;
+                    if self.protocol != Known::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
-                        None
+                        return None;
                     }
-                    Known::Failed => Some(self.give_up(false)),
-                    Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
-                    // The other side may still tell: keep the bytes, they would be its first ones.
-                    Known::Pending => Some(Advance { needed: 1, ..Advance::default() }),
                 }
+                Detected::Pending => {}
             }
         }
+        if self.protocol == Known::Pending && !self.unlikely[direction] {
+            match engine.detector.likely(Transport::Tcp, direction, input.data, input.eof) {
+                Likely::Yes(id) => {
+                    self.by_direction[direction] = Known::Failed;
+                    self.settle(engine, id, flow.transport);
+                    return self.other_side_first(direction);
+                }
+                Likely::More => {}
+                Likely::No => self.unlikely[direction] = true,
+            }
+        }
+        if self.protocol == Known::Pending
+            && Direction::BOTH.iter().all(|d| self.by_direction[*d] == Known::Failed && self.unlikely[*d])
+        {
+            return Some(self.give_up(false));
+        }
+        Some(self.keep(direction, input))
     }
 
-    fn one_sided(&self, direction: Direction) -> bool {
-        self.seen[direction].saturating_sub(self.detect_from[direction]) > ONE_SIDED_LIMIT
-            && self.seen[direction.flip()] <= self.detect_from[direction.flip()]
+    /// Keeps what was shown until the protocol is known; or gives it up where that takes too much.
+    fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
+        let held = input.data.len() as u64;
+        if self.protocol == Known::Pending && held > OPEN_LIMIT {
+            return self.give_up(true);
+        }
+        self.waiting[direction] = true;
+        // More bytes of a side that can tell nothing any more need not be shown.
+        let silent = self.by_direction[direction] == Known::Failed && self.unlikely[direction];
+        let needed = if silent { OPEN_LIMIT.saturating_add(1) } else { held.saturating_add(1) };
+        Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
+    }
+
+    /// The protocol is known now: what the other side sent before goes first, so that a request is parsed before its answer.
+    fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
+        let other = direction.flip();
+        if !self.waiting[other] || self.first_data != Some(other) || self.parser.is_none() {
+            return None;
+        }
+        // Its bytes are taken for what this side says.
+        if !matches!(self.by_direction[other], Known::Protocol(_)) {
+            self.by_direction[other] = Known::Failed;
+            self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+        }
+        self.waiting[direction] = true;
+        Some(Advance { other_side_first: true, ..Advance::default() })
     }
 
     fn give_up(&mut self, skipped: bool) -> Advance {
@@ -461,16 +507,6 @@ impl AppLayer {
                 event::UNEXPECTED_PROTOCOL
             });
         }
-    }
-
-    /// Whether the other direction has bytes that waited for the protocol to be known.
-    fn other_side_waits(&self, direction: Direction) -> bool {
-        let other = direction.flip();
-        self.parser.is_some()
-            && self.first_data == Some(other)
-            && self.seen[other] > self.detect_from[other]
-            && self.by_direction[other]
-                != Known::Protocol(self.protocol.protocol().unwrap_or(ProtocolId(u8::MAX)))
     }
 
     fn parse(&mut self, engine: &Engine, direction: Direction, input: Input<'_>, flow: &FlowInfo) -> Advance {
@@ -522,6 +558,8 @@ impl AppLayer {
         let other = direction.flip();
         self.detect_from[other] = self.seen[other];
         self.first_data = None;
+        self.waiting = PerDirection::default();
+        self.unlikely = PerDirection::default();
         self.switched = true;
     }
 

@@ -21,6 +21,7 @@ mod heartbeat;
 pub(crate) mod hello;
 mod ja3;
 pub(crate) mod ja4;
+mod likely;
 mod log;
 mod parser;
 mod sslv2;
@@ -45,6 +46,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[ProbePort { transport: Transport::Tcp, port: 443, min_depth: 3, max_depth: 3 }],
     probe: Some(probe),
+    likely: Some(likely::likely),
     enabled_by_default: true,
     complete: PerDirection {
         to_server: tx::ClientState::Finished as u8,
