@@ -8,8 +8,8 @@
 //!
 //! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty lines and looks
 //! up methods that no list has, a TLS server takes records of any minor version. So for streams there is a third means
-//! ([`Detector::likely`]): the reading of a lenient receiver, on any port. Its answer opens the parser before the receiver
-//! has answered, and changes nothing of what records say of detection.
+//! ([`Detector::likely`]): the reading of a lenient receiver, on any port, asked in prevention only. Its answer opens the parser
+//! before the receiver has answered, and changes nothing of what records say of detection.
 
 use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
 use crate::protocols;

@@ -188,6 +188,9 @@ pub struct FlowInfo {
     pub ports: PerDirection<u16>,
     /// Transport.
     pub transport: Transport,
+    /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
+    /// the receiver acts, not from its answer ([`Detector::likely`]).
+    pub prevents: bool,
 }
 
 /// What is known of a flow's application protocol, as plain values.
@@ -425,6 +428,7 @@ impl AppLayer {
                 Detected::Pending => {}
             }
         }
+        self.unlikely[direction] |= !flow.prevents;
         if self.protocol == Known::Pending && !self.unlikely[direction] {
             match engine.detector.likely(Transport::Tcp, direction, input.data, input.eof) {
                 Likely::Yes(id) => {

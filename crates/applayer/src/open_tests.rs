@@ -224,6 +224,14 @@ fn records_say_of_detection_what_suricata_says() {
     flow.send(TC, ANSWER);
     assert_eq!(name(flow.app.by_direction().to_client), Some("http"));
     assert!(flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
+    // Who only watches can wait for the answer, and agrees with Suricata about flows without one.
+    let mut flow = Feeder::passive(&engine, 80);
+    flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
+    assert_eq!(flow.app.protocol(), Known::Pending);
+    flow.send(TC, ANSWER);
+    assert_eq!(name(flow.app.protocol()), Some("http"));
+    assert_eq!(shapes(&http::SPEC, &mut flow).len(), 1);
+    assert_eq!(flow.left(TS), 0);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) fn info_of(
 ) -> Option<FlowInfo> {
     let key = worker.flows.get(id)?.key();
     let ports = PerDirection::new(key.destination_port(), key.source_port());
-    Some(FlowInfo { now, ports, transport })
+    Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention })
 }
 
 fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts: &mut FlowParts) {

@@ -23,7 +23,7 @@ impl<'e> Feeder<'e> {
         let ports = PerDirection::new(port, 40_000);
         Feeder {
             engine,
-            info: FlowInfo { now: Timestamp::default(), ports, transport: Transport::Tcp },
+            info: FlowInfo { now: Timestamp::default(), ports, transport: Transport::Tcp, prevents: true },
             app: AppLayer::default(),
             sent: PerDirection::default(),
             taken: PerDirection::default(),
@@ -31,6 +31,14 @@ impl<'e> Feeder<'e> {
             ended: PerDirection::default(),
             none: NoParser,
         }
+    }
+
+    /// A flow that is watched only.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn passive(engine: &'e Engine, port: u16) -> Self {
+        let mut flow = Self::new(engine, port);
+        flow.info.prevents = false;
+        flow
     }
 
     /// Bytes of a direction that were not taken in.

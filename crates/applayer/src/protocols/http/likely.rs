@@ -5,7 +5,7 @@
 //! what a method is only some of them know from a list. A request without a version (HTTP/0.9) they take of known methods only.
 
 use super::PATTERNS;
-use super::bytes::{is_space, span};
+use super::bytes::{before, is_space, span};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
@@ -25,8 +25,11 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
         return Probe::No;
     }
     let (blank, rest) = span(data, is_space);
+    if blank.len() > BLANK_MAX {
+        return Probe::Yes(direction);
+    }
     if rest.is_empty() {
-        return if blank.len() > BLANK_MAX { Probe::Yes(direction) } else { Probe::More };
+        return Probe::More;
     }
     if !blank.is_empty() && is_known_method(rest) {
         return Probe::Yes(direction);
@@ -52,27 +55,26 @@ fn has_version(text: &[u8]) -> Option<bool> {
     }
     let (gap, target) = span(rest, |b| is_space(b) && b != b'\n');
     if gap.is_empty() {
-        // Nothing yet, a line of one word, or no text at all.
-        return rest.is_empty().then_some(()).map_or(Some(false), |()| None);
+        // More may follow; else it is a line of one word, or no text at all.
+        return (!rest.is_empty()).then_some(false);
     }
     if method.eq_ignore_ascii_case(HTTP2) {
         return Some(false);
     }
-    let whole = memchr::memchr(b'\n', target);
-    let line = target.get(..whole.unwrap_or(target.len())).unwrap_or(target);
-    let found = memchr::memmem::find_iter(line, b"/").any(|slash| is_version(line, slash));
-    match (found, whole) {
-        (true, _) => Some(true),
-        (false, None) if text.len() <= LINE_MAX => None,
-        _ => Some(false),
+    let target = before(target, LINE_MAX);
+    let end = memchr::memchr(b'\n', target);
+    let line = before(target, end.unwrap_or(LINE_MAX));
+    if memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash)) {
+        return Some(true);
     }
+    (end.is_some() || target.len() == LINE_MAX).then_some(false)
 }
 
 /// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it.
 fn is_version(line: &[u8], slash: usize) -> bool {
-    let Some((before, after)) = line.split_at_checked(slash) else { return false };
-    let digit = after.get(1).is_some_and(u8::is_ascii_digit);
-    let Some((target, name)) = before.split_last_chunk::<4>() else { return false };
+    let Some((head, tail)) = line.split_at_checked(slash) else { return false };
+    let digit = tail.get(1).is_some_and(u8::is_ascii_digit);
+    let Some((target, name)) = head.split_last_chunk::<4>() else { return false };
     digit && name.eq_ignore_ascii_case(b"HTTP") && target.last().is_some_and(|b| is_space(*b))
 }
 
