@@ -13,6 +13,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
 const OPEN_LIMIT: u64 = 100_000;
+/// The same behind a switch of protocols, where the end of a side is enough, too (Suricata's number).
+const SWITCHED_LIMIT: u64 = 4_096;
 
 /// What all flows share: detector, parser factories, file settings. Built from settings.
 pub struct Engine {
@@ -445,6 +447,12 @@ impl AppLayer {
         {
             return Some(self.give_up(false));
         }
+        if self.protocol == Known::Pending
+            && self.original.is_some()
+            && (input.eof || input.data.len() as u64 >= SWITCHED_LIMIT)
+        {
+            return Some(self.give_up(false));
+        }
         Some(self.keep(direction, input))
     }
 
@@ -643,7 +651,9 @@ impl AppLayer {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
-        for direction in Direction::BOTH {
+        // The parser of a protocol that gave way to one that is not known has come to its end before.
+        let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
+        for direction in Direction::BOTH.into_iter().filter(|_| !gave_way) {
             parser.end(direction, &mut context);
         }
         self.end_transactions();
