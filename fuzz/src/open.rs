@@ -12,6 +12,7 @@ use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo, Known};
 use bartizan_applayer::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_applayer::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
 use cuts::Player;
 use feeder::Feeder;

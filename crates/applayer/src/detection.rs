@@ -195,6 +195,16 @@ impl Detector {
         }
     }
 
+    /// Whether more bytes could make a pattern or a port's probe know a stream after all. Suricata goes on looking up to the
+    /// length of its longest pattern; who prevents asks this as well, so that detection closes as early as it can.
+    #[must_use]
+    pub fn is_open(&self, direction: Direction, ports: PerDirection<u16>, data: &[u8]) -> bool {
+        let literals = self.literals.get(slot(Transport::Tcp)).map_or(&[][..], |l| &l[direction]);
+        let refused = |id| probe_with(id, Transport::Tcp, direction, data) == Some(Probe::No);
+        literals.iter().any(|l| l.may_occur(data) && !refused(l.protocol))
+            || self.by_port(Transport::Tcp, direction, ports, data, false) == Detected::Pending
+    }
+
     /// Looks at the bytes of a direction from its start.
     #[must_use]
     pub fn detect(
@@ -281,6 +291,17 @@ impl Detector {
 }
 
 impl Literal {
+    /// Whether it could lie in these bytes and some that follow.
+    fn may_occur(&self, data: &[u8]) -> bool {
+        let last = self.depth.saturating_sub(self.bytes.len());
+        (self.offset..=last).any(|at| {
+            let there = data.get(at..).unwrap_or_default();
+            let there = there.get(..self.bytes.len()).unwrap_or(there);
+            let head = self.bytes.get(..there.len()).unwrap_or_default();
+            if self.nocase { there.eq_ignore_ascii_case(head) } else { there == head }
+        })
+    }
+
     fn occurs(&self, data: &[u8]) -> bool {
         let end = self.depth.min(data.len());
         let Some(window) = data.get(self.offset..end) else { return false };

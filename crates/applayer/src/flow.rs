@@ -8,7 +8,7 @@ use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, Prot
 use crate::protocols;
 use crate::transaction::TxId;
 use crate::worklist::Look;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{Direction, PacketDuration, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
@@ -142,6 +142,26 @@ pub struct Advance {
     pub parsed: bool,
 }
 
+/// How long bytes are held whose protocol is open: whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldBounds {
+    /// Bytes of a direction; 0: nothing is held.
+    pub bytes: u32,
+    /// Time from the first byte that is held in the flow.
+    pub time: PacketDuration,
+}
+
+/// What [`AppLayer::hold`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing is to be held.
+    No,
+    /// It is to be held.
+    Yes,
+    /// A bound was reached just now.
+    Over,
+}
+
 /// The application layer of a flow.
 #[derive(Default)]
 pub struct AppLayer {
@@ -156,6 +176,8 @@ pub struct AppLayer {
     seen: PerDirection<u64>,
     /// Bytes were shown and not taken in, since the protocol is not known yet.
     waiting: PerDirection<bool>,
+    /// Since when bytes are held that detection cannot tell yet, and a rule may.
+    held: Option<Timestamp>,
     /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
     unlikely: PerDirection<bool>,
     parser: Option<Box<dyn Parser>>,
@@ -280,6 +302,18 @@ impl AppLayer {
     /// protocol is not known yet this direction will not tell it.
     pub fn disrupt(&mut self, engine: &Engine, direction: Direction, cause: Disruption, flow: &FlowInfo) {
         if self.disrupted[direction].is_some() {
+            return;
+        }
+        if self.waiting[direction] && cause == Disruption::Depth {
+            // What waits for the protocol lies before the depth: it is read first, should the other side tell.
+            self.unlikely[direction] = true;
+            self.by_direction[direction] = match self.by_direction[direction] {
+                Known::Pending => Known::Failed,
+                known => known,
+            };
+            if self.protocol == Known::Pending && self.by_direction[direction.flip()] == Known::Failed {
+                self.give_up(false);
+            }
             return;
         }
         self.disrupted[direction] = Some(cause);
@@ -420,14 +454,15 @@ impl AppLayer {
                     }
                     return self.other_side_first(direction);
                 }
-                Detected::Unknown => {
+                Detected::Pending
+                    if !flow.prevents || engine.detector.is_open(direction, flow.ports, input.data) => {}
+                Detected::Pending | Detected::Unknown => {
                     self.by_direction[direction] = Known::Failed;
                     if self.protocol != Known::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         return None;
                     }
                 }
-                Detected::Pending => {}
             }
         }
         self.unlikely[direction] |= !flow.prevents;
@@ -482,6 +517,24 @@ impl AppLayer {
         }
         self.waiting[direction] = true;
         Some(Advance { other_side_first: true, ..Advance::default() })
+    }
+
+    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of it. At the bounds
+    /// detection of the direction closes: what came counts as of no protocol, and rules may say what becomes of it.
+    pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
+        if self.protocol != Known::Pending
+            || self.by_direction[direction] != Known::Pending
+            || !self.waiting[direction]
+        {
+            return Hold::No;
+        }
+        let since = *self.held.get_or_insert(now);
+        let bytes = self.seen[direction].saturating_sub(self.detect_from[direction]);
+        if now.since(since) < bounds.time && bytes <= u64::from(bounds.bytes) {
+            return Hold::Yes;
+        }
+        self.by_direction[direction] = Known::Failed;
+        Hold::Over
     }
 
     fn give_up(&mut self, skipped: bool) -> Advance {

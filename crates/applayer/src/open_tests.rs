@@ -254,7 +254,7 @@ fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_know
 #[test]
 fn a_silent_other_side_is_not_waited_for_for_ever() {
     let engine = engine();
-    let mut flow = Feeder::new(&engine, 9999);
+    let mut flow = Feeder::passive(&engine, 9999);
     for _ in 0..99 {
         flow.send(TS, &[0xfe; 1000]);
         assert!(!flow.app.finished());

@@ -17,6 +17,7 @@ use crate::file::FileSettings;
 use crate::flow::{AppLayer, Engine, FlowInfo};
 use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
 use crate::transaction::{BufferQuery, LogOptions, Transaction, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
 use bartizan_events::JsonWriter;
 

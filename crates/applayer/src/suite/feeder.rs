@@ -29,7 +29,7 @@ impl<'e> Feeder<'e> {
             taken: PerDirection::default(),
             needed: PerDirection::default(),
             ended: PerDirection::default(),
-            none: NoParser,
+            none: NoParser(super::Worklist::default()),
         }
     }
 
@@ -114,7 +114,7 @@ impl Player for Feeder<'_> {
 }
 
 /// What a flow has before its protocol is known.
-struct NoParser;
+struct NoParser(super::Worklist);
 
 impl Parser for NoParser {
     fn parse(
@@ -145,4 +145,12 @@ impl Parser for NoParser {
     }
 
     fn free_tx(&mut self, _: TxId) {}
+
+    fn worklist(&self) -> &super::Worklist {
+        &self.0
+    }
+
+    fn worklist_mut(&mut self) -> &mut super::Worklist {
+        &mut self.0
+    }
 }

@@ -31,7 +31,7 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
     if rest.is_empty() {
         return Probe::More;
     }
-    if !blank.is_empty() && is_known_method(rest) {
+    if is_known_method(rest) {
         return Probe::Yes(direction);
     }
     match has_version(rest) {
