@@ -11,6 +11,7 @@ pub mod decode;
 pub mod defrag;
 pub mod fragments;
 pub mod load;
+pub mod open;
 pub mod policy;
 pub mod protocol;
 mod receivers;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("defrag", defrag::run),
     ("fragments", fragments::run),
     ("load", load::run),
+    ("open", open::run),
     ("policy", policy::run),
     ("protocol", protocol::run),
     ("regex", regex::run),

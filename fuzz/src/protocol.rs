@@ -155,36 +155,43 @@ impl Driver {
 
     /// All that can be seen of the conversation, as text.
     pub fn outcome(&self) -> Vec<String> {
-        let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
         let mut seen = vec![format!("{:?}", self.events.as_slice())];
-        let mut scratch = Vec::new();
-        for tx in self.parser.tx_range().filter_map(|id| self.parser.tx(id)) {
-            let mut json = JsonWriter::new();
-            json.begin_object();
-            tx.log(&mut json, &options, false);
-            json.end_object();
-            seen.push(String::from_utf8(json.bytes().to_vec()).expect("records are UTF-8"));
-            seen.push(format!("{:?}", tx.common().events.as_slice()));
-            for direction in [Direction::ToServer, Direction::ToClient] {
-                seen.push(format!("{direction:?} {}", tx.progress(direction)));
-                for buffer in self.spec.buffers.iter().filter(|b| b.directions[direction]) {
-                    for index in 0..1000 {
-                        scratch.clear();
-                        let query = BufferQuery { id: buffer.id, direction, index };
-                        let Some(view) = tx.buffer(query, &mut scratch) else { break };
-                        seen.push(format!("{} {} {:?}", buffer.name, view.offset, view.data));
-                        if buffer.kind != BufferKind::Multi {
-                            break;
-                        }
-                    }
-                }
-                for file in tx.files(direction) {
-                    seen.push(format!("file {:?} {} {:?}", file.name, file.size, file.state));
-                }
-            }
-        }
+        seen.extend(look(self.spec, self.parser.as_ref()));
         seen
     }
+}
+
+/// All that can be seen of a parser's transactions, as text.
+pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
+    let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+    let mut seen = Vec::new();
+    let mut scratch = Vec::new();
+    for tx in parser.tx_range().filter_map(|id| parser.tx(id)) {
+        let mut json = JsonWriter::new();
+        json.begin_object();
+        tx.log(&mut json, &options, false);
+        json.end_object();
+        seen.push(String::from_utf8(json.bytes().to_vec()).expect("records are UTF-8"));
+        seen.push(format!("{:?}", tx.common().events.as_slice()));
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            seen.push(format!("{direction:?} {}", tx.progress(direction)));
+            for buffer in spec.buffers.iter().filter(|b| b.directions[direction]) {
+                for index in 0..1000 {
+                    scratch.clear();
+                    let query = BufferQuery { id: buffer.id, direction, index };
+                    let Some(view) = tx.buffer(query, &mut scratch) else { break };
+                    seen.push(format!("{} {} {:?}", buffer.name, view.offset, view.data));
+                    if buffer.kind != BufferKind::Multi {
+                        break;
+                    }
+                }
+            }
+            for file in tx.files(direction) {
+                seen.push(format!("file {:?} {} {:?}", file.name, file.size, file.state));
+            }
+        }
+    }
+    seen
 }
 
 /// Plays it, and looks at everything.

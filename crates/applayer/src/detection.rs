@@ -5,8 +5,13 @@
 //! offers for its ports. Both look at the bytes from the start of the direction; a means is finished once more
 //! bytes could not change its answer, and when all means of a direction are finished without an answer the
 //! direction's protocol is unknown for good.
+//!
+//! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty lines and looks
+//! up methods that no list has, a TLS server takes records of any minor version. So for streams there is a third means
+//! ([`Detector::likely`]): the reading of a lenient receiver, on any port, asked in prevention only. Its answer opens the parser
+//! before the receiver has answered, and changes nothing of what records say of detection.
 
-use crate::protocol::{Probe, ProbePort, ProtocolId, ProtocolSpec, Transport};
+use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
 use crate::protocols;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 
@@ -19,6 +24,17 @@ pub enum Detected {
     Pending,
     /// No protocol of ours.
     Unknown,
+}
+
+/// What receivers of our protocols make of the first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likely {
+    /// One of this protocol reads them.
+    Yes(ProtocolId),
+    /// More bytes may tell.
+    More,
+    /// None does.
+    No,
 }
 
 /// A literal of a protocol, as compiled for one transport and direction.
@@ -47,6 +63,7 @@ pub struct Detector {
     literals: [PerDirection<Vec<Literal>>; 2],
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
+    likely: Vec<(ProtocolId, ProbeFn)>,
 }
 
 /// Index of a transport in the tables.
@@ -119,6 +136,9 @@ impl Detector {
                 }
                 detector.add_literals(id, spec, *transport);
                 detector.add_ports(id, spec, *transport, settings);
+                if *transport == Transport::Tcp {
+                    detector.likely.extend(spec.likely.map(|probe| (id, probe)));
+                }
             }
         }
         Ok(detector)
@@ -175,6 +195,16 @@ impl Detector {
         }
     }
 
+    /// Whether more bytes could make a pattern or a port's probe know a stream after all. Suricata goes on looking up to the
+    /// length of its longest pattern; who prevents asks this as well, so that detection closes as early as it can.
+    #[must_use]
+    pub fn is_open(&self, direction: Direction, ports: PerDirection<u16>, data: &[u8]) -> bool {
+        let literals = self.literals.get(slot(Transport::Tcp)).map_or(&[][..], |l| &l[direction]);
+        let refused = |id| probe_with(id, Transport::Tcp, direction, data) == Some(Probe::No);
+        literals.iter().any(|l| l.may_occur(data) && !refused(l.protocol))
+            || self.by_port(Transport::Tcp, direction, ports, data, false) == Detected::Pending
+    }
+
     /// Looks at the bytes of a direction from its start.
     #[must_use]
     pub fn detect(
@@ -185,25 +215,48 @@ impl Detector {
         data: &[u8],
         eof: bool,
     ) -> Detected {
-        if let Some(id) = self.by_literal(transport, direction, data) {
-            return match probe_with(id, transport, direction, data) {
-                Some(Probe::Yes(shown)) => Detected::Protocol(id, shown),
-                Some(Probe::More) if !eof => Detected::Pending,
-                Some(Probe::No | Probe::More) => Detected::Unknown,
-                None => Detected::Protocol(id, direction),
-            };
+        let mut pending = false;
+        for id in self.by_literal(transport, direction, data) {
+            match probe_with(id, transport, direction, data) {
+                Some(Probe::Yes(shown)) => return Detected::Protocol(id, shown),
+                None => return Detected::Protocol(id, direction),
+                Some(Probe::More) => pending |= !eof,
+                // The bytes are there by chance: another protocol may still know them.
+                Some(Probe::No) => {}
+            }
         }
         let depth = self.depth.get(slot(transport)).map_or(0, |d| d[direction]);
         let literals_done = data.len() >= depth || transport == Transport::Udp || eof;
         match self.by_port(transport, direction, ports, data, eof) {
-            Detected::Unknown if !literals_done => Detected::Pending,
+            Detected::Unknown if pending || !literals_done => Detected::Pending,
             other => other,
         }
     }
 
-    fn by_literal(&self, transport: Transport, direction: Direction, data: &[u8]) -> Option<ProtocolId> {
-        let literals = &self.literals.get(slot(transport))?[direction];
-        literals.iter().find(|l| l.occurs(data)).map(|l| l.protocol)
+    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no port says so.
+    /// Suricata does not ask this; who prevents must know the protocol before the receiver acts, not from its answer.
+    #[must_use]
+    pub fn likely(&self, transport: Transport, direction: Direction, data: &[u8], eof: bool) -> Likely {
+        let mut more = false;
+        for (id, probe) in &self.likely {
+            match probe(transport, direction, data) {
+                Probe::Yes(_) => return Likely::Yes(*id),
+                Probe::More => more = true,
+                Probe::No => {}
+            }
+        }
+        if more && !eof { Likely::More } else { Likely::No }
+    }
+
+    /// Protocols with a literal that lies in these bytes, in the order of the table.
+    fn by_literal(
+        &self,
+        transport: Transport,
+        direction: Direction,
+        data: &[u8],
+    ) -> impl Iterator<Item = ProtocolId> {
+        let literals = self.literals.get(slot(transport)).map_or(&[][..], |l| &l[direction]);
+        literals.iter().filter(move |l| l.occurs(data)).map(|l| l.protocol)
     }
 
     fn by_port(
@@ -238,6 +291,17 @@ impl Detector {
 }
 
 impl Literal {
+    /// Whether it could lie in these bytes and some that follow.
+    fn may_occur(&self, data: &[u8]) -> bool {
+        let last = self.depth.saturating_sub(self.bytes.len());
+        (self.offset..=last).any(|at| {
+            let there = data.get(at..).unwrap_or_default();
+            let there = there.get(..self.bytes.len()).unwrap_or(there);
+            let head = self.bytes.get(..there.len()).unwrap_or_default();
+            if self.nocase { there.eq_ignore_ascii_case(head) } else { there == head }
+        })
+    }
+
     fn occurs(&self, data: &[u8]) -> bool {
         let end = self.depth.min(data.len());
         let Some(window) = data.get(self.offset..end) else { return false };

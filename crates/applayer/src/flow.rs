@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The application layer of one flow: detects the protocol, drives its parser, holds its transactions.
 
-use crate::detection::{Detected, Detector, Switch, switch};
+use crate::detection::{Detected, Detector, Likely, Switch, switch};
 use crate::event::{self, Events};
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
 use crate::transaction::TxId;
 use crate::worklist::Look;
-use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
+use bartizan_base::{Direction, PacketDuration, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// After this many bytes of one side without any from the other, an undetected protocol is given up.
-const ONE_SIDED_LIMIT: u64 = 100_000;
+/// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
+const OPEN_LIMIT: u64 = 100_000;
+/// The same behind a switch of protocols, where the end of a side is enough, too (Suricata's number).
+const SWITCHED_LIMIT: u64 = 4_096;
 
 /// What all flows share: detector, parser factories, file settings. Built from settings.
 pub struct Engine {
@@ -130,12 +132,34 @@ pub struct Advance {
     pub reverse: bool,
     /// Data of the *other* direction that waited for detection can now be parsed: hand it in.
     pub other_side_ready: bool,
+    /// That data came before this: hand it in first, then this once more.
+    pub other_side_first: bool,
     /// No more data of this flow needs to be handed in.
     pub finished: bool,
     /// The parser says that the rest of the flow may be bypassed.
     pub bypass: bool,
     /// A parser took the consumed bytes in; else nobody reads them.
     pub parsed: bool,
+}
+
+/// How long bytes are held whose protocol is open: whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldBounds {
+    /// Bytes of a direction; 0: nothing is held.
+    pub bytes: u32,
+    /// Time from the first byte that is held in the flow.
+    pub time: PacketDuration,
+}
+
+/// What [`AppLayer::hold`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing is to be held.
+    No,
+    /// It is to be held.
+    Yes,
+    /// A bound was reached just now.
+    Over,
 }
 
 /// The application layer of a flow.
@@ -150,6 +174,12 @@ pub struct AppLayer {
     /// A switch is under way: detection looks at bytes from these stream offsets on.
     detect_from: PerDirection<u64>,
     seen: PerDirection<u64>,
+    /// Bytes were shown and not taken in, since the protocol is not known yet.
+    waiting: PerDirection<bool>,
+    /// Since when bytes are held that detection cannot tell yet, and a rule may.
+    held: Option<Timestamp>,
+    /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
+    unlikely: PerDirection<bool>,
     parser: Option<Box<dyn Parser>>,
     /// The direction's parser gave up, or needs no more.
     stopped: PerDirection<bool>,
@@ -182,6 +212,9 @@ pub struct FlowInfo {
     pub ports: PerDirection<u16>,
     /// Transport.
     pub transport: Transport,
+    /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
+    /// the receiver acts, not from its answer ([`Detector::likely`]).
+    pub prevents: bool,
 }
 
 /// What is known of a flow's application protocol, as plain values.
@@ -271,6 +304,18 @@ impl AppLayer {
         if self.disrupted[direction].is_some() {
             return;
         }
+        if self.waiting[direction] && cause == Disruption::Depth {
+            // What waits for the protocol lies before the depth: it is read first, should the other side tell.
+            self.unlikely[direction] = true;
+            self.by_direction[direction] = match self.by_direction[direction] {
+                Known::Pending => Known::Failed,
+                known => known,
+            };
+            if self.protocol == Known::Pending && self.by_direction[direction.flip()] == Known::Failed {
+                self.give_up(false);
+            }
+            return;
+        }
         self.disrupted[direction] = Some(cause);
         self.stopped[direction] = true;
         if self.by_direction[direction] == Known::Pending {
@@ -347,6 +392,8 @@ impl AppLayer {
         self.seen.swap();
         self.stopped.swap();
         self.disrupted.swap();
+        self.waiting.swap();
+        self.unlikely.swap();
         self.first_data = self.first_data.map(Direction::flip);
     }
 
@@ -363,7 +410,7 @@ impl AppLayer {
         }
         self.first_data.get_or_insert(direction);
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
-        if self.by_direction[direction] == Known::Pending {
+        if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
             if input.data.is_empty() {
                 return Advance::default();
             }
@@ -371,14 +418,13 @@ impl AppLayer {
                 return early;
             }
         }
+        self.waiting[direction] = false;
         let mut advance = self.parse(engine, direction, input, flow);
-        if self.other_side_waits(direction) {
-            advance.other_side_ready = true;
-        }
+        advance.other_side_ready = self.parser.is_some() && self.waiting[direction.flip()];
         advance
     }
 
-    /// Detection for streams. `None`: go on and parse. Some: return that.
+    /// Detection for streams. `None`: go on and parse. Some: return that; what was shown is kept, unless detection is over.
     fn detect_stream(
         &mut self,
         engine: &Engine,
@@ -387,43 +433,108 @@ impl AppLayer {
         flow: &FlowInfo,
     ) -> Option<Advance> {
         let other = self.by_direction[direction.flip()];
-        match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
-            Detected::Protocol(id, shown) => {
-                if shown != direction && other == Known::Pending && self.parser.is_none() {
+        if self.by_direction[direction] == Known::Pending {
+            match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
+                Detected::Protocol(_, shown)
+                    if shown != direction && other == Known::Pending && self.parser.is_none() =>
+                {
                     return Some(Advance { reverse: true, ..Advance::default() });
                 }
-                self.by_direction[direction] = Known::Protocol(id);
-                match other {
-                    Known::Protocol(before) if before != id => {
-                        self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                Detected::Protocol(id, _) => {
+                    self.by_direction[direction] = Known::Protocol(id);
+                    match self.protocol {
+                        Known::Protocol(before) if before != id => {
+                            self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
+                        }
+                        // The other side was likely to speak it, but did not say so.
+                        Known::Protocol(_) if other == Known::Failed => {
+                            self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+                        }
+                        _ => self.settle(engine, id, flow.transport),
                     }
-                    _ => self.settle(engine, id, flow.transport),
+                    return self.other_side_first(direction);
                 }
-                None
-            }
-            Detected::Pending => match other {
-                Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
-                _ => Some(Advance { needed: 1, ..Advance::default() }),
-            },
-            Detected::Unknown => {
-                self.by_direction[direction] = Known::Failed;
-                match other {
-                    Known::Protocol(_) => {
+                Detected::Pending
+                    if !flow.prevents || engine.detector.is_open(direction, flow.ports, input.data) => {}
+                Detected::Pending | Detected::Unknown => {
+                    self.by_direction[direction] = Known::Failed;
+                    if self.protocol != Known::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
-                        None
+                        return None;
                     }
-                    Known::Failed => Some(self.give_up(false)),
-                    Known::Pending if self.one_sided(direction) => Some(self.give_up(true)),
-                    // The other side may still tell: keep the bytes, they would be its first ones.
-                    Known::Pending => Some(Advance { needed: 1, ..Advance::default() }),
                 }
             }
         }
+        self.unlikely[direction] |= !flow.prevents;
+        if self.protocol == Known::Pending && !self.unlikely[direction] {
+            match engine.detector.likely(Transport::Tcp, direction, input.data, input.eof) {
+                Likely::Yes(id) => {
+                    self.by_direction[direction] = Known::Failed;
+                    self.settle(engine, id, flow.transport);
+                    return self.other_side_first(direction);
+                }
+                Likely::More => {}
+                Likely::No => self.unlikely[direction] = true,
+            }
+        }
+        if self.protocol == Known::Pending
+            && Direction::BOTH.iter().all(|d| self.by_direction[*d] == Known::Failed && self.unlikely[*d])
+        {
+            return Some(self.give_up(false));
+        }
+        if self.protocol == Known::Pending
+            && self.original.is_some()
+            && (input.eof || input.data.len() as u64 >= SWITCHED_LIMIT)
+        {
+            return Some(self.give_up(false));
+        }
+        Some(self.keep(direction, input))
     }
 
-    fn one_sided(&self, direction: Direction) -> bool {
-        self.seen[direction].saturating_sub(self.detect_from[direction]) > ONE_SIDED_LIMIT
-            && self.seen[direction.flip()] <= self.detect_from[direction.flip()]
+    /// Keeps what was shown until the protocol is known; or gives it up where that takes too much.
+    fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
+        let held = input.data.len() as u64;
+        if self.protocol == Known::Pending && held > OPEN_LIMIT {
+            return self.give_up(true);
+        }
+        self.waiting[direction] = true;
+        // More bytes of a side that can tell nothing any more need not be shown.
+        let silent = self.by_direction[direction] == Known::Failed && self.unlikely[direction];
+        let needed = if silent { OPEN_LIMIT.saturating_add(1) } else { held.saturating_add(1) };
+        Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
+    }
+
+    /// The protocol is known now: what the other side sent before goes first, so that a request is parsed before its answer.
+    fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
+        let other = direction.flip();
+        if !self.waiting[other] || self.first_data != Some(other) || self.parser.is_none() {
+            return None;
+        }
+        // Its bytes are taken for what this side says.
+        if !matches!(self.by_direction[other], Known::Protocol(_)) {
+            self.by_direction[other] = Known::Failed;
+            self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
+        }
+        self.waiting[direction] = true;
+        Some(Advance { other_side_first: true, ..Advance::default() })
+    }
+
+    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of it. At the bounds
+    /// detection of the direction closes: what came counts as of no protocol, and rules may say what becomes of it.
+    pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
+        if self.protocol != Known::Pending
+            || self.by_direction[direction] != Known::Pending
+            || !self.waiting[direction]
+        {
+            return Hold::No;
+        }
+        let since = *self.held.get_or_insert(now);
+        let bytes = self.seen[direction].saturating_sub(self.detect_from[direction]);
+        if now.since(since) < bounds.time && bytes <= u64::from(bounds.bytes) {
+            return Hold::Yes;
+        }
+        self.by_direction[direction] = Known::Failed;
+        Hold::Over
     }
 
     fn give_up(&mut self, skipped: bool) -> Advance {
@@ -461,16 +572,6 @@ impl AppLayer {
                 event::UNEXPECTED_PROTOCOL
             });
         }
-    }
-
-    /// Whether the other direction has bytes that waited for the protocol to be known.
-    fn other_side_waits(&self, direction: Direction) -> bool {
-        let other = direction.flip();
-        self.parser.is_some()
-            && self.first_data == Some(other)
-            && self.seen[other] > self.detect_from[other]
-            && self.by_direction[other]
-                != Known::Protocol(self.protocol.protocol().unwrap_or(ProtocolId(u8::MAX)))
     }
 
     fn parse(&mut self, engine: &Engine, direction: Direction, input: Input<'_>, flow: &FlowInfo) -> Advance {
@@ -522,6 +623,8 @@ impl AppLayer {
         let other = direction.flip();
         self.detect_from[other] = self.seen[other];
         self.first_data = None;
+        self.waiting = PerDirection::default();
+        self.unlikely = PerDirection::default();
         self.switched = true;
     }
 
@@ -601,7 +704,9 @@ impl AppLayer {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
-        for direction in Direction::BOTH {
+        // The parser of a protocol that gave way to one that is not known has come to its end before.
+        let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
+        for direction in Direction::BOTH.into_iter().filter(|_| !gave_way) {
             parser.end(direction, &mut context);
         }
         self.end_transactions();

@@ -9,6 +9,8 @@ pub mod detection;
 pub mod event;
 pub mod file;
 pub mod flow;
+#[cfg(test)]
+mod open_tests;
 pub mod protocol;
 pub mod protocols;
 #[cfg(test)]

@@ -124,6 +124,9 @@ pub struct ProtocolSpec {
     pub ports: &'static [ProbePort],
     /// Looks at first bytes; `None` when patterns alone decide.
     pub probe: Option<ProbeFn>,
+    /// Looks at a stream's first bytes as a lenient receiver does, on any port; must come to an answer within a bounded number
+    /// of bytes, and not say [`Probe::More`] of what a receiver acts upon. `None`: patterns and `probe` know all that receivers take.
+    pub likely: Option<ProbeFn>,
     /// Whether it is on when the settings do not mention it (Suricata's built-in default).
     pub enabled_by_default: bool,
     /// Progress value of a finished transaction, by direction.

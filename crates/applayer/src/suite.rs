@@ -14,12 +14,16 @@
 
 use crate::event::{EventCode, Events};
 use crate::file::FileSettings;
+use crate::flow::{AppLayer, Engine, FlowInfo};
 use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
-use crate::transaction::{BufferQuery, LogOptions, Transaction};
+use crate::transaction::{BufferQuery, LogOptions, Transaction, TxId};
+use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
 use bartizan_events::JsonWriter;
 
 pub(crate) mod cuts;
+pub(crate) mod feeder;
+use cuts::Player;
 
 /// A conversation: pieces of data in the order in which they are sent. Over UDP each is a datagram.
 pub(crate) type Conversation<'a> = &'a [(Direction, &'a [u8])];

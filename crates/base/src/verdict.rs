@@ -128,6 +128,8 @@ reasons! {
     FlowMemory => "flow_memory",
     /// The application-layer parser failed, and the policy refuses such flows.
     AppLayerError => "applayer_error",
+    /// A rule asks what protocol this is, and its bytes do not tell yet: it goes on when more of them or some time have come.
+    ProtocolOpen => "protocol_open",
     /// Fragments cannot be kept: defragmentation memory is used up.
     DefragMemory => "defrag_memory",
     /// The policy's default for traffic that no policy names.

@@ -24,6 +24,8 @@ pub struct Chains {
     each: Path,
     /// The policies of the classes.
     policies: Arc<PolicyMap>,
+    /// Those that must be asked about the protocol before bytes reach their receiver.
+    waits: Path,
 }
 
 /// What a fid stands for, as events and summaries name it.
@@ -202,7 +204,7 @@ impl Chains {
         classifier: Box<dyn FlowClassifier>,
     ) -> Self {
         let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
-        let [mut payload, mut apart, mut each] = [Path::EMPTY; 3];
+        let [mut payload, mut apart, mut each, mut waits] = [Path::EMPTY; 4];
         for function in &functions {
             let bit = usize::from(function.id().0);
             by_bit.resize(by_bit.len().max(bit + 1), None);
@@ -211,6 +213,9 @@ impl Chains {
             }
             if function.spec().model == Model::Payload {
                 payload = payload.with(function.id());
+                if function.waits_for_protocol() {
+                    waits = waits.with(function.id());
+                }
                 match function.together() {
                     Together::Apart => apart = apart.with(function.id()),
                     Together::StreamJoined => each = each.with(function.id()),
@@ -219,7 +224,7 @@ impl Chains {
             }
         }
         let policies = classifier.policies();
-        Chains { generation, functions, classifier, by_bit, payload, apart, each, policies }
+        Chains { generation, functions, classifier, by_bit, payload, apart, each, policies, waits }
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
@@ -282,6 +287,13 @@ impl Chains {
         } else {
             Together::Joined
         }
+    }
+
+    /// Whether a function of a path must be asked about the protocol before its bytes reach their receiver.
+    #[inline]
+    #[must_use]
+    pub const fn waits_for_protocol(&self, path: Path) -> bool {
+        !path.and(self.waits).is_empty()
     }
 
     /// What a worker keeps for each function, by bit.

@@ -7,7 +7,7 @@ use crate::parts::{FlowParts, view};
 use crate::record::{Fate, Occasion, Recorder};
 use crate::streams;
 use crate::worker::Worker;
-use bartizan_applayer::flow::{AppLayer, Known};
+use bartizan_applayer::flow::{AppLayer, Hold, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
@@ -94,6 +94,7 @@ impl Worker {
             let failed_before = has_failed(&parts);
             bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
                 || tcp.is_some_and(|o| o.bypass);
+            let hold = self.hold(&occasion, id, &mut parts, looks);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             let mut inspect = looks.inspect;
             let policy = self.settings.app_error;
@@ -112,6 +113,9 @@ impl Worker {
             if inspect {
                 let news = News { tcp, events, established, detection: &detection, shows };
                 reject = self.run_payload(&occasion, id, &mut parts, &mut notes, &news);
+            }
+            if let Some(held) = self.held(id, hold) {
+                notes.decision = notes.decision.strictest(held);
             }
         } else if wants_payload && looks.inspect && is_refused_before_the_stream(&notes.decision, tcp) {
             // Rules look at packets until the handshake is complete, also at one that does not go on.
@@ -178,6 +182,37 @@ impl Worker {
             self.end_payload(id);
         }
         decision
+    }
+
+    /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it before the bytes
+    /// reach their receiver. The segment is not kept: its sender sends it again.
+    fn hold(&self, occasion: &Occasion<'_>, id: FlowId, parts: &mut FlowParts, looks: Looks) -> Hold {
+        if !self.settings.prevention
+            || self.settings.hold.bytes == 0
+            || !looks.inspect
+            || occasion.packet.payload().is_empty()
+            || is_made(occasion.packet)
+            || !self.chains.waits_for_protocol(self.path_of(id))
+        {
+            return Hold::No;
+        }
+        let bounds = &self.settings.hold;
+        parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
+    }
+
+    /// What holding makes of the packet, and of its flow.
+    fn held(&mut self, id: FlowId, hold: Hold) -> Option<Decision> {
+        let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
+        match hold {
+            Hold::Yes => Some(refused),
+            Hold::Over if self.settings.hold_refuses => {
+                let entry = self.flows.get_mut(id)?;
+                entry.ext.refused = Some(Decision { reason: Some(Reason::ExceptionFlow), ..refused });
+                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+                Some(refused)
+            }
+            Hold::Over | Hold::No => None,
+        }
     }
 
     /// Header halves, in the order of the path.

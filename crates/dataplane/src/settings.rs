@@ -2,6 +2,7 @@
 //! The data plane's own part of Suricata's settings.
 
 use crate::hosts::HostPolicies;
+use bartizan_applayer::flow::HoldBounds;
 use bartizan_base::{PacketDuration, SettingError, Settings};
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
@@ -38,6 +39,10 @@ pub struct EngineSettings {
     pub flow_memory: ExceptionPolicy,
     /// What becomes of a flow whose application-layer parser fails.
     pub app_error: ExceptionPolicy,
+    /// How long prevention holds bytes whose protocol is open and a rule wants to know.
+    pub hold: HoldBounds,
+    /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse it.
+    pub hold_refuses: bool,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
@@ -78,6 +83,15 @@ impl EngineSettings {
             flows_when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
             flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
+            hold: HoldBounds {
+                bytes: settings.number("app-layer.hold.bytes", HOLD_BYTES)?,
+                time: PacketDuration::from_millis(settings.number("app-layer.hold.milliseconds", HOLD_MILLIS)?),
+            },
+            hold_refuses: match settings.get("app-layer.hold.policy") {
+                None | Some("inspect") => false,
+                Some("drop-flow") => true,
+                Some(other) => return Err(error("app-layer.hold.policy", other, "inspect or drop-flow")),
+            },
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
             hosts,
@@ -105,6 +119,11 @@ impl EngineSettings {
         self
     }
 }
+
+/// What is held is a beginning of a pattern or probe, some ten bytes; a bound beyond any of them.
+const HOLD_BYTES: u32 = 1_024;
+/// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
+const HOLD_MILLIS: u64 = 150;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }

@@ -46,7 +46,7 @@ pub(crate) fn info_of(
 ) -> Option<FlowInfo> {
     let key = worker.flows.get(id)?.key();
     let ports = PerDirection::new(key.destination_port(), key.source_port());
-    Some(FlowInfo { now, ports, transport })
+    Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention })
 }
 
 fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts: &mut FlowParts) {
@@ -93,6 +93,8 @@ pub(crate) fn stream(
         let app = parts.app.get_or_insert_default();
         let did = read(worker, app, &mut pair, direction, own, &info);
         readable[direction.flip()] |= did.other_side_ready;
+        // What the other side sent before goes first, then this once more.
+        readable[direction] |= did.again;
         bypass |= did.bypass;
         if did.reverse && !turned {
             // Everything that is kept by direction changes sides; then the same data is read again.
@@ -123,6 +125,7 @@ pub(crate) fn stream(
 #[derive(Default)]
 struct Did {
     other_side_ready: bool,
+    again: bool,
     reverse: bool,
     switched: bool,
     bypass: bool,
@@ -182,7 +185,12 @@ fn read(
                 break;
             }
         };
-        did.other_side_ready |= advance.other_side_ready;
+        if advance.other_side_first || advance.other_side_ready {
+            // It is to be shown what it has, however little.
+            pair.stream_mut(direction.flip()).app_need(0);
+            did.other_side_ready = true;
+        }
+        did.again |= advance.other_side_first;
         did.reverse = advance.reverse;
         did.bypass |= advance.bypass;
         if advance.finished {

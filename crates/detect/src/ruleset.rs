@@ -95,6 +95,13 @@ impl RuleSet {
         self.deciding.get(&(rule.gid, rule.sid)) == Some(&what)
     }
 
+    /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
+    #[must_use]
+    pub fn waits_for_protocol(&self) -> bool {
+        let refuses = |s: &Signature| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
+        self.signatures.iter().any(|s| refuses(s) && s.packet.iter().any(|c| c.is_detection()))
+    }
+
     /// How segments of a stream that came together may be shown.
     #[must_use]
     pub fn together(&self) -> Together {

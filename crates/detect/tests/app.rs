@@ -32,7 +32,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
         (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
-    let info = FlowInfo { now, ports: PerDirection::new(port, 4_000), transport };
+    let info = FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false };
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let mut sids = Vec::new();
     for (direction, data) in pieces {

@@ -171,6 +171,12 @@ pub trait Function: Send + Sync {
         Together::Apart
     }
 
+    /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose protocol is open must not
+    /// reach their receiver before the function was asked.
+    fn waits_for_protocol(&self) -> bool {
+        false
+    }
+
     /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let _ = context;

@@ -245,6 +245,10 @@ impl Function for Ids {
         self.rules.together()
     }
 
+    fn waits_for_protocol(&self) -> bool {
+        self.rules.waits_for_protocol()
+    }
+
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
         said.insert("rules".to_owned(), self.rules.signatures.len().into());

@@ -208,6 +208,10 @@ impl Function for PolicyIds {
         self.sets.iter().map(|set| set.ids.together()).min().unwrap_or_default()
     }
 
+    fn waits_for_protocol(&self) -> bool {
+        self.sets.iter().any(|set| set.ids.waits_for_protocol())
+    }
+
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         // Packets without a flow (broken headers, fragments) are looked at with the first rules.
         let index = match self.by_fid.get(context.notes.fid) {

@@ -123,6 +123,7 @@ fn capture(corpus: &mut Corpus, path: &Path, bytes: &[u8]) {
             if near && flow.len() < LARGEST {
                 corpus.add("protocol", &[&[index as u8][..], flow].concat());
                 corpus.add("split", &[&[index as u8, 3, 1, 17, 39][..], flow].concat());
+                corpus.add("open", &[&[index as u8, 3, 1, 17, 39][..], flow].concat());
             }
         }
     }

@@ -28,6 +28,7 @@ mod events;
 mod feed;
 mod fields;
 mod headers;
+mod likely;
 mod log;
 mod multipart;
 mod parser;
@@ -61,6 +62,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[],
     probe: None,
+    likely: Some(likely::likely),
     enabled_by_default: true,
     complete: PerDirection { to_server: tx::COMPLETE, to_client: tx::COMPLETE },
     states: PerDirection {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Handshake messages (RFC 5246 section 7.4): put together over records, then handed to their readers.
 //!
-//! As in Suricata 8 a message's four bytes of head must lie in one record. Not done: messages after the change of the
-//! cipher (they are encrypted).
+//! Records may have any length and cut a message anywhere, also in its head (RFC 8446 section 5.1). Not done: messages after the
+//! change of the cipher (they are encrypted).
 
 use super::certificate;
 use super::events;
 use super::hello::{self, Kind};
+use super::parser;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use bartizan_base::{Cursor, Direction};
 
@@ -14,7 +15,7 @@ use bartizan_base::{Cursor, Direction};
 pub(super) const MESSAGE_MAX: usize = 1 << 18;
 
 const HELLO_REQUEST: u8 = 0;
-const CLIENT_HELLO: u8 = 1;
+pub(super) const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 const NEW_SESSION_TICKET: u8 = 4;
 const CERTIFICATE: u8 = 11;
@@ -27,9 +28,14 @@ const FINISHED: u8 = 20;
 const CERTIFICATE_URL: u8 = 21;
 const CERTIFICATE_STATUS: u8 = 22;
 
+/// Type and length before a message.
+const HEAD: usize = 4;
+
 /// A message of which not all is there.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
+    /// The head, as far as it is there.
+    head: smallvec::SmallVec<[u8; HEAD]>,
     /// The message's type, if one is being put together.
     kind: Option<u8>,
     /// Bytes of it that are to come.
@@ -37,6 +43,23 @@ pub(super) struct Assembly {
     data: Vec<u8>,
     /// It is too long: its bytes are only counted.
     discard: bool,
+}
+
+impl Assembly {
+    /// Whether a message has begun and is not complete.
+    pub(super) fn is_open(&self) -> bool {
+        self.kind.is_some() || !self.head.is_empty()
+    }
+
+    /// Takes bytes of a head. The whole head, once it is there: type and length.
+    fn take_head(&mut self, cursor: &mut Cursor<'_>) -> Option<(u8, usize)> {
+        let missing = HEAD.saturating_sub(self.head.len());
+        self.head.extend_from_slice(cursor.take(missing.min(cursor.len())).unwrap_or_default());
+        let [kind, high, middle, low] = *self.head.as_slice() else { return None };
+        self.head.clear();
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        Some((kind, usize::try_from(length).unwrap_or(usize::MAX)))
+    }
 }
 
 const fn known(kind: u8) -> bool {
@@ -77,16 +100,12 @@ pub(super) fn record(
             if assembly.missing == 0 {
                 let whole = core::mem::take(assembly);
                 if !whole.discard {
-                    message(tx, direction, kind, &whole.data);
+                    message(tx, direction, kind, &whole.data)?;
                 }
             }
             continue;
         }
-        let (Some(kind), Some(length)) = (cursor.u8(), cursor.u24()) else {
-            tx.event(events::INVALID_SSL_RECORD);
-            return Err(events::INVALID_HANDSHAKE_MESSAGE);
-        };
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some((kind, length)) = assembly.take_head(&mut cursor) else { break };
         if !known(kind) {
             let _ = cursor.take(length.min(cursor.len()));
             let encrypted = match direction {
@@ -99,7 +118,7 @@ pub(super) fn record(
             continue;
         }
         match cursor.take(length) {
-            Some(body) => message(tx, direction, kind, body),
+            Some(body) => message(tx, direction, kind, body)?,
             None => {
                 let discard = length > MESSAGE_MAX;
                 if discard {
@@ -107,6 +126,7 @@ pub(super) fn record(
                 }
                 let rest = cursor.take(cursor.len()).unwrap_or_default();
                 *assembly = Assembly {
+                    head: smallvec::SmallVec::new(),
                     kind: Some(kind),
                     missing: length.saturating_sub(rest.len()),
                     data: if discard { Vec::new() } else { rest.to_vec() },
@@ -118,7 +138,22 @@ pub(super) fn record(
     Ok(())
 }
 
-fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) {
+/// Takes in a message. An error ends the parsing of the flow.
+fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Result<(), u8> {
+    let repeated = kind == CLIENT_HELLO
+        && direction == Direction::ToServer
+        && tx.flags.contains(Flags::CLIENT_HELLO);
+    if repeated {
+        tx.flags.remove(Flags::RETRY);
+        // It may not name another server (RFC 8446 section 4.1.2), but OpenSSL takes the name that comes last.
+        if hello::offered_name(body) != tx.sides.to_server.server_name.as_deref() {
+            return Err(events::MULTIPLE_SNI_EXTENSIONS);
+        }
+        // Suricata does not see it there, and records are to be the same.
+        if parser::behind_the_change(tx) {
+            return Ok(());
+        }
+    }
     match kind {
         CLIENT_HELLO | SERVER_HELLO => {
             let (kind, flag) = if kind == CLIENT_HELLO {
@@ -151,4 +186,5 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) {
     }
     let current = tx.current;
     tx.flags.insert(current);
+    Ok(())
 }

@@ -87,6 +87,12 @@ impl HelloFields {
     }
 }
 
+/// The random of a server hello that asks for another client hello (RFC 8446 section 4.1.3).
+const RETRY_REQUEST: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+    0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
 const EXT_SERVER_NAME: u16 = 0;
 const EXT_GROUPS: u16 = 10;
 const EXT_POINT_FORMATS: u16 = 11;
@@ -114,6 +120,9 @@ fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_
         Kind::Server => Direction::ToClient,
     };
     tx.sides[owner].random = Some(random);
+    if kind == Kind::Server && random == RETRY_REQUEST {
+        tx.flags.insert(Flags::RETRY);
+    }
     // A server's hello had neither session id nor compression in drafts of TLS 1.3 before 22.
     let short = kind == Kind::Server && tx.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE);
     if !short {
@@ -202,11 +211,10 @@ fn extensions(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cur
         let length = usize::from(cursor.u16()?);
         let mut block = Cursor::new(cursor.take(length)?);
         while !block.is_empty() {
-            let extension = block.u16()?;
-            let length = usize::from(block.u16()?);
-            let body = block.take(length)?;
+            let (extension, body) = next_extension(&mut block)?;
             if let Err(event) = one(tx, direction, kind, extension, body, &mut parts) {
                 tx.event(event);
+                name_behind(tx, direction, &mut block);
                 break;
             }
             if tx.config.ja3.computed() {
@@ -226,6 +234,46 @@ fn extensions(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cur
     Some(())
 }
 
+/// Type and body of the next extension.
+fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
+    let extension = block.u16()?;
+    let length = usize::from(block.u16()?);
+    Some((extension, block.take(length)?))
+}
+
+/// The list has ended for records, but a server that does not know the broken extension reads on, and finds the name.
+fn name_behind(tx: &mut TlsTx, direction: Direction, block: &mut Cursor<'_>) {
+    while let Some((extension, body)) = next_extension(block) {
+        let side = &mut tx.sides[direction];
+        if extension == EXT_SERVER_NAME && side.server_name.is_none() {
+            side.server_name = host_name(body).ok().map(<[u8]>::to_vec);
+        }
+    }
+}
+
+/// The server's name that a client hello offers.
+pub(super) fn offered_name(hello: &[u8]) -> Option<&[u8]> {
+    let mut cursor = Cursor::new(hello);
+    // Version and random; then session id, ciphers, compression methods.
+    cursor.skip(2 + 32)?;
+    let length = usize::from(cursor.u8()?);
+    cursor.skip(length)?;
+    let length = usize::from(cursor.u16()?);
+    cursor.skip(length)?;
+    let length = usize::from(cursor.u8()?);
+    cursor.skip(length)?;
+    let length = usize::from(cursor.u16()?);
+    let mut block = Cursor::new(cursor.take(length)?);
+    while let Some((extension, body)) = next_extension(&mut block) {
+        if extension == EXT_SERVER_NAME
+            && let Ok(name) = host_name(body)
+        {
+            return Some(name);
+        }
+    }
+    None
+}
+
 /// Reads one extension. An error ends the list.
 fn one<'a>(
     tx: &mut TlsTx,
@@ -239,7 +287,7 @@ fn one<'a>(
     let mut cursor = Cursor::new(body);
     match extension {
         _ if body.is_empty() && extension != EXT_EARLY_DATA && extension != EXT_SESSION_TICKET => {}
-        EXT_SERVER_NAME => server_name(tx, direction, &mut cursor)?,
+        EXT_SERVER_NAME => server_name(tx, direction, body)?,
         EXT_GROUPS => {
             let length = cursor.u16().ok_or(broken)?;
             let groups = cursor.take(usize::from(length)).ok_or(broken)?;
@@ -275,24 +323,29 @@ fn one<'a>(
     Ok(())
 }
 
-/// Server name (RFC 6066 section 3): the first name of the first such extension counts.
-fn server_name(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Result<(), u8> {
+/// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its bytes.
+fn server_name(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
+    let name = host_name(body)?;
+    let side = &mut tx.sides[direction];
+    if side.server_name.is_some() {
+        tx.event(events::MULTIPLE_SNI_EXTENSIONS);
+    } else {
+        side.server_name = Some(name.to_vec());
+    }
+    Ok(())
+}
+
+/// The name in the extension "server name".
+fn host_name(body: &[u8]) -> Result<&[u8], u8> {
     let broken = events::HANDSHAKE_INVALID_LENGTH;
+    let mut cursor = Cursor::new(body);
     cursor.skip(2).ok_or(broken)?;
     if cursor.u8().ok_or(broken)? != 0 {
         return Err(events::INVALID_SNI_TYPE);
     }
     let length = usize::from(cursor.u16().ok_or(broken)?);
     let name = cursor.take(length).filter(|n| (1..=255).contains(&n.len()));
-    let name = name.ok_or(events::INVALID_SNI_LENGTH)?;
-    let side = &mut tx.sides[direction];
-    if side.server_name.is_some() {
-        tx.event(events::MULTIPLE_SNI_EXTENSIONS);
-    } else {
-        // Names end at a zero byte, as in Suricata.
-        side.server_name = name.split(|b| *b == 0).next().map(<[u8]>::to_vec);
-    }
-    Ok(())
+    name.ok_or(events::INVALID_SNI_LENGTH)
 }
 
 fn alpn(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Option<()> {

@@ -21,6 +21,7 @@ mod heartbeat;
 pub(crate) mod hello;
 mod ja3;
 pub(crate) mod ja4;
+mod likely;
 mod log;
 mod parser;
 mod sslv2;
@@ -45,6 +46,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     patterns: PATTERNS,
     ports: &[ProbePort { transport: Transport::Tcp, port: 443, min_depth: 3, max_depth: 3 }],
     probe: Some(probe),
+    likely: Some(likely::likely),
     enabled_by_default: true,
     complete: PerDirection {
         to_server: tx::ClientState::Finished as u8,
@@ -94,7 +96,7 @@ const PATTERNS: &[DetectionPattern] = &[
 
 /// Asked on port 443, and again for each pattern found: a hello of SSL 2.0, or one of the patterns.
 fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
-    let [first, second, third, ..] = data else { return Probe::More };
+    let [first, second, third, ..] = data else { return begins(direction, data) };
     let yes = match direction {
         Direction::ToServer => {
             (first & 0x80 != 0 && *third == 1) || matches!([first, second, third], [0x01 | 0x16, 3, 0..=3])
@@ -102,6 +104,18 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
         Direction::ToClient => matches!([first, second, third], [0x15..=0x17, 3, 0..=3]),
     };
     if yes { Probe::Yes(direction) } else { Probe::No }
+}
+
+/// What one or two bytes tell.
+fn begins(direction: Direction, data: &[u8]) -> Probe {
+    let may = match (direction, data) {
+        (Direction::ToServer, [0x80..=0xff, ..]) | (_, []) => true,
+        (Direction::ToServer, [0x01 | 0x16, rest @ ..]) | (Direction::ToClient, [0x15..=0x17, rest @ ..]) => {
+            matches!(rest, [] | [3])
+        }
+        _ => false,
+    };
+    if may { Probe::More } else { Probe::No }
 }
 
 /// When a fingerprint is made.

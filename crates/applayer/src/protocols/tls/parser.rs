@@ -18,14 +18,18 @@ use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 const HEAD: usize = 5;
-/// RFC 5246 section 6.2.2.
-const RECORD_MAX: usize = (1 << 14) + 1024;
+/// First byte of a record's version, from SSL 3.0 to TLS 1.3.
+const MAJOR: u8 = 3;
+/// Longest record: 16 KB of text, and what compression and encryption may add (RFC 5246 section 6.2.3).
+const RECORD_MAX: usize = (1 << 14) + 2048;
+/// Empty records in a row that are passed over, as OpenSSL does; more end the parsing.
+const EMPTY_MAX: u32 = 32;
 /// Shorter records are odd; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
 const RECORD_USUAL: u64 = 6;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
+pub(super) const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
 
@@ -40,6 +44,8 @@ struct Records {
     /// Records and their bytes so far.
     count: u64,
     bytes: u64,
+    /// Empty records since the last one with something in it.
+    empty: u32,
 }
 
 /// The parser of a TLS flow.
@@ -205,10 +211,22 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
         return Ok(Step::Taken(HEAD));
     }
     if length == 0 {
-        return Err(events::INVALID_RECORD_LENGTH);
+        // Receivers go on behind it.
+        tx.event(events::INVALID_RECORD_LENGTH);
+        records.empty = records.empty.saturating_add(1);
+        return if records.empty > EMPTY_MAX {
+            Err(events::INVALID_RECORD_LENGTH)
+        } else {
+            Ok(Step::Taken(HEAD))
+        };
     }
+    records.empty = 0;
     if !version::is_valid(current) {
-        return Err(events::INVALID_RECORD_VERSION);
+        // Servers look at the major version only.
+        if *major != MAJOR {
+            return Err(events::INVALID_RECORD_VERSION);
+        }
+        tx.event(events::INVALID_RECORD_VERSION);
     }
     if length > RECORD_MAX {
         return Err(events::INVALID_RECORD_LENGTH);
@@ -229,8 +247,7 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
         CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
         ALERT => alert(tx, body)?,
         HEARTBEAT => heartbeat::record(tx, direction, body)?,
-        HANDSHAKE if encrypted_handshake(tx) => {}
-        _ if length < 4 => return Err(events::INVALID_SSL_RECORD),
+        HANDSHAKE if encrypted_handshake(tx, &records.assembly, direction, body) => {}
         _ => handshake::record(tx, &mut records.assembly, direction, body)?,
     }
     count(tx, records, whole)?;
@@ -238,8 +255,16 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
 }
 
 /// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change for the
-/// sake of middle boxes (RFC 8446 appendix D.4) and then another hello.
-fn encrypted_handshake(tx: &TlsTx) -> bool {
+/// sake of middle boxes (RFC 8446 appendix D.4) and then another hello, and nobody encrypts before the first one.
+fn encrypted_handshake(tx: &TlsTx, assembly: &Assembly, direction: Direction, body: &[u8]) -> bool {
+    let is_hello = assembly.is_open() || body.first() == Some(&handshake::CLIENT_HELLO);
+    let comes_first = direction == Direction::ToServer && !tx.flags.contains(Flags::CLIENT_HELLO);
+    let is_asked_for = direction == Direction::ToServer && tx.flags.contains(Flags::RETRY);
+    behind_the_change(tx) && !(is_hello && (comes_first || is_asked_for))
+}
+
+/// Whether a handshake record is taken for encrypted by its place alone, as Suricata does.
+pub(super) fn behind_the_change(tx: &TlsTx) -> bool {
     tx.flags.contains(Flags::CHANGE_CIPHER_SPEC)
         && !(tx.flags.contains(Flags::CLIENT_HELLO)
             && tx.sides.to_server.version > version::TLS12

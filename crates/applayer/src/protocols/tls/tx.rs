@@ -40,6 +40,8 @@ bitflags::bitflags! {
         const SSL2_NO_SESSION = 1 << 18;
         const SSL2_CLIENT_ENCRYPTS = 1 << 19;
         const SSL2_SERVER_ENCRYPTS = 1 << 20;
+        /// The server asked for another client hello (HelloRetryRequest).
+        const RETRY = 1 << 21;
     }
 }
 

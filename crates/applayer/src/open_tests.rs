@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! While detection is open nothing is lost: whatever the segments, the records and the order of both sides' first bytes, a
+//! parser gets all bytes, and a request before its answer.
+
+use crate::detection::Detected;
+use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
+use crate::file::FileSettings;
+use crate::flow::{Engine, Known};
+use crate::protocol::{ProtocolSpec, Transport};
+use crate::protocols::{self, http, tls};
+use crate::suite::cuts::{self, Player};
+use crate::suite::feeder::Feeder;
+use crate::suite::{Shape, play, shape};
+use bartizan_base::Direction::{ToClient as TC, ToServer as TS};
+use bartizan_base::{Direction, Settings};
+use proptest::prelude::*;
+
+fn engine() -> Engine {
+    Engine::new(&Settings::new(), FileSettings::default()).unwrap()
+}
+
+fn name(known: Known) -> Option<&'static str> {
+    protocols::spec(known.protocol()?).map(|spec| spec.name)
+}
+
+fn shapes(spec: &ProtocolSpec, flow: &mut Feeder<'_>) -> Vec<Shape> {
+    let parser = flow.parser();
+    parser.tx_range().filter_map(|id| parser.tx(id)).map(|tx| shape(spec, tx)).collect()
+}
+
+/// Plays a conversation with cuts to a flow, and compares it with the parser alone that gets it whole.
+fn assert_nothing_is_lost(
+    spec: &'static ProtocolSpec,
+    port: u16,
+    pieces: &[(Direction, &[u8])],
+    cuts: &[Vec<usize>],
+) {
+    let engine = engine();
+    let mut flow = cuts::play(spec, || Feeder::new(&engine, port), pieces, cuts);
+    flow.finish();
+    assert_eq!(name(flow.app.protocol()), Some(spec.name), "cut at {cuts:?}");
+    let whole = play(spec, Transport::Tcp, pieces, &[]);
+    assert_eq!(shapes(spec, &mut flow), whole.transactions, "cut at {cuts:?}");
+    assert_eq!([flow.left(TS), flow.left(TC)], [0, 0]);
+}
+
+/// Offsets at which a piece is cut.
+fn offsets(pieces: &[(Direction, &[u8])], lengths: &[usize]) -> Vec<Vec<usize>> {
+    let mut lengths = lengths.iter().copied().cycle();
+    let mut of = |bytes: &[u8]| {
+        let mut at = 0;
+        core::iter::from_fn(|| {
+            at += lengths.next()?;
+            (at < bytes.len()).then_some(at)
+        })
+        .collect()
+    };
+    pieces.iter().map(|(_, bytes)| of(bytes)).collect()
+}
+
+fn lengths() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![Just(vec![1]), prop::collection::vec(1usize..40, 1..20), Just(vec![100_000])]
+}
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Requests that servers answer and whose beginning no pattern knows.
+fn odd_request() -> impl Strategy<Value = Vec<u8>> {
+    let blank = prop::collection::vec(prop::sample::select(vec!["\r\n", "\n"]), 0..5);
+    let method = prop::sample::select(vec!["GET", "post", "FOO", "M-SEARCH", "X"]);
+    (blank, method).prop_map(|(blank, method)| {
+        format!("{}{method} /evil.php HTTP/1.1\r\nHost: a\r\n\r\n", blank.concat()).into_bytes()
+    })
+}
+
+fn record(version: u8, body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    [&[22, 3, version][..], &length, body].concat()
+}
+
+fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    [&kind.to_be_bytes()[..], &length, body].concat()
+}
+
+/// A client's hello that names a server.
+fn hello(server: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(server.len()).unwrap();
+    let names = [&[0, length + 3, 0, 0, length], server].concat();
+    let extensions = [extension(0, &names), extension(10, &[0, 2, 0, 29]), extension(43, &[2, 3, 4])].concat();
+    let total = u16::try_from(extensions.len()).unwrap().to_be_bytes();
+    let mut body = [&[3, 3][..], &[7; 32], &[0, 0, 4, 0x13, 1, 0xc0, 0x2f, 1, 0], &total, &extensions].concat();
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    body.splice(0..0, [1, length[1], length[2], length[3]]);
+    body
+}
+
+fn server_hello() -> Vec<u8> {
+    let body = [&[3, 3][..], &[9; 32], &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
+    record(3, &[&[2, 0, 0, u8::try_from(body.len()).unwrap()][..], &body].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn http_records_do_not_depend_on_segments(
+        first in odd_request(), second in odd_request(), lengths in lengths(), port in prop::sample::select(vec![80, 53, 9999]),
+    ) {
+        let pieces = [(TS, &first[..]), (TC, ANSWER), (TS, &second), (TC, ANSWER)];
+        assert_nothing_is_lost(&http::SPEC, port, &pieces, &offsets(&pieces, &lengths));
+    }
+
+    /// The request is parsed, and can be refused, with its last byte, not with the answer.
+    #[test]
+    fn http_is_known_before_the_server_can_answer(request in odd_request(), lengths in lengths()) {
+        let engine = engine();
+        let mut flow = Feeder::new(&engine, 80);
+        let pieces = [(TS, &request[..])];
+        let mut at = 0;
+        for cut in offsets(&pieces, &lengths).concat().into_iter().chain([request.len()]) {
+            flow.send(TS, &request[at..cut]);
+            at = cut;
+        }
+        prop_assert_eq!(name(flow.app.protocol()), Some("http"));
+        let seen = shapes(&http::SPEC, &mut flow);
+        let uri = seen[0].buffers.iter().find(|b| b.0 == "http.uri").map(|b| b.3.clone());
+        prop_assert_eq!(uri.as_deref(), Some(&b"/evil.php"[..]));
+    }
+
+    /// What is seen of a hello depends neither on its records, nor on their versions, nor on segments.
+    #[test]
+    fn tls_fields_do_not_depend_on_records(
+        records in prop::collection::vec((any::<u8>(), 0usize..60), 1..30), lengths in lengths(), port in prop::sample::select(vec![443, 9999]),
+    ) {
+        let hello = hello(b"evil.example");
+        let mut rest = &hello[..];
+        let mut cut = Vec::new();
+        for (version, length) in &records {
+            let (head, tail) = rest.split_at_checked(*length).unwrap_or((rest, &[]));
+            cut.extend(record(*version, head));
+            rest = tail;
+        }
+        cut.extend(record(1, rest));
+        let answer = server_hello();
+        let engine = engine();
+        let pieces = [(TS, &cut[..]), (TC, &answer)];
+        let mut flow = cuts::play(&tls::SPEC, || Feeder::new(&engine, port), &pieces, &offsets(&pieces, &lengths));
+        flow.finish();
+        prop_assert_eq!(name(flow.app.protocol()), Some("tls"));
+        let whole = play(&tls::SPEC, Transport::Tcp, &[(TS, &record(1, &hello)), (TC, &answer)], &[]).transactions;
+        let seen = shapes(&tls::SPEC, &mut flow);
+        prop_assert_eq!(&seen[0].buffers, &whole[0].buffers);
+        prop_assert_eq!(&seen[0].records, &whole[0].records);
+        prop_assert!(seen[0].buffers.iter().any(|b| b.0 == "tls.sni" && b.3 == b"evil.example"));
+        prop_assert_eq!([flow.left(TS), flow.left(TC)], [0, 0]);
+    }
+
+    /// A request that only its answer explains waits for it, and is parsed first.
+    #[test]
+    fn what_only_the_answer_explains_is_parsed_before_it(lengths in lengths()) {
+        let request = format!("{} /evil.php HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(40)).into_bytes();
+        let pieces = [(TS, &request[..]), (TC, ANSWER), (TS, &request), (TC, ANSWER)];
+        assert_nothing_is_lost(&http::SPEC, 80, &pieces, &offsets(&pieces, &lengths));
+    }
+
+    /// Whatever both sides send, and in whatever order: once the protocol is known all of it has been given to the parser, and
+    /// when it is not, nobody waits for it.
+    #[test]
+    fn any_order_loses_no_byte(
+        order in prop::collection::vec((any::<bool>(), 1usize..30), 1..40),
+        client in prop_oneof![odd_request(), Just(b"SSH-2.0-x\r\n".repeat(5)), prop::collection::vec(any::<u8>(), 0..80)],
+        server in prop_oneof![Just(ANSWER.to_vec()), Just(b"220 mail ESMTP\r\n".to_vec()), prop::collection::vec(any::<u8>(), 0..80)],
+    ) {
+        let engine = engine();
+        let mut flow = Feeder::new(&engine, 80);
+        let mut rest = [&client[..], &server[..]];
+        for (to_client, length) in order.into_iter().chain([(false, 10_000), (true, 10_000)]) {
+            let rest = &mut rest[usize::from(to_client)];
+            let (head, tail) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            if !head.is_empty() {
+                flow.send(if to_client { TC } else { TS }, head);
+            }
+            *rest = tail;
+        }
+        flow.finish();
+        match flow.app.protocol() {
+            Known::Protocol(id) if !flow.app.failed_parsing && flow.app.original().is_none() => {
+                let left = [flow.left(TS), flow.left(TC)];
+                prop_assert!(left == [0, 0] || flow.app.finished(), "{left:?} of {id:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_answer_shows_what_the_request_was() {
+    let engine = engine();
+    let mut flow = Feeder::new(&engine, 80);
+    let request = format!("{} /evil.php HTTP/1.1\r\n\r\n", "A".repeat(40)).into_bytes();
+    flow.send(TS, &request[..20]);
+    flow.send(TS, &request[20..]);
+    assert_eq!(flow.app.protocol(), Known::Pending);
+    assert_eq!(flow.app.by_direction().to_server, Known::Failed);
+    assert_eq!(flow.left(TS), request.len(), "all of it waits");
+    flow.send(TC, ANSWER);
+    let seen = shapes(&http::SPEC, &mut flow);
+    assert_eq!(seen.len(), 1, "request and answer are one transaction");
+    assert!(seen[0].records[0].contains("/evil.php"));
+    assert!(flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
+    assert_eq!(flow.left(TS), 0);
+}
+
+#[test]
+fn records_say_of_detection_what_suricata_says() {
+    // Recognised before the answer, the client's side counts as not detected all the same.
+    let engine = engine();
+    let mut flow = Feeder::new(&engine, 80);
+    flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
+    assert_eq!(name(flow.app.protocol()), Some("http"));
+    assert_eq!(flow.app.by_direction().to_server, Known::Failed);
+    assert!(!flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
+    flow.send(TC, ANSWER);
+    assert_eq!(name(flow.app.by_direction().to_client), Some("http"));
+    assert!(flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
+    // Who only watches can wait for the answer, and agrees with Suricata about flows without one.
+    let mut flow = Feeder::passive(&engine, 80);
+    flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
+    assert_eq!(flow.app.protocol(), Known::Pending);
+    flow.send(TC, ANSWER);
+    assert_eq!(name(flow.app.protocol()), Some("http"));
+    assert_eq!(shapes(&http::SPEC, &mut flow).len(), 1);
+    assert_eq!(flow.left(TS), 0);
+}
+
+#[test]
+fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_known_either() {
+    for (port, banner, answer) in [
+        (25, &b"220 mail ESMTP\r\n"[..], &b"EHLO example.org and so on\r\n"[..]),
+        (22, b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-PuTTY_Release_0.8\r\n"),
+        (3306, b"\x4a\0\0\0\x0a8.0.36\0\x0b\0\0\0aaaaaaaa\0", b"\x54\0\0\x01\x85\xa2\x1a\0\0\0\0\x01\x2d\0\0\0\0\0"),
+    ] {
+        let engine = engine();
+        let mut flow = Feeder::new(&engine, port);
+        flow.send(TC, banner);
+        assert_eq!(flow.app.protocol(), Known::Pending);
+        flow.send(TS, answer);
+        assert_eq!(flow.app.protocol(), Known::Failed, "{port}");
+        assert!(flow.app.finished());
+    }
+}
+
+#[test]
+fn a_silent_other_side_is_not_waited_for_for_ever() {
+    let engine = engine();
+    let mut flow = Feeder::passive(&engine, 9999);
+    for _ in 0..99 {
+        flow.send(TS, &[0xfe; 1000]);
+        assert!(!flow.app.finished());
+    }
+    flow.send(TC, b"+OK\n");
+    flow.send(TS, &[0xfe; 2000]);
+    assert!(flow.app.finished());
+    assert!(flow.app.events.has(PROTO_DETECTION_SKIPPED));
+    // White space without end is taken for what precedes a request.
+    let mut flow = Feeder::new(&engine, 9999);
+    for _ in 0..300 {
+        flow.send(TS, &b"\r\n".repeat(500));
+    }
+    flow.send(TS, b"FOO /evil.php HTTP/1.1\r\n\r\n");
+    assert!(shapes(&http::SPEC, &mut flow)[0].records[0].contains("/evil.php"));
+}
+
+#[test]
+fn a_pattern_that_is_there_by_chance_hides_no_other_protocol() {
+    // A query over TCP whose id and flags look like a hello of SSL 2.0.
+    let query = [0, 19, 1, 0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
+    let detector = crate::detection::Detector::new(&Settings::new()).unwrap();
+    let ports = bartizan_base::PerDirection::new(53, 40_000);
+    let found = detector.detect(Transport::Tcp, TS, ports, &query, false);
+    let (dns, _) = protocols::by_name("dns").unwrap();
+    assert_eq!(found, Detected::Protocol(dns, TS));
+}

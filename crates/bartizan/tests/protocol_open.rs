@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prevention while a flow's protocol is open: what a rule refuses does not leave, nothing waits longer than the bounds say, and
+//! what is of no known protocol is inspected as a raw stream.
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod common;
+#[path = "common/stack.rs"]
+mod stack;
+
+use bartizan_base::{Reason, Timestamp};
+use common::{Captured, ethernet, ip, tcp};
+use stack::{Made, Stack};
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// The client (true) or the server sends bytes at a millisecond.
+type Step<'s> = (u64, bool, u32, &'s [u8]);
+
+const URI: &str = "drop http any any -> any any (msg:\"u\"; http.uri; content:\"/evil.php\"; sid:1;)";
+const SNI: &str = "drop tls any any -> any any (msg:\"s\"; tls.sni; content:\"evil.example\"; sid:1;)";
+const ONLY_TLS: &str = "drop tcp any any -> any any (msg:\"n\"; app-layer-protocol:!tls; sid:1;)";
+/// It waits for the protocol, but not on this port.
+const ELSEWHERE: &str = "drop tcp any any -> any 9 (msg:\"n\"; app-layer-protocol:!tls; sid:1;)
+drop tcp any any -> any any (msg:\"r\"; content:\"evil\"; sid:2;)";
+
+/// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each step.
+fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'_>]) -> Vec<Option<Reason>> {
+    let name = format!("open-{name}-{v6}");
+    let made =
+        Made { name: &name, policy: "chain: [ids], ids: {rules: r}", set, tune: |_| (), rules, thresholds: "" };
+    let mut stack = Stack::new(&made);
+    let from = |client: bool, seq, ack, flags, payload: &[u8]| {
+        let (ends, ports) = if client { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
+        ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload)))
+    };
+    let mut frames = vec![
+        (0, from(true, 100, 0, SYN, b"")),
+        (0, from(false, 500, 101, SYN | ACK, b"")),
+        (0, from(true, 101, 501, ACK, b"")),
+        (0, from(false, 501, 101, ACK, b"")),
+    ];
+    let mut next = [501, 101];
+    for (at, client, seq, bytes) in steps {
+        let ack = next[usize::from(!client)];
+        frames.push((*at, from(*client, *seq, ack, ACK, bytes)));
+        let end = &mut next[usize::from(*client)];
+        *end = (*end).max(seq + bytes.len() as u32);
+    }
+    let mut reasons = Vec::new();
+    for (number, (at, bytes)) in (1u64..).zip(frames) {
+        let now = Timestamp::from_nanos(1_000_000_000 + at * 1_000_000);
+        let frame = Captured { now, bytes };
+        let decision = stack.worker.frame(&frame.frame(number), &mut stack.recorder);
+        reasons.push(decision.reason.filter(|_| !decision.verdict.forwards()));
+    }
+    stack.finish();
+    reasons.split_off(4)
+}
+
+fn check(name: &str, rules: &str, set: &[(&str, &str)], steps: &[Step<'_>], wanted: &[Option<Reason>]) {
+    for v6 in [false, true] {
+        assert_eq!(play(name, rules, set, v6, steps), wanted, "{name}, v6 {v6}");
+    }
+}
+
+const RULE: Option<Reason> = Some(Reason::IdsRule);
+const FLOW: Option<Reason> = Some(Reason::IdsFlow);
+const HELD: Option<Reason> = Some(Reason::ProtocolOpen);
+
+#[test]
+fn requests_that_no_pattern_knows_do_not_reach_the_server() {
+    for (name, request) in [
+        ("crlf", &b"\r\nGET /evil.php HTTP/1.1\r\n\r\n"[..]),
+        ("lf", b"\nGET /evil.php HTTP/1.1\r\n\r\n"),
+        ("lines", b"\r\n\n\r\n\r\n\n\nGET /evil.php HTTP/1.1\r\n\r\n"),
+        ("method", b"FOO /evil.php HTTP/1.1\r\n\r\n"),
+        ("lower", b"foo /evil.php http/1.1\r\n\r\n"),
+    ] {
+        check(name, URI, &[], &[(1, true, 101, request)], &[RULE]);
+        // In two segments: the first is no request yet, and goes on.
+        let (head, tail) = request.split_at(request.len() - 15);
+        let second = 101 + head.len() as u32;
+        check(name, URI, &[], &[(1, true, 101, head), (2, true, second, tail)], &[None, RULE]);
+    }
+    check("good", URI, &[], &[(1, true, 101, b"\r\nFOO /good.php HTTP/1.1\r\n\r\n")], &[None]);
+}
+
+#[test]
+fn hellos_in_odd_records_do_not_reach_the_server() {
+    let name = b"evil.example";
+    let names = [&[0, 15, 0, 0, 12][..], name].concat();
+    let extension = [&[0, 0, 0, 17][..], &names].concat();
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0, 0, 21], &extension].concat();
+    let hello = [&[1, 0, 0, body.len() as u8][..], &body].concat();
+    let record = |version: u8, body: &[u8]| [&[22, 3, version, 0, body.len() as u8][..], body].concat();
+    for (name, records) in [
+        ("whole", record(1, &hello)),
+        ("v4", record(4, &hello)),
+        ("v255", record(255, &hello)),
+        ("head", [record(4, &hello[..2]), record(3, &hello[2..])].concat()),
+        ("tail", [record(1, &hello[..60]), record(1, &hello[60..62]), record(1, &hello[62..])].concat()),
+        ("empty", [record(1, &[]), record(5, &hello)].concat()),
+        ("ones", hello.iter().flat_map(|byte| record(1, &[*byte])).collect()),
+    ] {
+        check(name, SNI, &[], &[(1, true, 101, &records)], &[RULE]);
+    }
+}
+
+#[test]
+fn what_cannot_be_the_wanted_protocol_is_refused_at_once() {
+    check("ping", ONLY_TLS, &[], &[(1, true, 101, b"PING\n")], &[RULE]);
+    check("nul", ONLY_TLS, &[], &[(1, true, 101, b"\0")], &[RULE]);
+}
+
+#[test]
+fn a_beginning_is_held_until_more_or_time_has_come() {
+    let hello = b"\x16\x03\x01\0\x50\x01\0\0\x4c\x03\x03";
+    // Held, known with the next segment, and taken when it is sent again.
+    check(
+        "more",
+        ONLY_TLS,
+        &[],
+        &[(1, true, 101, &hello[..2]), (2, true, 103, &hello[2..]), (3, true, 101, &hello[..2])],
+        &[HELD, None, None],
+    );
+    check("other", ONLY_TLS, &[], &[(1, true, 101, b"\x16"), (2, true, 102, b"evil")], &[HELD, RULE]);
+    // Sent again when the time is up: of no known protocol, which this rule refuses and the other does not.
+    let again: &[Step<'_>] = &[(1, true, 101, b"\x16"), (100, true, 101, b"\x16"), (201, true, 101, b"\x16")];
+    check("time", ONLY_TLS, &[], again, &[HELD, HELD, RULE]);
+    check("elsewhere", ELSEWHERE, &[], again, &[HELD, HELD, None]);
+    let drops: &[(&str, &str)] = &[("app-layer.hold.policy", "drop-flow")];
+    check("drop", ELSEWHERE, drops, again, &[HELD, HELD, HELD]);
+    let first = &again[..1];
+    check("off", ELSEWHERE, &[("app-layer.hold.bytes", "0")], first, &[None]);
+    check("quick", ELSEWHERE, &[("app-layer.hold.milliseconds", "0")], first, &[None]);
+    check("not asked", URI, &[], first, &[None]);
+}
+
+#[test]
+fn what_leaves_detection_is_inspected_as_a_raw_stream() {
+    let steps: &[Step<'_>] =
+        &[(1, true, 101, b"\x16"), (201, true, 101, b"\x16"), (202, true, 102, b"evil"), (203, true, 106, b"x")];
+    check("raw", ELSEWHERE, &[], steps, &[HELD, None, RULE, FLOW]);
+}
+
+#[test]
+fn server_first_and_unknown_protocols_are_not_held() {
+    let conversations: [&[Step<'_>]; 5] = [
+        &[(1, false, 501, b"220 mail ESMTP\r\n"), (2, true, 101, b"EHLO a\r\n"), (3, false, 517, b"250 ok\r\n")],
+        &[(1, false, 501, b"SSH-2.0-a\r\n"), (2, true, 101, b"SSH-2.0-b\r\n"), (3, true, 112, b"\0\0\0\x09")],
+        &[(1, false, 501, b"\x4a\0\0\0\x0a8.0.36\0"), (2, true, 101, b"\x54\0\0\x01\x85\xa2"), (3, false, 513, b"\x07\0")],
+        &[(1, true, 101, b"JDWP-Handshake"), (2, false, 501, b"JDWP-Handshake"), (3, true, 115, b"\0\0\0\x0b")],
+        &[(1, true, 101, b"\x7e"), (2, false, 501, b"\x01"), (3, true, 102, b"\xfd\xfc")],
+    ];
+    for (number, steps) in conversations.iter().enumerate() {
+        check(&format!("others-{number}"), ELSEWHERE, &[], steps, &[None, None, None]);
+        check(&format!("others-http-{number}"), URI, &[], steps, &[None, None, None]);
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Detection's open state: a flow whose protocol is not known gets a conversation in whole pieces and cut into segments; the
+//! protocol and all that its parser makes of it are the same, and no byte waits for ever.
+//!
+//! Left out are port 53, where a few bytes more may look like another protocol, and cuts that mean something (`split`).
+
+use crate::planted;
+use crate::protocol::{look, pieces};
+use crate::take::Take;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo, Known};
+use bartizan_applayer::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_applayer::worklist::Worklist;
+use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
+use cuts::Player;
+use feeder::Feeder;
+
+#[path = "../../crates/applayer/src/suite/cuts.rs"]
+mod cuts;
+#[path = "../../crates/applayer/src/suite/feeder.rs"]
+mod feeder;
+
+/// Plays it twice.
+pub fn run(data: &[u8]) {
+    let engine = Engine::new(&Settings::new(), FileSettings::default()).expect("the built-in settings");
+    let mut take = Take(data);
+    let kind = take.byte();
+    let port = if kind & 1 == 0 { 80 } else { 443 };
+    let lengths: Vec<usize> = take.bytes(4).iter().map(|cut| usize::from(*cut) % 40 + 1).collect();
+    let pieces: Vec<_> =
+        pieces(&mut take).into_iter().map(|(direction, bytes, _)| (direction, bytes)).collect();
+    if lengths.is_empty() {
+        return;
+    }
+    let mut lengths = lengths.iter().copied().cycle();
+    let offsets = |(_, bytes): &(Direction, &[u8])| {
+        let mut at = 0;
+        let next = || {
+            at += lengths.next().unwrap_or(1);
+            (at < bytes.len()).then_some(at)
+        };
+        core::iter::from_fn(next).collect()
+    };
+    let offsets: Vec<Vec<usize>> = pieces.iter().map(offsets).collect();
+    let none = vec![Vec::new(); pieces.len()];
+    let make = || if kind & 2 == 0 { Feeder::new(&engine, port) } else { Feeder::passive(&engine, port) };
+    // Which cuts mean something only HTTP's table entry says.
+    let (_, http) = protocols::by_name("http").expect("HTTP is in the table");
+    let [whole, cut] = [none, offsets].map(|offsets| {
+        let mut flow = cuts::play(http, make, &pieces, &offsets);
+        flow.finish();
+        let known = flow.app.protocol();
+        if matches!(known, Known::Protocol(_)) && !flow.app.finished() && flow.app.original().is_none() {
+            let left = Direction::BOTH.map(|direction| flow.left(direction));
+            assert_eq!(left, [0, 0], "bytes wait for ever");
+        }
+        let spec = known.protocol().and_then(protocols::spec);
+        (known, spec.map(|spec| look(spec, flow.parser())))
+    });
+    assert_eq!(whole, cut, "cut at {lengths:?}");
+    let is_odd = pieces.first().is_some_and(|(_, bytes)| bytes.starts_with(b"\n"));
+    planted(is_odd && whole.0.protocol().is_some());
+}
