@@ -9,6 +9,7 @@ pub mod detection;
 pub mod event;
 pub mod file;
 pub mod flow;
+pub(crate) mod memory;
 pub mod protocol;
 pub mod protocols;
 #[cfg(test)]

@@ -128,6 +128,8 @@ reasons! {
     FlowMemory => "flow_memory",
     /// The application-layer parser failed, and the policy refuses such flows.
     AppLayerError => "applayer_error",
+    /// Memory for application layers is used up, and the policy refuses flows that give way.
+    AppLayerMemory => "applayer_memory",
     /// Fragments cannot be kept: defragmentation memory is used up.
     DefragMemory => "defrag_memory",
     /// The policy's default for traffic that no policy names.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data plane's own part of Suricata's settings.
 
+use crate::app_memory::AppMemoryLimits;
 use crate::hosts::HostPolicies;
+use bartizan_applayer::protocols;
 use bartizan_base::{PacketDuration, SettingError, Settings};
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
@@ -38,6 +40,10 @@ pub struct EngineSettings {
     pub flow_memory: ExceptionPolicy,
     /// What becomes of a flow whose application-layer parser fails.
     pub app_error: ExceptionPolicy,
+    /// Bounds of the memory of application layers.
+    pub app_memory: AppMemoryLimits,
+    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says otherwise.
+    pub app_memory_policy: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
@@ -78,6 +84,8 @@ impl EngineSettings {
             flows_when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
             flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
+            app_memory: app_memory(settings)?,
+            app_memory_policy: policy(settings, "app-layer.memcap-policy", prevention)?,
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
             hosts,
@@ -235,6 +243,16 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
     let flows = memcap / SURICATA_FLOW_BYTES;
     Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(1024, 1 << 24))
+}
+
+/// Memory of all application layers together, unless `app-layer.memcap` says otherwise.
+pub const APP_MEMORY: u64 = 256 << 20;
+
+fn app_memory(settings: &Settings) -> Result<AppMemoryLimits, SettingError> {
+    let key = |name: &str| format!("app-layer.protocols.{name}.memcap");
+    let by_protocol: Result<Vec<u64>, SettingError> =
+        protocols::TABLE.iter().map(|spec| settings.size(&key(spec.name), 0)).collect();
+    Ok(AppMemoryLimits { total: settings.size("app-layer.memcap", APP_MEMORY)?, by_protocol: by_protocol? })
 }
 
 fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {

@@ -8,6 +8,7 @@ use super::certificate;
 use super::events;
 use super::hello::{self, Kind};
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
 /// Longest message that is put together; longer ones are passed over with an event.
@@ -37,6 +38,13 @@ pub(super) struct Assembly {
     data: Vec<u8>,
     /// It is too long: its bytes are only counted.
     discard: bool,
+}
+
+impl Assembly {
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.data.held()
+    }
 }
 
 const fn known(kind: u8) -> bool {
