@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_allocator() {
-        let want = [(0, 0), (1, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128), (129, 160), (1000, 1024)];
+        let want =
+            [(0, 0), (1, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128), (129, 160), (1000, 1024)];
         for (bytes, size) in want {
             assert_eq!(allocated(bytes), size, "{bytes}");
         }

@@ -130,7 +130,8 @@ const SHAPES: &[(&str, u16, Shape)] = &[
 const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; content:\"/good\"; sid:1;)\n\
     drop http any any -> any any (msg:\"evil\"; http.uri; content:\"/evil\"; sid:2;)\n\
     alert http any any -> any any (msg:\"body\"; http.request_body; content:\"nothing of it\"; sid:3;)\n\
-    alert tls any any -> any any (msg:\"name\"; tls.sni; content:\"nothing of it\"; sid:4;)";
+    alert tls any any -> any any (msg:\"name\"; tls.sni; content:\"nothing of it\"; sid:4;)\n\
+    alert tcp any any -> any any (msg:\"stream\"; content:\"bytes in the stream\"; sid:5;)";
 
 /// The bound of the tests.
 const LIMIT: u64 = 2 << 20;
@@ -144,7 +145,11 @@ struct Run {
 impl Run {
     fn new(name: &str, policy: &str, set: &[(&str, &str)], tune: fn(&mut EngineSettings)) -> Self {
         let rules = RULES;
-        Run { stack: Stack::new(&Made { name, policy, set, tune, rules, thresholds: "" }), frames: 0, refused: 0 }
+        Run {
+            stack: Stack::new(&Made { name, policy, set, tune, rules, thresholds: "" }),
+            frames: 0,
+            refused: 0,
+        }
     }
 
     /// Handles a frame, a fifth of a millisecond after the one before. Returns whether it was let through.
@@ -186,7 +191,8 @@ impl Good {
 /// So many connections of a shape, with good and evil requests between them.
 fn attack(name: &str, (port, shape): (u16, Shape), v6: bool) {
     let set = [("app-layer.memcap", "2mb")];
-    let mut run = Run::new(&format!("shape-{port}-{}-{v6}", name.replace(' ', "-")), "chain: [ids]", &set, |_| ());
+    let mut run =
+        Run::new(&format!("shape-{port}-{}-{v6}", name.replace(' ', "-")), "chain: [ids]", &set, |_| ());
     let (mut good, mut evil) = (Vec::new(), Vec::new());
     let (mut asked, mut good_refused) = (0u32, 0u32);
     for n in 0..60u16 {
@@ -205,7 +211,11 @@ fn attack(name: &str, (port, shape): (u16, Shape), v6: bool) {
                 for good in &mut good {
                     good_refused += u32::from(good.left.pop().is_some_and(|frame| !run.frame(frame)));
                 }
-                evil.iter_mut().for_each(|evil| drop(evil.left.pop().map(|frame| run.frame(frame))));
+                for evil in &mut evil {
+                    if let Some(frame) = evil.left.pop() {
+                        run.frame(frame);
+                    }
+                }
             }
         }
     }
@@ -223,7 +233,9 @@ fn attack(name: &str, (port, shape): (u16, Shape), v6: bool) {
     let counters = *run.stack.worker.app_memory().counters();
     assert_eq!(good_refused, 0, "{name}: good frames refused; {counters:?}");
     let (worker, events) = run.stack.finish();
-    assert_eq!((worker.app_memory().used(), worker.app_memory().peak() > 0), (0, true), "{name}");
+    let (used, peak) = (worker.app_memory().used(), worker.app_memory().peak());
+    // One packet of a compressed body can bring some 300 KB.
+    assert!(used == 0 && peak > 0 && peak <= LIMIT + (400 << 10), "{name}: {used}, {peak}");
     let alerts = |sid: u64| events.iter().filter(|e| e["alert"]["signature_id"] == sid).count();
     assert_eq!(alerts(1), asked as usize, "{name}: good requests are matched; {counters:?}");
     assert_eq!(alerts(2), asked as usize, "{name}: evil requests are found; {counters:?}");
@@ -242,7 +254,12 @@ fn every_shape_stays_within_the_bound_and_good_requests_pass() {
 }
 
 /// A connection that is closed for memory: whether what it sends then passes, refusals of that reason, and the events.
-fn closed(name: &str, policy: &str, set: &[(&str, &str)], more: &[u8]) -> (bool, u64, Vec<serde_json::Value>) {
+fn closed(
+    name: &str,
+    policy: &str,
+    set: &[(&str, &str)],
+    more: &[u8],
+) -> (bool, u64, Vec<serde_json::Value>) {
     let set = [&[("app-layer.memcap", "100kb")], set].concat();
     let mut run = Run::new(name, policy, &set, |_| ());
     let (mut c, frames) = Connection::open(false, (1000, 80));
@@ -255,9 +272,13 @@ fn closed(name: &str, policy: &str, set: &[(&str, &str)], more: &[u8]) -> (bool,
             break;
         }
     }
-    assert_eq!((run.refused, run.stack.worker.app_memory().counters().closed, run.used()), (0, 1, 0), "{name}");
+    assert_eq!(
+        (run.refused, run.stack.worker.app_memory().counters().closed, run.used()),
+        (0, 1, 0),
+        "{name}"
+    );
     let counters = run.stack.worker.app_memory().counters();
-    assert!(counters.freed > 50_000 && counters.freed < 100 << 10, "{name}: {counters:?}");
+    assert!(counters.freed > 50_000 && counters.freed < 110 << 10, "{name}: {counters:?}");
     c.sent[0] = 101 + (run.frames as u32 - 3).div_ceil(2) * SEGMENT as u32;
     let passes = run.frames(c.send(true, more));
     let refused = run.stack.worker.counters().refused[Reason::AppLayerMemory as usize];
@@ -280,4 +301,14 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     let ignore = [("app-layer.memcap-policy", "ignore")];
     let (passes, refused, _) = closed("ignore", "chain: [ids]", &ignore, b"more");
     assert_eq!((passes, refused), (true, 0));
+
+    // A policy's word goes before the setting; `inspect` looks at the stream, `pass` at nothing.
+    for (action, sees) in [("inspect", 1), ("pass", 0)] {
+        let policy = format!("chain: [ids], overload: {{action: {action}}}");
+        let (passes, refused, events) = closed(action, &policy, &[], b"bytes in the stream");
+        assert_eq!((passes, refused), (true, 0), "{action}");
+        assert_eq!(events.iter().filter(|e| e["alert"]["signature_id"] == 5).count(), sees, "{action}");
+    }
+    let (passes, refused, _) = closed("drop", "chain: [ids], overload: {action: drop}", &ignore, b"more");
+    assert!(!passes && refused > 0);
 }

@@ -313,7 +313,10 @@ mod tests {
         assert_eq!(rig.memory.used(), all);
         for protocol in 0..2 {
             let part = rig.charges.iter().filter(|(id, _)| *id % 2 == u32::from(protocol));
-            assert_eq!(rig.memory.of_protocol(ProtocolId(protocol)).0, part.map(|(_, c)| c.bytes).sum::<u64>());
+            assert_eq!(
+                rig.memory.of_protocol(ProtocolId(protocol)).0,
+                part.map(|(_, c)| c.bytes).sum::<u64>()
+            );
         }
         for id in 0..64 {
             rig.set(id, 0, 0, 0);

@@ -155,7 +155,9 @@ impl Worker {
                 let idle = self.clock.since(entry.last_seen).as_nanos() / 1_000_000;
                 let weight = charge.bytes.saturating_sub(IDLE).saturating_mul(idle.saturating_add(1));
                 let priority = self.chains.overload(entry.fid).priority;
-                counts.then_some((!is_settled(entry), priority, core::cmp::Reverse((weight, idle))))
+                // What nobody looks at any more goes first, if it is worth it.
+                let needed = !is_settled(entry) || charge.bytes <= IDLE;
+                counts.then_some((needed, priority, core::cmp::Reverse((weight, idle))))
             };
             let first = drawn.iter().filter_map(|id| Some((rank(id)?, *id))).min_by_key(|(rank, _)| *rank);
             if let Some((_, id)) = first {

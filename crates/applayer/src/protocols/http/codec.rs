@@ -5,7 +5,8 @@
 //! not compared: browsers show what they read before they have seen them.
 
 use brotli_decompressor::{
-    BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper as _, StandardAlloc,
+    BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper as _,
+    StandardAlloc,
 };
 use flate2::{Decompress, FlushDecompress, Status};
 use std::io::Write as _;

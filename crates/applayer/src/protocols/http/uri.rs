@@ -100,7 +100,15 @@ impl<'a> Parts<'a> {
 impl Uri {
     /// Bytes of memory held beside its own place.
     pub(super) fn held(&self) -> usize {
-        let parts = [&self.scheme, &self.username, &self.password, &self.hostname, &self.path, &self.query, &self.fragment];
+        let parts = [
+            &self.scheme,
+            &self.username,
+            &self.password,
+            &self.hostname,
+            &self.path,
+            &self.query,
+            &self.fragment,
+        ];
         parts.iter().fold(0, |sum, part| sum.saturating_add(part.held()))
     }
 
