@@ -163,7 +163,11 @@ impl Run {
     }
 
     fn frames(&mut self, frames: Vec<Vec<u8>>) -> bool {
-        frames.into_iter().fold(true, |all, frame| self.frame(frame) && all)
+        let mut all = true;
+        for frame in frames {
+            all &= self.frame(frame);
+        }
+        all
     }
 
     fn used(&self) -> u64 {
