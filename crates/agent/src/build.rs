@@ -11,8 +11,8 @@ use crate::tenants::{Selector, TenantSelector};
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::{Entry, HeaderRule};
 use bartizan_config::policy::{
-    DEFAULT_TENANT, DefaultAction, OneSided, PolicyError, PolicyFile, Problem, Section, Target, Vars,
-    did_you_mean, read, unknown_function,
+    DEFAULT_TENANT, DefaultAction, OneSided, Overload, OverloadAction, PolicyError, PolicyFile, Problem,
+    Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
 use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
@@ -46,6 +46,8 @@ pub struct ClassInfo {
     pub staged: bool,
     /// What is done with one-sided flows.
     pub one_sided: OneSided,
+    /// How its flows stand when memory for application layers is used up.
+    pub overload: Overload,
 }
 
 /// A generation that is ready to run.
@@ -210,6 +212,18 @@ fn wrong(file: &PolicyFile, mut problems: Vec<Problem>) -> PolicyError {
     PolicyError::Wrong { file: file.name.clone(), problems }
 }
 
+/// What the data plane is told of overload.
+fn overload(said: Overload) -> bartizan_dataplane::overload::Overload {
+    use bartizan_dataplane::overload::OverloadAction as Action;
+    let action = match said.action {
+        None => Action::Settings,
+        Some(OverloadAction::Inspect) => Action::Inspect,
+        Some(OverloadAction::Pass) => Action::Pass,
+        Some(OverloadAction::Drop) => Action::Drop,
+    };
+    bartizan_dataplane::overload::Overload { priority: said.priority, action }
+}
+
 /// What the policies and the default have in common.
 struct Owner<'f> {
     path: String,
@@ -220,6 +234,7 @@ struct Owner<'f> {
     to: &'f [Target],
     staged: bool,
     one_sided: OneSided,
+    overload: Overload,
     refuse: bool,
 }
 
@@ -265,6 +280,7 @@ impl<'a> Build<'a> {
             to: &p.to,
             staged: p.staged,
             one_sided: p.one_sided,
+            overload: p.overload,
             refuse: false,
         });
         let d = &self.file.default;
@@ -277,6 +293,7 @@ impl<'a> Build<'a> {
             to: any,
             staged: d.staged,
             one_sided: d.one_sided,
+            overload: d.overload,
             refuse: d.action == DefaultAction::Drop,
         };
         policies.chain([default]).collect()
@@ -378,11 +395,14 @@ impl<'a> Build<'a> {
             let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(1);
             let number = info.policy.as_ref().map_or(0, |name| *numbers.entry(name.clone()).or_insert(next));
             let one_sided = matches!(info.one_sided, OneSided::Allow | OneSided::IdsOnly);
-            classes.push((info.fid, ClassTraits { policy: number, staged: info.staged, one_sided }));
+            let overload = overload(info.overload);
+            let traits = ClassTraits { policy: number, staged: info.staged, one_sided, overload };
+            classes.push((info.fid, traits));
         }
         let mut names: Vec<_> = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
         names.sort_unstable();
-        PolicyMap::new(names.into_iter().map(|(_, name)| name).collect(), &classes)
+        let names = names.into_iter().map(|(_, name)| name).collect();
+        PolicyMap::new(names, &classes)
     }
 
     /// Numbers for all tenants, and how their traffic is known.
@@ -577,6 +597,7 @@ impl<'a> Build<'a> {
             path,
             staged: owner.staged,
             one_sided: owner.one_sided,
+            overload: owner.overload,
         });
         Some(Class { fid, path })
     }

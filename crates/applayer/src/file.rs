@@ -4,6 +4,7 @@
 //! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
 //! record read it.
 
+use crate::memory::{Held as _, extend};
 use md5::Digest as _;
 
 /// How files are tracked; from settings and from what the loaded rules need.
@@ -162,7 +163,7 @@ impl FileTrack {
         if let Some(hash) = &mut self.hash_sha256 {
             hash.update(data);
         }
-        self.content.extend_from_slice(data);
+        extend(&mut self.content, data);
         // Cut at twice the window, so that a byte is moved at most once on average.
         if self.content.len() > self.window.saturating_mul(2) {
             let excess = self.content.len() - self.window;
@@ -195,6 +196,12 @@ impl FileTrack {
         if state == FileState::Closed || self.sha256_of_parts && state == FileState::Truncated {
             self.sha256 = self.hash_sha256.take().map(|h| h.finalize().into());
         }
+    }
+
+    /// Bytes of memory held beside its own place.
+    #[must_use]
+    pub(crate) fn held(&self) -> usize {
+        self.name.held().saturating_add(self.content.held()).saturating_add(self.sids.held())
     }
 
     /// A rule about files matched it.

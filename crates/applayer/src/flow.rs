@@ -95,6 +95,8 @@ pub enum Disruption {
     Error,
     /// Nobody looks at the flow any more.
     Bypass,
+    /// Memory for the application layer is used up, and this flow gives way.
+    Memory,
 }
 
 /// What is known of one direction's protocol.
@@ -383,6 +385,21 @@ impl AppLayer {
     #[must_use]
     pub fn finished(&self) -> bool {
         self.finished
+    }
+
+    /// Bytes of memory that parser and transactions hold; costs what was changed since it was asked last.
+    pub fn held(&mut self) -> usize {
+        self.parser.as_deref_mut().map_or(0, Parser::held)
+    }
+
+    /// The application layer is given up for the rest of the flow: parser and transactions go. What they know is to be
+    /// recorded before. The protocol stays known.
+    pub fn close(&mut self, engine: &Engine, flow: &FlowInfo) {
+        for direction in Direction::BOTH {
+            self.disrupt(engine, direction, Disruption::Memory, flow);
+        }
+        self.finished = true;
+        self.parser = None;
     }
 
     /// The flow was the wrong way round: exchanges what is kept by direction.

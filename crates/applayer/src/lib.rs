@@ -11,6 +11,7 @@ pub mod file;
 pub mod flow;
 #[cfg(test)]
 mod open_tests;
+pub(crate) mod memory;
 pub mod protocol;
 pub mod protocols;
 #[cfg(test)]

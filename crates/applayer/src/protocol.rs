@@ -256,6 +256,10 @@ pub trait Parser: Send {
         }
     }
 
+    /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs what was changed
+    /// since ([`crate::transaction::TxList::held`] sums transactions up).
+    fn held(&mut self) -> usize;
+
     /// No more data comes in `direction`: what is open there becomes complete.
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>);
 }

@@ -3,6 +3,7 @@
 
 use crate::event::Events;
 use crate::file::FileTrack;
+use crate::memory::Held;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
@@ -59,6 +60,16 @@ pub struct TxCommon {
     pub silent: bool,
     /// All files of these directions are to be kept (a rule with `filestore` matched).
     pub store: PerDirection<bool>,
+    /// [`Transaction::held`] when it was asked last.
+    pub(crate) measured: usize,
+}
+
+impl TxCommon {
+    /// Notes what the transaction holds now. Returns how much more and how much less that is.
+    pub(crate) fn measure(&mut self, now: usize) -> (usize, usize) {
+        let before = core::mem::replace(&mut self.measured, now);
+        (now.saturating_sub(before), before.saturating_sub(now))
+    }
 }
 
 /// A transaction as functions, detection and events see it.
@@ -82,6 +93,10 @@ pub trait Transaction: Send {
         let _ = (name, direction);
         None
     }
+
+    /// Bytes of memory that it holds beside its own place. Asked whenever it was changed: the answer costs a constant number of
+    /// steps (what grows by pieces is summed up as it grows).
+    fn held(&self) -> usize;
 
     /// Whose message it is, where a transaction is one message (DNS).
     fn message_direction(&self) -> Option<Direction> {
@@ -239,12 +254,27 @@ impl<T: Transaction> TxList<T> {
         &mut self.work
     }
 
+    /// Bytes of memory held; costs what was changed since it was asked last.
+    pub fn held(&mut self) -> usize {
+        let ids = self.work.take_unmeasured();
+        let (mut more, mut less) = (0usize, 0usize);
+        for id in &ids {
+            let Some(tx) = self.mark_mut(*id) else { continue };
+            let now = tx.held();
+            let (up, down) = tx.common_mut().measure(now);
+            (more, less) = (more.saturating_add(up), less.saturating_add(down));
+        }
+        self.work.measured(ids, more, less);
+        self.list.held().saturating_add(self.work.held())
+    }
+
     /// Frees one.
     pub fn free(&mut self, id: TxId) {
         if let Some(index) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
             && let Some(slot) = self.list.get_mut(index)
+            && let Some(tx) = slot.take()
         {
-            *slot = None;
+            self.work.released(tx.common().measured);
         }
         while matches!(self.list.front(), Some(None)) {
             self.list.pop_front();

@@ -6,6 +6,7 @@
 //! the work of a packet depends on the transactions that it touches. Directions are apart because detection, and records of
 //! files, look at a direction with its own packets.
 
+use crate::memory::Held;
 use crate::transaction::TxId;
 use bartizan_base::{Direction, PerDirection};
 
@@ -56,6 +57,10 @@ pub struct Worklist {
     inspect: PerDirection<Notes>,
     record: PerDirection<Notes>,
     disrupted: PerDirection<bool>,
+    /// Transactions whose memory is to be measured again.
+    unmeasured: Notes,
+    /// Memory of all transactions, in bytes, as they were measured last.
+    held: usize,
 }
 
 impl Worklist {
@@ -72,10 +77,12 @@ impl Worklist {
             self.inspect[direction].add(id);
             self.record[direction].add(id);
         }
+        self.unmeasured.add(id);
     }
 
-    /// A transaction was inspected in a direction: it may be done now.
+    /// A transaction was inspected in a direction: it may be done now, and inspection may have made it gather something.
     pub fn inspected(&mut self, id: TxId, direction: Direction) {
+        self.unmeasured.add(id);
         self.record[direction].add(id);
     }
 
@@ -105,6 +112,32 @@ impl Worklist {
         ids.append(&mut notes.ids);
         notes.ids = ids;
         notes.limit = 0;
+    }
+
+    /// The transactions to measure, to be given back with [`Worklist::measured`].
+    pub(crate) fn take_unmeasured(&mut self) -> Vec<TxId> {
+        self.unmeasured.order();
+        core::mem::take(&mut self.unmeasured.ids)
+    }
+
+    /// The transactions of the list were measured: they hold `more` and `less` than before.
+    pub(crate) fn measured(&mut self, mut ids: Vec<TxId>, more: usize, less: usize) {
+        ids.clear();
+        self.unmeasured.ids = ids;
+        self.unmeasured.limit = 0;
+        self.held = self.held.saturating_add(more).saturating_sub(less);
+    }
+
+    /// A transaction is gone that held so many bytes when it was measured last.
+    pub(crate) fn released(&mut self, held: usize) {
+        self.held = self.held.saturating_sub(held);
+    }
+
+    /// Memory of the transactions as they were measured last, and of the notes, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        let lists = [&self.inspect, &self.record];
+        let notes = lists.iter().flat_map(|list| [&list.to_server, &list.to_client]);
+        notes.chain([&self.unmeasured]).fold(self.held, |sum, notes| sum.saturating_add(notes.ids.held()))
     }
 
     /// A direction cannot be read on: what begins from now on is ended there from its beginning.

@@ -145,6 +145,8 @@ fn row(reason: Reason) -> Row {
             |v6| connection(v6, &[(101, ACK, b"\x16\x03\x03\0\x04\x10\0\0\0"), (110, ACK, b"\x19\x03\x03\0\x01\0")])),
         Reason::ProtocolOpen => Packets { rules: "drop tcp any any -> any any (msg:\"no TLS\"; app-layer-protocol:!tls; sid:1;)",
             ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"\x16\x03")])) },
+        Reason::AppLayerMemory => Packets { tune: |settings| settings.app_memory.total = 1,
+            ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"GET / HTTP/1.1\r\n"), (117, ACK, b"\r\n")])) },
         Reason::FlowMemory => Packets {
             tune: |settings| (settings.flow_capacity, settings.flows_when_full) = (1, WhenFull::Refuse),
             ..packets("chain: [pfw], pfw: {default: allow}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1001, 53), b"x")]) },

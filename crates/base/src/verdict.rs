@@ -130,6 +130,8 @@ reasons! {
     AppLayerError => "applayer_error",
     /// A rule asks what protocol this is, and its bytes do not tell yet: it goes on when more of them or some time have come.
     ProtocolOpen => "protocol_open",
+    /// Memory for application layers is used up, and the policy refuses flows that give way.
+    AppLayerMemory => "applayer_memory",
     /// Fragments cannot be kept: defragmentation memory is used up.
     DefragMemory => "defrag_memory",
     /// The policy's default for traffic that no policy names.

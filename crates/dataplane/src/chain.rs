@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The functions of a generation and the chains that policies make of them.
 
+use crate::overload::Overload;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::Header;
 use bartizan_function::{Function, Model, Together, WorkerState};
@@ -46,6 +47,8 @@ pub struct ClassTraits {
     pub staged: bool,
     /// Its policy lets flows go on of which one direction does not come by.
     pub one_sided: bool,
+    /// How its flows stand when memory for application layers is used up.
+    pub overload: Overload,
 }
 
 /// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
@@ -129,6 +132,12 @@ impl PolicyMap {
         }
         let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from)).collect();
         PolicyMap { names, by_fid }
+    }
+
+    /// How a class stands under overload.
+    #[must_use]
+    pub fn overload(&self, fid: Fid) -> Overload {
+        self.traits(fid).map(|traits| traits.overload).unwrap_or_default()
     }
 
     /// The policy of a class.
@@ -225,6 +234,12 @@ impl Chains {
         }
         let policies = classifier.policies();
         Chains { generation, functions, classifier, by_bit, payload, apart, each, policies, waits }
+    }
+
+    /// How a class of flows stands under overload.
+    #[must_use]
+    pub fn overload(&self, fid: Fid) -> Overload {
+        self.policies.overload(fid)
     }
 
     /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.

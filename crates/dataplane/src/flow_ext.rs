@@ -62,6 +62,8 @@ pub struct FlowExt {
     pub stray_flags: TcpFlags,
     /// Transactions that were begun in protocols before a switch.
     pub earlier_tx: u64,
+    /// What the application layer holds, as it was counted last.
+    pub memory: crate::app_memory::Charge,
     /// An end-of-flow inspection took place.
     pub ended: bool,
 }

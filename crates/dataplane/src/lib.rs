@@ -5,6 +5,7 @@
 //! layer once, let the functions on the flow's path speak, record, forward or refuse.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod app_memory;
 pub mod board;
 pub mod chain;
 pub mod eve;
@@ -19,6 +20,7 @@ pub mod hosts;
 mod identity;
 pub mod live;
 pub mod normaliser;
+pub mod overload;
 mod packet;
 mod parts;
 mod pseudo;

@@ -34,6 +34,7 @@ impl Worker {
             let acts = self.settings.prevention;
             self.tally.count(self.fid, &decision, packet.captured_len(), acts);
         }
+        self.relieve(recorder);
         decision
     }
 
@@ -312,6 +313,7 @@ impl Worker {
             ExceptionTarget::SessionMemory => Reason::StreamMemory,
             ExceptionTarget::ReassemblyMemory => Reason::StreamReassembly,
             ExceptionTarget::AppLayerError => Reason::AppLayerError,
+            ExceptionTarget::AppLayerMemory => Reason::AppLayerMemory,
         };
         if policy.refuses() && self.settings.prevention {
             let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);

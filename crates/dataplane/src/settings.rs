@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data plane's own part of Suricata's settings.
 
+use crate::app_memory::AppMemoryLimits;
 use crate::hosts::HostPolicies;
 use bartizan_applayer::flow::HoldBounds;
+use bartizan_applayer::protocols;
 use bartizan_base::{PacketDuration, SettingError, Settings};
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
@@ -43,6 +45,10 @@ pub struct EngineSettings {
     pub hold: HoldBounds,
     /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse it.
     pub hold_refuses: bool,
+    /// Bounds of the memory of application layers.
+    pub app_memory: AppMemoryLimits,
+    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says otherwise.
+    pub app_memory_policy: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
@@ -92,6 +98,8 @@ impl EngineSettings {
                 Some("drop-flow") => true,
                 Some(other) => return Err(error("app-layer.hold.policy", other, "inspect or drop-flow")),
             },
+            app_memory: app_memory(settings)?,
+            app_memory_policy: policy(settings, "app-layer.memcap-policy", prevention)?,
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
             hosts,
@@ -254,6 +262,16 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
     let flows = memcap / SURICATA_FLOW_BYTES;
     Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(1024, 1 << 24))
+}
+
+/// Memory of all application layers together, unless `app-layer.memcap` says otherwise.
+pub const APP_MEMORY: u64 = 256 << 20;
+
+fn app_memory(settings: &Settings) -> Result<AppMemoryLimits, SettingError> {
+    let key = |name: &str| format!("app-layer.protocols.{name}.memcap");
+    let by_protocol: Result<Vec<u64>, SettingError> =
+        protocols::TABLE.iter().map(|spec| settings.size(&key(spec.name), 0)).collect();
+    Ok(AppMemoryLimits { total: settings.size("app-layer.memcap", APP_MEMORY)?, by_protocol: by_protocol? })
 }
 
 fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionPolicy, SettingError> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker: owns flows and runs their packets to completion.
 
+use crate::app_memory::AppMemory;
 use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
@@ -11,6 +12,7 @@ use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_applayer::flow::Engine;
+use bartizan_applayer::protocols;
 use bartizan_base::{
     Decision, Fid, FunctionId, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId,
 };
@@ -58,7 +60,7 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.flow_memcap", &[Reason::FlowMemory]),
         ("ips.drop_reason.flow_drop", &[Reason::IdsFlow]),
         ("ips.drop_reason.applayer_error", &[Reason::AppLayerError]),
-        ("ips.drop_reason.applayer_memcap", &[]),
+        ("ips.drop_reason.applayer_memcap", &[Reason::AppLayerMemory]),
         ("ips.drop_reason.rules", &[Reason::IdsRule]),
         ("ips.drop_reason.threshold_detection_filter", &[Reason::IdsThreshold]),
         ("ips.drop_reason.stream_error", &[Reason::StreamError, Reason::StreamOverlap]),
@@ -215,6 +217,7 @@ pub struct Worker {
     pub(crate) defrag: Defragmenter,
     pub(crate) flows: FlowTable<FlowExt>,
     pub(crate) budget: MemoryBudget,
+    pub(crate) app_memory: AppMemory,
     pub(crate) stream_counters: StreamCounters,
     pub(crate) engine: Arc<Engine>,
     pub(crate) chains: Arc<Chains>,
@@ -264,6 +267,7 @@ impl Worker {
             defrag: Defragmenter::new(settings.defrag),
             flows,
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
+            app_memory: AppMemory::new(&settings.app_memory),
             stream_counters: StreamCounters::default(),
             engine,
             fid: Fid(0),
@@ -338,11 +342,18 @@ impl Worker {
             snapshot.memory.extend([
                 ("flows", table.touched as u64, table.reserved as u64),
                 ("reassembly", self.budget.used(), self.budget.limit()),
+                ("app_layer", self.app_memory.used(), self.app_memory.limit()),
                 ("defrag", defrag.0, defrag.1),
             ]);
             snapshot.fill(&self.chains, &self.states, &self.tally);
             more(snapshot);
         });
+    }
+
+    /// Memory of application layers.
+    #[must_use]
+    pub const fn app_memory(&self) -> &AppMemory {
+        &self.app_memory
     }
 
     /// The flows.
@@ -365,6 +376,18 @@ impl Worker {
             }
         }
         each("tcp.reassembly_memuse", self.budget.used());
+        if let Some((http, _)) = protocols::by_name("http") {
+            let (used, limit) = self.app_memory.of_protocol(http);
+            each("http.memuse", used);
+            each("http.memcap", limit);
+        }
+        let gave_way = self.app_memory.counters();
+        each("app_layer_memory.used", self.app_memory.used());
+        each("app_layer_memory.peak", self.app_memory.peak());
+        each("app_layer_memory.limit", self.app_memory.limit());
+        each("app_layer_memory.closed", gave_way.closed);
+        each("app_layer_memory.closed_in_hand", gave_way.in_hand);
+        each("app_layer_memory.freed", gave_way.freed);
         each("detect.alert", self.counters.alerts);
         for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
             if count > 0 {

@@ -396,6 +396,7 @@ pub(crate) fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings 
     share.flow_capacity = settings.flow_capacity.div_ceil(u32::from(count.max(1)));
     share.stream.memcap = settings.stream.memcap.div_ceil(parts);
     share.stream.reassembly.memcap = settings.stream.reassembly.memcap.div_ceil(parts);
+    share.app_memory = settings.app_memory.share(count);
     share
 }
 

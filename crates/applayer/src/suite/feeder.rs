@@ -117,6 +117,10 @@ impl Player for Feeder<'_> {
 struct NoParser(super::Worklist);
 
 impl Parser for NoParser {
+    fn held(&mut self) -> usize {
+        0
+    }
+
     fn parse(
         &mut self,
         _: Direction,

@@ -117,6 +117,34 @@ pub enum OneSided {
     Drop,
 }
 
+/// What is done with a flow that gives way when memory for application layers is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverloadAction {
+    /// It goes on; packets and streams are inspected, its protocol is not parsed any more.
+    Inspect,
+    /// It goes on uninspected.
+    Pass,
+    /// It is dropped.
+    Drop,
+}
+
+/// How a policy's flows stand when memory for application layers is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Overload {
+    /// Flows of lower priority give way first: 0 to 255, 100 unless given.
+    pub priority: u8,
+    /// What is done with a flow that gives way; as the setting `app-layer.memcap-policy` says unless given.
+    pub action: Option<OverloadAction>,
+}
+
+impl Default for Overload {
+    fn default() -> Self {
+        Overload { priority: 100, action: None }
+    }
+}
+
 /// What traffic gets that no policy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -163,6 +191,9 @@ pub struct Policy {
     /// Flows of which one direction is not seen.
     #[serde(default)]
     pub one_sided: OneSided,
+    /// How its flows stand when memory for application layers is used up.
+    #[serde(default)]
+    pub overload: Overload,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -184,6 +215,9 @@ pub struct DefaultPolicy {
     /// Flows of which one direction is not seen.
     #[serde(default)]
     pub one_sided: OneSided,
+    /// How its flows stand when memory for application layers is used up.
+    #[serde(default)]
+    pub overload: Overload,
     /// The sections of the chain's functions.
     #[serde(skip)]
     #[schemars(skip)]
@@ -224,8 +258,9 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 }
 
 /// The keys of a policy that are no sections.
-const POLICY_KEYS: &[&str] = &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided"];
-const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided"];
+const POLICY_KEYS: &[&str] =
+    &["name", "from", "to", "tenant", "link", "chain", "staged", "one-sided", "overload"];
+const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overload"];
 const FILE_KEYS: &[&str] = &["groups", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
 /// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.

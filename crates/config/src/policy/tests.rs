@@ -24,7 +24,7 @@ policies:
     pfw: {default: drop, rules: [{allow: tcp, to-ports: [80, 443, 8000-8010]}, {drop: 47, from: 10.9.0.0/16}]}
     sfw: {initiate: from, max-half-open: 100}
     ids: {level: web}
-  - {name: tenants, tenant: [a, b], from: inside, chain: [ids], staged: true, one-sided: ids-only}
+  - {name: tenants, tenant: [a, b], from: inside, chain: [ids], staged: true, one-sided: ids-only, overload: {priority: 7, action: inspect}}
 default: {chain: [ids], action: allow}
 ";
 
@@ -46,6 +46,8 @@ fn reads_the_example() {
     assert_eq!(pfw.rules[0].to_ports.as_ref().expect("ports")[2], Ports { first: 8000, last: 8010 });
     assert_eq!(pfw.rules[1].drop.as_ref().expect("drop")[0], Protocol(Some(47)));
     assert_eq!(file.policies[1].one_sided, OneSided::IdsOnly);
+    let overload = Overload { priority: 7, action: Some(OverloadAction::Inspect) };
+    assert_eq!((file.policies[0].overload, file.policies[1].overload), (Overload::default(), overload));
     assert_eq!(file.place("policies/0/sfw/max-half-open"), "policy.yaml:16:42");
     assert_eq!(file.place("policies/0/sfw/nothing"), "policy.yaml:16:5");
 }

@@ -271,6 +271,10 @@ impl Transaction for FakeTx {
         self.progress[direction]
     }
 
+    fn held(&self) -> usize {
+        0
+    }
+
     fn buffer<'a>(&'a self, _: BufferQuery, _: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
         None
     }

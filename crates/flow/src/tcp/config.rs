@@ -68,6 +68,8 @@ pub enum ExceptionTarget {
     ReassemblyMemory,
     /// The application-layer parser failed.
     AppLayerError,
+    /// Memory for application layers is used up, and the flow gives way.
+    AppLayerMemory,
 }
 
 impl ExceptionTarget {
@@ -79,6 +81,7 @@ impl ExceptionTarget {
             ExceptionTarget::SessionMemory => "stream_memcap",
             ExceptionTarget::ReassemblyMemory => "stream_reassembly_memcap",
             ExceptionTarget::AppLayerError => "app_layer_error",
+            ExceptionTarget::AppLayerMemory => "app_layer_memcap",
         }
     }
 }

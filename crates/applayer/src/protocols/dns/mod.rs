@@ -27,6 +27,7 @@ pub use name::{Bad, Name, NameFlags};
 pub use transaction::{DnsTransaction, Variant};
 
 use crate::event::EventCode;
+use crate::memory::Held as _;
 use crate::protocol::{
     Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, Transport,
 };
@@ -378,6 +379,10 @@ impl Parser for DnsParser {
 
     fn worklist_mut(&mut self) -> &mut Worklist {
         self.held.worklist_mut()
+    }
+
+    fn held(&mut self) -> usize {
+        size_of::<Self>().saturating_add(self.silent.held()).saturating_add(self.held.held())
     }
 
     fn end(&mut self, _direction: Direction, _context: &mut ParseContext<'_>) {

@@ -4,6 +4,7 @@
 use super::message::{Message, Section};
 use super::name::Name;
 use super::{buffers, log};
+use crate::memory::allocated;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
@@ -123,6 +124,11 @@ impl Transaction for DnsTransaction {
 
     fn common_mut(&mut self) -> &mut TxCommon {
         &mut self.common
+    }
+
+    fn held(&self) -> usize {
+        let names = self.response_names.get().map_or(0, |names| allocated(size_of_val(&**names)));
+        self.message.size().saturating_add(names)
     }
 
     fn progress(&self, _direction: Direction) -> u8 {

@@ -8,6 +8,7 @@ use super::multipart::{Found, Multipart};
 use super::settings::{BodySettings, HttpSettings};
 use crate::event::Events;
 use crate::file::{FileSettings, FileState, FileTrack};
+use crate::memory::{Held as _, extend};
 
 /// Bytes held for inspection when the settings set no limit.
 const WINDOW: usize = 1 << 20;
@@ -45,6 +46,8 @@ pub(super) struct Files {
     pub list: Vec<FileTrack>,
     /// The last one is still being filled.
     open: bool,
+    /// Memory of all but the last one, in bytes.
+    held: usize,
 }
 
 impl Files {
@@ -58,9 +61,16 @@ impl Files {
             raised.set(events::FILE_NAME_TOO_LONG);
         }
         let name = super::bytes::before(name, MAX_NAME);
+        self.held = self.held.saturating_add(self.list.last().map_or(0, FileTrack::held));
         self.list.push(FileTrack::open(context.next_id, name, &context.settings));
         context.next_id = context.next_id.wrapping_add(1);
         self.open = true;
+    }
+
+    /// Bytes of memory held beside its own place.
+    fn held(&self) -> usize {
+        let last = self.list.last().map_or(0, FileTrack::held);
+        self.held.saturating_add(last).saturating_add(self.list.held())
     }
 
     /// Takes what was found in a form.
@@ -148,6 +158,16 @@ impl Body {
     pub(super) fn set_encodings(&mut self, encodings: &[Encoding]) {
         self.decoder = Decoder::new(encodings);
         self.encoded = self.decoder.is_some();
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        let form = match &self.source {
+            FileSource::Form(form) => form.held(),
+            FileSource::None | FileSource::Whole => 0,
+        };
+        let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
+        self.data.held().saturating_add(self.files.held()).saturating_add(form).saturating_add(decoder)
     }
 
     /// The part held: bytes and offset of the first.
@@ -276,7 +296,7 @@ impl Body {
     }
 
     fn hold(&mut self, data: &[u8], limits: &BodySettings) {
-        self.data.extend_from_slice(data);
+        extend(&mut self.data, data);
         let keep = if limits.limit == 0 {
             WINDOW
         } else {

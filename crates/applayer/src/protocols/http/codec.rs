@@ -5,12 +5,14 @@
 //! not compared: browsers show what they read before they have seen them.
 
 use brotli_decompressor::{
-    BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc,
+    BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper as _,
+    StandardAlloc,
 };
 use flate2::{Decompress, FlushDecompress, Status};
 use std::io::Write as _;
 
 use super::bytes::after;
+use crate::memory::Held as _;
 
 /// An encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,11 @@ const PIECE: usize = 8192;
 pub(super) const MAX_HEADER: usize = 1 << 16;
 /// Memory that LZMA may ask for, in bytes.
 const LZMA_MEMORY: usize = 1 << 20;
+
+/// Memory of zlib's decoder: its window of 32 KiB twice (what is behind is read in one piece), and tables.
+const INFLATE_MEMORY: usize = 80 << 10;
+/// Memory of brotli's decoder beside its window: its state, and tables of codes.
+const BROTLI_MEMORY: usize = 64 << 10;
 
 /// The receiver refused more: a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +91,20 @@ impl Codec {
                 };
                 Codec::Lzma(Box::new(Lzma::new_with_options(&options, Vec::new())))
             }
+        }
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Codec::Header(_, seen) => seen.held(),
+            Codec::Inflate(_) => INFLATE_MEMORY,
+            Codec::Brotli(state, waiting) => {
+                let ring = state.ringbuffer.slice().len();
+                BROTLI_MEMORY.saturating_add(ring).saturating_add(waiting.held())
+            }
+            Codec::Lzma(_) => LZMA_MEMORY,
+            Codec::Ended => 0,
         }
     }
 

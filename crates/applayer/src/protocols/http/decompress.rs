@@ -7,6 +7,8 @@
 //! when its data has come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
 //! All this depends on the bytes alone: how segments cut them makes no difference.
 
+use crate::memory::Held as _;
+
 use super::codec::{Codec, Failure, MAX_HEADER};
 pub(super) use super::codec::{Encoding, Sink, Stop};
 
@@ -52,6 +54,14 @@ impl Layer {
             restarts: 0,
             phase: Phase::Trying { held: Vec::new(), given: Vec::new() },
         }
+    }
+
+    fn held(&self) -> usize {
+        let waiting = match &self.phase {
+            Phase::Trying { held, given } => held.held().saturating_add(given.held()),
+            Phase::Trusted | Phase::Through | Phase::Dead => 0,
+        };
+        waiting.saturating_add(self.codec.held())
     }
 
     fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<After, Stop> {
@@ -171,6 +181,11 @@ impl Decoder {
     pub(super) fn new(encodings: &[Encoding]) -> Option<Self> {
         let layers: Vec<Layer> = encodings.iter().rev().map(|e| Layer::new(*e)).collect();
         (!layers.is_empty()).then_some(Decoder { layers })
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.layers.iter().fold(self.layers.held(), |sum, layer| sum.saturating_add(layer.held()))
     }
 
     /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the sink refused it.

@@ -5,6 +5,8 @@
 //! lines are joined with the white space byte that folded them; a line without a colon becomes a field without name.
 //! The scanner never decides on bytes it has not seen: when what follows could change the meaning it asks for more.
 
+use crate::memory::Held as _;
+
 use super::bytes::{after, equals_nocase_nonul, is_blank, is_token, span, trim};
 
 /// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making each packet rescan all.
@@ -44,9 +46,37 @@ pub(super) struct Field {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     pub list: Vec<Field>,
+    /// Memory of names and values, in bytes.
+    held: usize,
 }
 
 impl Fields {
+    /// Adds a field.
+    pub(super) fn push(&mut self, field: Field) {
+        self.held = self.held.saturating_add(field.name.held()).saturating_add(field.value.held());
+        self.list.push(field);
+    }
+
+    /// Adds to the value of the field that a new one of this name is joined with.
+    pub(super) fn join(&mut self, name: &[u8], more: &[u8]) {
+        let Some(same) = self.same_name(name) else { return };
+        let before = same.value.held();
+        same.value.extend_from_slice(b", ");
+        same.value.extend_from_slice(more);
+        let after = same.value.held();
+        self.held = self.held.saturating_add(after).saturating_sub(before);
+    }
+
+    /// Forgets all fields.
+    pub(super) fn clear(&mut self) {
+        *self = Fields::default();
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.held.saturating_add(self.list.held())
+    }
+
     /// The first field of this name; NUL bytes in names are ignored, as browsers do.
     pub(super) fn get(&self, name: &str) -> Option<&Field> {
         self.list.iter().find(|f| equals_nocase_nonul(&f.name, name.as_bytes()))

@@ -7,6 +7,7 @@ use super::bytes::{after, before, find, starts_nocase};
 use super::events;
 use super::fields::parameter;
 use crate::event::Events;
+use crate::memory::Held as _;
 
 /// Boundaries longer than this are not followed (RFC 2046 allows 70).
 const MAX_BOUNDARY: usize = 200;
@@ -56,6 +57,11 @@ impl Multipart {
         }
         let boundary = [b"--", boundary].concat();
         Some(Multipart { boundary, at: At::Between, name: Vec::new(), buffer: Vec::new() })
+    }
+
+    /// Bytes of memory held, its own place included.
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>() + self.boundary.held() + self.name.held() + self.buffer.held()
     }
 
     /// Whether a file is being read.

@@ -9,6 +9,7 @@ use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
 use super::{request, response};
+use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
@@ -182,6 +183,13 @@ impl Parser for HttpParser {
 
     fn worklist_mut(&mut self) -> &mut Worklist {
         self.txs.worklist_mut()
+    }
+
+    fn held(&mut self) -> usize {
+        let lines = self.request.line.held() + self.request.header.held();
+        let lines = lines + self.response.line.held() + self.response.header.held();
+        let own = size_of::<Self>().saturating_add(lines).saturating_add(self.ranges.held());
+        own.saturating_add(self.txs.held())
     }
 
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {

@@ -3,6 +3,7 @@
 //!
 //! Not done: pieces that come over several flows (they belong into a table by host).
 
+use crate::memory::Held as _;
 use std::collections::BTreeMap;
 
 /// Bytes held per flow for files that are not whole yet.
@@ -29,6 +30,12 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
+    /// Bytes of memory held beside its own place: names are as long as files' names may be, at most.
+    pub(super) fn held(&self) -> usize {
+        let names: usize = self.files.iter().map(|file| file.host.held() + file.name.held()).sum();
+        self.held.saturating_add(names).saturating_add(self.files.held())
+    }
+
     /// Adds a piece; returns the whole file if this was the last one missing.
     pub(super) fn add(
         &mut self,

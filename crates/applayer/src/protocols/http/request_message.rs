@@ -193,7 +193,7 @@ impl HttpTx {
                 return false;
             }
             let field = super::headers::Field { name: field.name, value: field.value, repeated: false };
-            message.fields.list.push(field);
+            message.fields.push(field);
             return true;
         };
         let first_repetition = !same.repeated;
@@ -207,8 +207,7 @@ impl HttpTx {
                 (fields::content_length(&same.value).length, fields::content_length(&field.value).length);
             ambiguous = old.is_none() || old != new;
         } else {
-            same.value.extend_from_slice(b", ");
-            same.value.extend_from_slice(&field.value);
+            message.fields.join(&field.name, &field.value);
         }
         if !first_repetition {
             message.repetitions += 1;

@@ -66,7 +66,7 @@ impl HttpParser {
             tx.raise(events::CONTINUE_ALREADY_SEEN);
         }
         tx.response.seen_continue = true;
-        tx.response.message.fields.list.clear();
+        tx.response.message.fields.clear();
         tx.response.message.progress = LINE;
         self.response.state = State::Line;
         Step::Again

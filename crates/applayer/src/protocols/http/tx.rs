@@ -16,6 +16,7 @@ use super::settings::HttpSettings;
 use super::uri::Uri;
 use crate::event::EventCode;
 use crate::file::{FileState, FileTrack};
+use crate::memory::{Held as _, allocated};
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::Direction;
@@ -85,6 +86,14 @@ pub(super) struct Message {
     pub coding: Coding,
     pub content_length: Option<u64>,
     pub body: Body,
+}
+
+impl Message {
+    /// Bytes of memory held beside its own place.
+    fn held(&self) -> usize {
+        let texts = self.line.held() + self.protocol.held() + self.raw_headers.held();
+        texts.saturating_add(self.fields.held()).saturating_add(self.body.held())
+    }
 }
 
 /// A request.
@@ -418,6 +427,15 @@ impl Transaction for HttpTx {
         }
     }
 
+    fn held(&self) -> usize {
+        let Request { message, method, uri, parsed_uri, normalized_uri, hostname, .. } = &self.request;
+        let texts = [method, uri, normalized_uri, hostname, &self.response.status, &self.response.reason];
+        let texts = texts.iter().fold(0usize, |sum, text| sum.saturating_add(text.held()));
+        let parsed = parsed_uri.as_ref().map_or(0, Uri::held);
+        let messages = message.held().saturating_add(self.response.message.held());
+        texts.saturating_add(parsed).saturating_add(messages)
+    }
+
     fn files(&self, direction: Direction) -> &[FileTrack] {
         &self.message(direction).body.files.list
     }
@@ -506,11 +524,27 @@ impl Table {
         self.slots.get_mut(position)?.as_deref_mut()
     }
 
+    /// Bytes of memory held; costs what was changed since it was asked last.
+    pub(super) fn held(&mut self) -> usize {
+        let ids = self.work.take_unmeasured();
+        let (mut more, mut less) = (0usize, 0usize);
+        for id in &ids {
+            let Some(tx) = self.mark_mut(*id) else { continue };
+            let now = tx.held();
+            let (up, down) = tx.common.measure(now);
+            (more, less) = (more.saturating_add(up), less.saturating_add(down));
+        }
+        self.work.measured(ids, more, less);
+        let places = self.live.saturating_mul(allocated(size_of::<HttpTx>()));
+        self.slots.held().saturating_add(places).saturating_add(self.work.held())
+    }
+
     /// Frees one; slots before `keep_from` are given up.
     pub(super) fn free(&mut self, id: TxId, keep_from: TxId) {
         if let Some(slot) = self.position(id).and_then(|p| self.slots.get_mut(p))
-            && slot.take().is_some()
+            && let Some(tx) = slot.take()
         {
+            self.work.released(tx.common.measured);
             self.live = self.live.saturating_sub(1);
             self.freed_to = self.freed_to.max(id.saturating_add(1));
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A request's URI: taken apart and put together again in normal form (RFC 3986, with the liberties of libhtp).
 
+use crate::memory::Held as _;
+
 use super::bytes::span;
 use super::fields::{self, host_port, port_number};
 use super::settings::UriSettings;
@@ -96,6 +98,20 @@ impl<'a> Parts<'a> {
 }
 
 impl Uri {
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        let parts = [
+            &self.scheme,
+            &self.username,
+            &self.password,
+            &self.hostname,
+            &self.path,
+            &self.query,
+            &self.fragment,
+        ];
+        parts.iter().fold(0, |sum, part| sum.saturating_add(part.held()))
+    }
+
     /// Takes a request's URI apart and normalises the parts.
     pub(super) fn parse(input: &[u8], settings: &UriSettings) -> Self {
         let parts = Parts::parse(input);

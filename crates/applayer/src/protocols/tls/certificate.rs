@@ -7,6 +7,7 @@
 
 use super::events;
 use super::tx::TlsTx;
+use crate::memory::Held;
 use bartizan_base::{Cursor, Direction};
 use sha1::{Digest as _, Sha1};
 use x509_parser::error::X509Error;
@@ -31,6 +32,23 @@ pub(super) struct Certificate {
     /// SHA-1 of the certificate, `0a:ff:...`
     pub(super) fingerprint: String,
     pub(super) names: Vec<String>,
+    /// Bytes of memory held by all of this.
+    held: usize,
+}
+
+impl Certificate {
+    /// Bytes of memory held, its own place included.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Sums up what it holds; it does not change any more.
+    fn measured(mut self) -> Self {
+        let texts = [&self.subject, &self.issuer, &self.serial, &self.fingerprint];
+        let held = texts.into_iter().chain(&self.names).map(Held::held);
+        self.held = held.sum::<usize>().saturating_add(self.names.held()).saturating_add(size_of::<Self>());
+        self
+    }
 }
 
 /// The certificates of one side: the bytes once, and where each lies.
@@ -44,6 +62,11 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.data.held().saturating_add(self.entries.held())
+    }
+
     /// Number of certificates.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -119,8 +142,9 @@ fn parse(der: &[u8]) -> Result<(Certificate, bool), u8> {
         not_after: validity.not_after.timestamp(),
         fingerprint: joined(&Sha1::digest(der), false),
         names,
+        held: 0,
     };
-    Ok((certificate, too_many))
+    Ok((certificate.measured(), too_many))
 }
 
 /// An alternative name without its type; addresses in their usual form.

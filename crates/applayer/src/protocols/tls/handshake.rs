@@ -9,6 +9,7 @@ use super::events;
 use super::hello::{self, Kind};
 use super::parser;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
+use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
 /// Longest message that is put together; longer ones are passed over with an event.
@@ -59,6 +60,11 @@ impl Assembly {
         self.head.clear();
         let length = u32::from_be_bytes([0, high, middle, low]);
         Some((kind, usize::try_from(length).unwrap_or(usize::MAX)))
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.data.held()
     }
 }
 

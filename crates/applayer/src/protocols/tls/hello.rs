@@ -9,6 +9,7 @@
 use super::events;
 use super::tx::{Flags, TlsTx};
 use super::version::{self, is_grease};
+use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
 /// Which hello a message is. A server that sends a client hello is read as it claims.
@@ -44,6 +45,12 @@ fn push(list: &mut Vec<u16>, value: u16) {
 }
 
 impl HelloFields {
+    /// Bytes of memory held beside its own place.
+    pub(crate) fn held(&self) -> usize {
+        let lists = [&self.ciphers, &self.extensions, &self.signature_algorithms];
+        lists.iter().fold(self.alpn.held(), |sum, list| sum.saturating_add(list.held()))
+    }
+
     pub(crate) fn set_version(&mut self, version: u16) {
         if !is_grease(version) && self.version.is_none_or(|v| v < version) {
             self.version = Some(version);

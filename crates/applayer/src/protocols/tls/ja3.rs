@@ -6,6 +6,7 @@
 //! `-` between values, `,` between fields.
 
 use super::version::is_grease;
+use crate::memory::Held as _;
 use md5::{Digest as _, Md5};
 
 /// A JA3 text that is being put together, and its hash once the hello was read to its end.
@@ -18,6 +19,11 @@ pub(super) struct Ja3 {
 }
 
 impl Ja3 {
+    /// Bytes of memory held beside its own place.
+    pub(super) fn held(&self) -> usize {
+        self.text.held().saturating_add(self.hash.held())
+    }
+
     /// A text may not become longer (repeated hellos that break off before their end add to it).
     const MAX: usize = 1 << 19;
 

@@ -150,6 +150,15 @@ impl Parser for TlsParser {
         &mut self.work
     }
 
+    fn held(&mut self) -> usize {
+        let assemblies = self.records.to_server.assembly.held() + self.records.to_client.assembly.held();
+        // There is one transaction: it is measured each time, and its notes say nothing.
+        let ids = self.work.take_unmeasured();
+        self.work.measured(ids, 0, 0);
+        let tx = self.tx.as_ref().map_or(0, Transaction::held);
+        size_of::<Self>().saturating_add(assemblies).saturating_add(tx).saturating_add(self.work.held())
+    }
+
     fn end(&mut self, direction: Direction, _context: &mut ParseContext<'_>) {
         let Some(tx) = self.tx.as_mut() else { return };
         match direction {

@@ -7,6 +7,7 @@ use super::hello::HelloFields;
 use super::ja3::Ja3;
 use super::{buffers, events, log, version};
 use crate::event::EventCode;
+use crate::memory::Held as _;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
@@ -249,6 +250,16 @@ impl Transaction for TlsTx {
             "tls.encrypted" => Some(u64::from(self.encrypted && !self.config.full_inspection())),
             _ => None,
         }
+    }
+
+    fn held(&self) -> usize {
+        let sides = [&self.sides.to_server, &self.sides.to_client];
+        sides.iter().fold(0, |sum: usize, side| {
+            let certificate = side.certificate.as_deref().map_or(0, Certificate::held);
+            let texts = side.session_id.held().saturating_add(side.server_name.held());
+            let lists = side.hello.held().saturating_add(side.ja3.held()).saturating_add(side.chain.held());
+            sum.saturating_add(certificate).saturating_add(texts).saturating_add(lists)
+        })
     }
 
     fn log_ready(&self, _complete: PerDirection<u8>) -> bool {

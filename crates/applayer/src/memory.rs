@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much memory something holds, as far as an allocation can be told from outside.
+//!
+//! Parsers say what they hold ([`crate::protocol::Parser::held`]), so that whoever runs them can keep all of them together within a
+//! bound. The question is asked with each packet: the answer costs what changed since, never what there is.
+
+/// Memory that an allocation of `bytes` takes: allocators have sizes, mimalloc four from one power of two to the next.
+#[must_use]
+pub(crate) const fn allocated(bytes: usize) -> usize {
+    const SMALLEST: usize = 16;
+    if bytes == 0 {
+        return 0;
+    }
+    if bytes <= SMALLEST * 4 {
+        return bytes.next_multiple_of(SMALLEST);
+    }
+    let step = 1usize << ((bytes - 1).ilog2() - 2);
+    // No allocation is so large that this overflows.
+    bytes.saturating_add(step - 1) / step * step
+}
+
+/// Something that holds memory beside its own place.
+pub(crate) trait Held {
+    /// Bytes held beside its own place.
+    fn held(&self) -> usize;
+}
+
+impl<T> Held for Vec<T> {
+    fn held(&self) -> usize {
+        allocated(self.capacity().saturating_mul(size_of::<T>()))
+    }
+}
+
+impl<T> Held for std::collections::VecDeque<T> {
+    fn held(&self) -> usize {
+        allocated(self.capacity().saturating_mul(size_of::<T>()))
+    }
+}
+
+impl Held for String {
+    fn held(&self) -> usize {
+        allocated(self.capacity())
+    }
+}
+
+impl<T: Held> Held for Option<T> {
+    fn held(&self) -> usize {
+        self.as_ref().map_or(0, Held::held)
+    }
+}
+
+/// Adds to a window that may grow large: by a quarter at a time, where doubling would leave half of it unused in each of many flows.
+pub(crate) fn extend(window: &mut Vec<u8>, data: &[u8]) {
+    const LARGE: usize = 8 << 10;
+    let (held, room) = (window.len(), window.capacity().saturating_sub(window.len()));
+    if held >= LARGE && room < data.len() {
+        window.reserve_exact(data.len().max(held / 4));
+    }
+    window.extend_from_slice(data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{allocated, extend};
+
+    #[test]
+    fn windows_grow_with_little_to_spare_and_seldom() {
+        let (mut window, mut moves) = (Vec::new(), 0);
+        for n in 1..=200usize {
+            let before = window.capacity();
+            extend(&mut window, &[b'x'; 1000]);
+            moves += usize::from(window.capacity() != before);
+            assert!(window.len() == n * 1000 && (n < 20 || window.capacity() <= window.len() * 5 / 4 + 1000));
+        }
+        assert!(moves < 24, "{moves}");
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_allocator() {
+        let want =
+            [(0, 0), (1, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128), (129, 160), (1000, 1024)];
+        for (bytes, size) in want {
+            assert_eq!(allocated(bytes), size, "{bytes}");
+        }
+        for bytes in 1..100_000 {
+            let size = allocated(bytes);
+            assert!(size >= bytes && (bytes < 64 || size <= bytes + bytes / 4), "{bytes}: {size}");
+        }
+        assert_eq!(allocated(131_072), 131_072);
+    }
+}

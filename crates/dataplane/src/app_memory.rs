@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory of a worker's application layers: one budget, with bounds by protocol and fair shares by tenant.
+//!
+//! Each flow's application layer says after each packet what it holds ([`bartizan_applayer::flow::AppLayer::held`]); the difference goes
+//! here. Nothing is refused beforehand: when a bound is passed, flows give way until it holds again
+//! ([`crate::overload`]), the flow in hand at last. So a bound is passed by no more than what one packet brings.
+//!
+//! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
+//! packet: a flow enters with the first byte that it holds and leaves with the last.
+
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_base::{FlowId, TenantId};
+use smallvec::SmallVec;
+
+/// What a flow's application layer is counted with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Bytes.
+    pub bytes: u64,
+    /// For this protocol.
+    protocol: Option<ProtocolId>,
+    /// Whose they are.
+    tenant: TenantId,
+    /// Place in the tenant's list.
+    place: u32,
+}
+
+/// Bounds of the application layer's memory, in bytes; 0 for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppMemoryLimits {
+    /// Of all flows together.
+    pub total: u64,
+    /// By protocol, in the order of the table of protocols.
+    pub by_protocol: Vec<u64>,
+}
+
+impl AppMemoryLimits {
+    /// The part of one of so many workers.
+    #[must_use]
+    pub fn share(&self, workers: u16) -> Self {
+        let part = |limit: u64| limit.div_ceil(u64::from(workers.max(1)));
+        AppMemoryLimits {
+            total: part(self.total),
+            by_protocol: self.by_protocol.iter().map(|l| part(*l)).collect(),
+        }
+    }
+}
+
+/// The flows of a tenant.
+#[derive(Debug, Default)]
+struct Tenant {
+    used: u64,
+    flows: Vec<FlowId>,
+    /// Where to look on for one that gives way.
+    hand: usize,
+}
+
+/// The bytes of a protocol.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bound {
+    limit: u64,
+    used: u64,
+}
+
+impl Bound {
+    const fn is_passed(&self) -> bool {
+        self.limit > 0 && self.used > self.limit
+    }
+}
+
+/// A bound that is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// That of everything.
+    Total,
+    /// That of a protocol.
+    Protocol(ProtocolId),
+}
+
+/// What was done to keep the bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppMemoryCounters {
+    /// Flows whose application layer was closed.
+    pub closed: u64,
+    /// Of these such as brought the packet in hand, since closing others did not suffice.
+    pub in_hand: u64,
+    /// Bytes that were let go of.
+    pub freed: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AppMemory {
+    total: Bound,
+    peak: u64,
+    protocols: Vec<Bound>,
+    tenants: Vec<Tenant>,
+    /// Tenants that hold something.
+    active: u64,
+    /// The tenant that holds most, as far as was seen.
+    heaviest: usize,
+    /// Flows that hold more since the last packet.
+    grown: SmallVec<[FlowId; 4]>,
+    /// A protocol's bound may be passed.
+    checks_protocols: bool,
+    pub(crate) counters: AppMemoryCounters,
+}
+
+impl AppMemory {
+    /// With these bounds.
+    #[must_use]
+    pub fn new(limits: &AppMemoryLimits) -> Self {
+        let bound = |limit: u64| Bound { limit, used: 0 };
+        AppMemory {
+            total: bound(limits.total),
+            protocols: limits.by_protocol.iter().map(|l| bound(*l)).collect(),
+            checks_protocols: limits.by_protocol.iter().any(|l| *l > 0),
+            ..AppMemory::default()
+        }
+    }
+
+    /// Bytes held now.
+    #[must_use]
+    pub const fn used(&self) -> u64 {
+        self.total.used
+    }
+
+    /// Most bytes ever held.
+    #[must_use]
+    pub const fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// The bound of everything; 0 for none.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.total.limit
+    }
+
+    /// Bytes that flows of a protocol hold, and their bound (0 for none).
+    #[must_use]
+    pub fn of_protocol(&self, protocol: ProtocolId) -> (u64, u64) {
+        self.protocols.get(usize::from(protocol.0)).map_or((0, 0), |b| (b.used, b.limit))
+    }
+
+    /// What was done to keep the bounds.
+    #[must_use]
+    pub const fn counters(&self) -> &AppMemoryCounters {
+        &self.counters
+    }
+
+    /// A flow holds `bytes` now. Returns the flow that took its place in the list, with that place: the caller notes it in that
+    /// flow's charge ([`Charge::moved`]).
+    pub(crate) fn set(
+        &mut self,
+        id: FlowId,
+        charge: &mut Charge,
+        bytes: u64,
+        (tenant, protocol): (TenantId, Option<ProtocolId>),
+    ) -> Option<(FlowId, u32)> {
+        if charge.bytes == bytes && charge.protocol == protocol {
+            return None;
+        }
+        if bytes > charge.bytes {
+            self.grown.push(id);
+        }
+        if charge.bytes == 0 {
+            (charge.tenant, charge.place) = (tenant, self.enter(id, tenant));
+        }
+        let before = core::mem::replace(&mut charge.bytes, bytes);
+        let old = core::mem::replace(&mut charge.protocol, protocol);
+        self.count(old, 0, before);
+        self.count(protocol, bytes, 0);
+        let at = usize::from(charge.tenant.0);
+        let tenant = self.tenants.get_mut(at)?;
+        tenant.used = tenant.used.saturating_add(bytes).saturating_sub(before);
+        let used = tenant.used;
+        if self.tenants.get(self.heaviest).is_none_or(|t| t.used < used) {
+            self.heaviest = at;
+        }
+        self.total.used = self.total.used.saturating_add(bytes).saturating_sub(before);
+        self.peak = self.peak.max(self.total.used);
+        if bytes == 0 { self.leave(charge) } else { None }
+    }
+
+    fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
+        if let Some(bound) = protocol.and_then(|p| self.protocols.get_mut(usize::from(p.0))) {
+            bound.used = bound.used.saturating_add(more).saturating_sub(less);
+        }
+    }
+
+    fn enter(&mut self, id: FlowId, tenant: TenantId) -> u32 {
+        let at = usize::from(tenant.0);
+        if self.tenants.len() <= at {
+            self.tenants.resize_with(at + 1, Tenant::default);
+        }
+        let Some(tenant) = self.tenants.get_mut(at) else { return 0 };
+        self.active += u64::from(tenant.flows.is_empty());
+        tenant.flows.push(id);
+        u32::try_from(tenant.flows.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn leave(&mut self, charge: &Charge) -> Option<(FlowId, u32)> {
+        let tenant = self.tenants.get_mut(usize::from(charge.tenant.0))?;
+        let place = charge.place as usize;
+        if place < tenant.flows.len() {
+            tenant.flows.swap_remove(place);
+        }
+        self.active -= u64::from(tenant.flows.is_empty()).min(self.active);
+        tenant.flows.get(place).map(|moved| (*moved, charge.place))
+    }
+
+    /// The first bound that is passed.
+    #[inline]
+    pub(crate) fn passed(&self) -> Option<Passed> {
+        if self.total.is_passed() {
+            return Some(Passed::Total);
+        }
+        if !self.checks_protocols {
+            return None;
+        }
+        let at = self.protocols.iter().position(Bound::is_passed)?;
+        Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
+    }
+
+    /// The next flows among which one is to give way: of the tenant that holds most, which is over its fair share when the
+    /// bound of everything is passed.
+    pub(crate) fn draw(&mut self, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
+        out.clear();
+        // Some tenant holds more than its share, if the bound of everything is passed.
+        let share = if self.total.is_passed() { self.total.limit / self.active.max(1) } else { 0 };
+        if self.tenants.get(self.heaviest).is_none_or(|t| t.flows.is_empty() || t.used <= share) {
+            // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
+            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used);
+            self.heaviest = heaviest.map_or(0, |(at, _)| at);
+        }
+        let Some(tenant) = self.tenants.get_mut(self.heaviest) else { return };
+        for _ in 0..count.min(tenant.flows.len()) {
+            tenant.hand = if tenant.hand + 1 < tenant.flows.len() { tenant.hand + 1 } else { 0 };
+            out.extend(tenant.flows.get(tenant.hand).copied());
+        }
+    }
+
+    /// The flows that hold more since this was asked last.
+    pub(crate) fn take_grown(&mut self) -> SmallVec<[FlowId; 4]> {
+        core::mem::take(&mut self.grown)
+    }
+
+    /// Forgets them: no bound is passed.
+    #[inline]
+    pub(crate) fn forget_grown(&mut self) {
+        self.grown.clear();
+    }
+}
+
+impl Charge {
+    /// The flow has another place in its tenant's list.
+    pub(crate) fn moved(&mut self, place: u32) {
+        self.place = place;
+    }
+
+    /// The protocol that it is counted for.
+    pub(crate) fn protocol(&self) -> Option<ProtocolId> {
+        self.protocol
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// A budget with the charges of its flows.
+    struct Rig {
+        memory: AppMemory,
+        charges: HashMap<u32, Charge>,
+    }
+
+    impl Rig {
+        fn new(total: u64, by_protocol: &[u64]) -> Self {
+            let limits = AppMemoryLimits { total, by_protocol: by_protocol.to_vec() };
+            Rig { memory: AppMemory::new(&limits), charges: HashMap::new() }
+        }
+
+        fn set(&mut self, id: u32, tenant: u16, protocol: u8, bytes: u64) {
+            let charge = self.charges.entry(id).or_default();
+            let flow = FlowId(id);
+            let of = (TenantId(tenant), Some(ProtocolId(protocol)));
+            if let Some((moved, place)) = self.memory.set(flow, charge, bytes, of) {
+                self.charges.get_mut(&moved.0).unwrap().moved(place);
+            }
+        }
+
+        fn draw(&mut self, count: usize) -> Vec<u32> {
+            let mut out = SmallVec::new();
+            self.memory.draw(count, &mut out);
+            let mut ids: Vec<_> = out.iter().map(|id| id.0).collect();
+            ids.sort_unstable();
+            ids
+        }
+    }
+
+    #[test]
+    fn sums_hold_whatever_changes() {
+        let mut rig = Rig::new(0, &[0, 0]);
+        let mut state = 1u32;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (id, bytes) = (state >> 8 & 63, u64::from(state >> 20 & 7) * 100);
+            rig.set(id, (id % 3) as u16, (id % 2) as u8, bytes);
+        }
+        let all: u64 = rig.charges.values().map(|c| c.bytes).sum();
+        assert_eq!(rig.memory.used(), all);
+        for protocol in 0..2 {
+            let part = rig.charges.iter().filter(|(id, _)| *id % 2 == u32::from(protocol));
+            assert_eq!(
+                rig.memory.of_protocol(ProtocolId(protocol)).0,
+                part.map(|(_, c)| c.bytes).sum::<u64>()
+            );
+        }
+        for id in 0..64 {
+            rig.set(id, 0, 0, 0);
+        }
+        assert_eq!((rig.memory.used(), rig.memory.active), (0, 0));
+        assert!(rig.memory.tenants.iter().all(|t| t.used == 0 && t.flows.is_empty()));
+    }
+
+    #[test]
+    fn the_tenant_that_holds_most_gives_way() {
+        let mut rig = Rig::new(1000, &[]);
+        (0..50).for_each(|id| rig.set(id, 1, 0, 5));
+        (50..53).for_each(|id| rig.set(id, 2, 0, 300));
+        assert_eq!(rig.memory.passed(), Some(Passed::Total));
+        assert_eq!(rig.draw(16), [50, 51, 52]);
+        // It holds less than the other now.
+        (50..53).for_each(|id| rig.set(id, 2, 0, 1));
+        assert_eq!(rig.memory.passed(), None);
+        (0..50).for_each(|id| rig.set(id, 1, 0, 20));
+        assert_eq!(rig.memory.passed(), Some(Passed::Total));
+        let drawn = rig.draw(16);
+        assert!(drawn.len() == 16 && drawn.iter().all(|id| *id < 50), "{drawn:?}");
+        assert_ne!(rig.draw(16), drawn);
+    }
+
+    #[test]
+    fn a_protocol_has_its_own_bound() {
+        let mut rig = Rig::new(0, &[0, 100]);
+        rig.set(1, 0, 0, 5000);
+        rig.set(2, 0, 1, 100);
+        assert_eq!(rig.memory.passed(), None);
+        rig.set(2, 0, 1, 101);
+        assert_eq!(rig.memory.passed(), Some(Passed::Protocol(ProtocolId(1))));
+        // A flow that speaks another protocol is counted there.
+        rig.set(2, 0, 0, 101);
+        assert_eq!(rig.memory.passed(), None);
+        assert_eq!(rig.memory.take_grown().len(), 3);
+    }
+}

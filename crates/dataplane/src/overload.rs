@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What gives way when memory for application layers is used up.
+//!
+//! Of the flows of the tenant that holds most some are looked at in turn, and one of them is closed: first such as nobody inspects any
+//! more (bypassed, passed, refused), then those whose policy has the lower priority, then the one that holds much for long: memory beyond
+//! that of an idle connection, times the time since its last packet. So an idle flood goes before a request that is under way, and one that
+//! holds 400 KB before ones that hold 4. A few are closed per packet; if that is not enough, the flows that the packet in hand made
+//! larger are closed, and the bound holds whatever comes.
+//!
+//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser and transactions go. The flow goes
+//! on by the overload action of its policy, or else by `app-layer.memcap-policy`; unless that says so nothing that would have been parsed
+//! passes prevention without (docs/limits.md).
+
+use crate::app_memory::Passed;
+use crate::functions::Looks;
+use crate::pseudo::{self, Made};
+use crate::record::{Entry, Occasion, Recorder};
+use crate::streams;
+use crate::worker::Worker;
+use bartizan_applayer::flow::{AppLayer, Disruption};
+use bartizan_applayer::protocol::Transport as AppTransport;
+use bartizan_base::{Direction, FlowId};
+use bartizan_flow::FlowState;
+use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
+use bartizan_packet::{DecodeOutput, PacketSource, PacketView};
+use smallvec::SmallVec;
+
+/// Flows that are closed for a packet at most, beside those that it made larger.
+const CLOSINGS: usize = 4;
+/// Flows looked at to close one.
+const LOOKED_AT: usize = 16;
+/// As many again are looked at so many times when none of them speaks the protocol whose bound is passed.
+const DRAWS: usize = 8;
+/// An idle connection holds about this much.
+const IDLE: u64 = 6 << 10;
+
+/// What is done with a flow that gives way under overload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverloadAction {
+    /// As `app-layer.memcap-policy` says.
+    #[default]
+    Settings,
+    /// The flow goes on; its packets and streams are inspected, its protocol is not parsed any more.
+    Inspect,
+    /// The flow passes uninspected.
+    Pass,
+    /// The flow is refused.
+    Drop,
+}
+
+/// How a class of flows stands under overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload {
+    /// Flows of lower priority give way first.
+    pub priority: u8,
+    /// What is done with a flow that gives way.
+    pub action: OverloadAction,
+}
+
+impl Overload {
+    /// What holds where a policy says nothing.
+    pub const DEFAULT: Overload = Overload { priority: 100, action: OverloadAction::Settings };
+}
+
+impl Default for Overload {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Whether everything about a flow is decided, so that nobody looks at its application layer any more.
+fn is_settled(entry: &Entry) -> bool {
+    let ext = &entry.ext;
+    ext.refused.is_some() || ext.passed || ext.payload_ended || entry.state() == FlowState::LocalBypassed
+}
+
+impl Worker {
+    /// Counts what the application layer of a flow holds now.
+    pub(crate) fn account_app(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let app = entry.ext.app.as_deref_mut();
+        let (bytes, protocol) = match app {
+            Some(app) => (app.held() as u64, app.summary().current()),
+            None if entry.ext.memory.bytes == 0 => return,
+            None => (0, None),
+        };
+        let of = (entry.tenant(), protocol);
+        let moved = self.app_memory.set(id, &mut entry.ext.memory, bytes, of);
+        self.note_moved(moved);
+    }
+
+    /// A flow ends: what its application layer held is free.
+    pub(crate) fn discharge_app(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let of = (entry.tenant(), None);
+        let moved = self.app_memory.set(id, &mut entry.ext.memory, 0, of);
+        self.note_moved(moved);
+    }
+
+    fn note_moved(&mut self, moved: Option<(FlowId, u32)>) {
+        if let Some((other, place)) = moved
+            && let Some(entry) = self.flows.get_mut(other)
+        {
+            entry.ext.memory.moved(place);
+        }
+    }
+
+    /// Closes flows until the bounds hold. To be called between packets.
+    #[inline]
+    pub(crate) fn relieve(&mut self, recorder: &mut dyn Recorder) {
+        // The flows whose segments wait for the next one must not be closed under them.
+        if self.train.is_waiting() {
+            return;
+        }
+        if self.app_memory.passed().is_some() {
+            self.close_until_bounds_hold(recorder);
+        }
+        self.app_memory.forget_grown();
+    }
+
+    #[cold]
+    fn close_until_bounds_hold(&mut self, recorder: &mut dyn Recorder) {
+        let kept = (self.fid, self.rewrite.take());
+        let grown = self.app_memory.take_grown();
+        for _ in 0..CLOSINGS {
+            let Some(passed) = self.app_memory.passed() else { break };
+            let Some(id) = self.next_to_give_way(passed) else { break };
+            self.close_app(id, recorder);
+        }
+        for id in grown {
+            if self.app_memory.passed().is_none() {
+                break;
+            }
+            if self.flows.get(id).is_some_and(|entry| entry.ext.memory.bytes > 0) {
+                self.app_memory.counters.in_hand += 1;
+                self.close_app(id, recorder);
+            }
+        }
+        (self.fid, self.rewrite) = kept;
+    }
+
+    /// The flow that is closed next.
+    fn next_to_give_way(&mut self, passed: Passed) -> Option<FlowId> {
+        let mut drawn = SmallVec::new();
+        let draws = if passed == Passed::Total { 1 } else { DRAWS };
+        for _ in 0..draws {
+            self.app_memory.draw(LOOKED_AT, &mut drawn);
+            let rank = |id: &FlowId| {
+                let entry = self.flows.get(*id)?;
+                let charge = &entry.ext.memory;
+                let counts = match passed {
+                    Passed::Total => true,
+                    Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
+                };
+                let idle = self.clock.since(entry.last_seen).as_nanos() / 1_000_000;
+                let weight = charge.bytes.saturating_sub(IDLE).saturating_mul(idle.saturating_add(1));
+                let priority = self.chains.overload(entry.fid).priority;
+                // What nobody looks at any more goes first, if it is worth it.
+                let needed = !is_settled(entry) || charge.bytes <= IDLE;
+                counts.then_some((needed, priority, core::cmp::Reverse((weight, idle))))
+            };
+            let first = drawn.iter().filter_map(|id| Some((rank(id)?, *id))).min_by_key(|(rank, _)| *rank);
+            if let Some((_, id)) = first {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Closes the application layer of a flow; see the module.
+    fn close_app(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
+        let Some(entry) = self.flows.get(id) else { return };
+        let held = entry.ext.memory.bytes;
+        let settled = is_settled(entry);
+        let tcp = entry.key().protocol() == 6;
+        let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
+        let Some(info) = streams::info_of(self, id, self.clock, transport) else { return };
+        if !settled {
+            if let Some(app) = self.flows.get_mut(id).and_then(|e| e.ext.app.as_deref_mut()) {
+                for direction in Direction::BOTH {
+                    app.disrupt(&self.engine, direction, Disruption::Memory, &info);
+                }
+            }
+            self.inspect_what_is_there(id, recorder);
+        }
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        if let Some(app) = entry.ext.app.as_deref_mut() {
+            entry.ext.earlier_tx += app.parser().map_or(0, |p| p.tx_range().end);
+            app.close(&self.engine, &info);
+        }
+        // Another generation may judge a flow without a connection anew: its next datagram begins anew, too.
+        if settled && !tcp {
+            entry.ext.app = None;
+        }
+        if let Some(pair) = entry.ext.streams.as_deref_mut() {
+            Direction::BOTH.into_iter().for_each(|direction| pair.stream_mut(direction).app_stop());
+        }
+        self.account_app(id);
+        let counters = &mut self.app_memory.counters;
+        counters.closed += 1;
+        counters.freed = counters.freed.saturating_add(held);
+        if !settled {
+            self.overload_action(id);
+        }
+    }
+
+    /// Shows the functions what is open of a flow, with packets that the engine makes.
+    fn inspect_what_is_there(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
+        let mut output = DecodeOutput::new();
+        for direction in Direction::BOTH {
+            let Some(entry) = self.flows.get(id) else { return };
+            let looks = Looks { inspect: true, spared: true, established: true, related: None };
+            let made = Made::of(entry, direction);
+            pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
+            let Some(packet) = output.outer() else { continue };
+            let view = PacketView::new(&made.bytes, packet);
+            let (now, generation) = (self.clock, self.chains.generation);
+            let occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
+            self.functions(&occasion, id, None, &[], looks, recorder);
+        }
+    }
+
+    /// What becomes of a flow that gave way.
+    fn overload_action(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let policy = match self.chains.overload(entry.fid).action {
+            OverloadAction::Settings => self.settings.app_memory_policy,
+            OverloadAction::Inspect => ExceptionPolicy::Ignore,
+            OverloadAction::Pass => ExceptionPolicy::PassFlow,
+            OverloadAction::Drop => ExceptionPolicy::DropFlow,
+        };
+        if policy == ExceptionPolicy::Ignore {
+            return;
+        }
+        let exception = (ExceptionTarget::AppLayerMemory, policy);
+        if !entry.ext.exceptions.contains(&exception) {
+            entry.ext.exceptions.push(exception);
+        }
+        let refused = self.apply_policy(id, ExceptionTarget::AppLayerMemory, policy);
+        if policy == ExceptionPolicy::Bypass {
+            self.bypass(id);
+        }
+        // Also where a policy speaks about the packet in hand only: that one has gone, and what follows cannot be parsed.
+        if let Some(refused) = refused
+            && let Some(entry) = self.flows.get_mut(id)
+        {
+            entry.ext.refused = Some(refused);
+            entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            self.stop_reading(id);
+        }
+    }
+}
+
+/// Whether an application layer was closed because memory was used up.
+#[must_use]
+pub fn is_closed(app: &AppLayer) -> bool {
+    app.disrupted(Direction::ToServer) == Some(Disruption::Memory)
+        || app.disrupted(Direction::ToClient) == Some(Disruption::Memory)
+}
