@@ -9,9 +9,9 @@ pub mod detection;
 pub mod event;
 pub mod file;
 pub mod flow;
+pub(crate) mod memory;
 #[cfg(test)]
 mod open_tests;
-pub(crate) mod memory;
 pub mod protocol;
 pub mod protocols;
 #[cfg(test)]

@@ -121,12 +121,7 @@ impl Parser for NoParser {
         0
     }
 
-    fn parse(
-        &mut self,
-        _: Direction,
-        _: Input<'_>,
-        _: &mut super::ParseContext<'_>,
-    ) -> super::Progress {
+    fn parse(&mut self, _: Direction, _: Input<'_>, _: &mut super::ParseContext<'_>) -> super::Progress {
         super::Progress::Done
     }
 
