@@ -87,9 +87,11 @@ fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
 fn hello(server: &[u8]) -> Vec<u8> {
     let length = u8::try_from(server.len()).unwrap();
     let names = [&[0, length + 3, 0, 0, length], server].concat();
-    let extensions = [extension(0, &names), extension(10, &[0, 2, 0, 29]), extension(43, &[2, 3, 4])].concat();
+    let extensions =
+        [extension(0, &names), extension(10, &[0, 2, 0, 29]), extension(43, &[2, 3, 4])].concat();
     let total = u16::try_from(extensions.len()).unwrap().to_be_bytes();
-    let mut body = [&[3, 3][..], &[7; 32], &[0, 0, 4, 0x13, 1, 0xc0, 0x2f, 1, 0], &total, &extensions].concat();
+    let mut body =
+        [&[3, 3][..], &[7; 32], &[0, 0, 4, 0x13, 1, 0xc0, 0x2f, 1, 0], &total, &extensions].concat();
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     body.splice(0..0, [1, length[1], length[2], length[3]]);
     body
@@ -239,7 +241,11 @@ fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_know
     for (port, banner, answer) in [
         (25, &b"220 mail ESMTP\r\n"[..], &b"EHLO example.org and so on\r\n"[..]),
         (22, b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-PuTTY_Release_0.8\r\n"),
-        (3306, b"\x4a\0\0\0\x0a8.0.36\0\x0b\0\0\0aaaaaaaa\0", b"\x54\0\0\x01\x85\xa2\x1a\0\0\0\0\x01\x2d\0\0\0\0\0"),
+        (
+            3306,
+            b"\x4a\0\0\0\x0a8.0.36\0\x0b\0\0\0aaaaaaaa\0",
+            b"\x54\0\0\x01\x85\xa2\x1a\0\0\0\0\x01\x2d\0\0\0\0\0",
+        ),
     ] {
         let engine = engine();
         let mut flow = Feeder::new(&engine, port);

@@ -27,8 +27,14 @@ drop tcp any any -> any any (msg:\"r\"; content:\"evil\"; sid:2;)";
 /// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each step.
 fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'_>]) -> Vec<Option<Reason>> {
     let name = format!("open-{name}-{v6}");
-    let made =
-        Made { name: &name, policy: "chain: [ids], ids: {rules: r}", set, tune: |_| (), rules, thresholds: "" };
+    let made = Made {
+        name: &name,
+        policy: "chain: [ids], ids: {rules: r}",
+        set,
+        tune: |_| (),
+        rules,
+        thresholds: "",
+    };
     let mut stack = Stack::new(&made);
     let from = |client: bool, seq, ack, flags, payload: &[u8]| {
         let (ends, ports) = if client { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
@@ -52,6 +58,7 @@ fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'
         let now = Timestamp::from_nanos(1_000_000_000 + at * 1_000_000);
         let frame = Captured { now, bytes };
         let decision = stack.worker.frame(&frame.frame(number), &mut stack.recorder);
+        let decision = decision.expect("nothing comes in fragments");
         reasons.push(decision.reason.filter(|_| !decision.verdict.forwards()));
     }
     stack.finish();
@@ -139,18 +146,34 @@ fn a_beginning_is_held_until_more_or_time_has_come() {
 
 #[test]
 fn what_leaves_detection_is_inspected_as_a_raw_stream() {
-    let steps: &[Step<'_>] =
-        &[(1, true, 101, b"\x16"), (201, true, 101, b"\x16"), (202, true, 102, b"evil"), (203, true, 106, b"x")];
+    let steps: &[Step<'_>] = &[
+        (1, true, 101, b"\x16"),
+        (201, true, 101, b"\x16"),
+        (202, true, 102, b"evil"),
+        (203, true, 106, b"x"),
+    ];
     check("raw", ELSEWHERE, &[], steps, &[HELD, None, RULE, FLOW]);
 }
 
 #[test]
 fn server_first_and_unknown_protocols_are_not_held() {
     let conversations: [&[Step<'_>]; 5] = [
-        &[(1, false, 501, b"220 mail ESMTP\r\n"), (2, true, 101, b"EHLO a\r\n"), (3, false, 517, b"250 ok\r\n")],
+        &[
+            (1, false, 501, b"220 mail ESMTP\r\n"),
+            (2, true, 101, b"EHLO a\r\n"),
+            (3, false, 517, b"250 ok\r\n"),
+        ],
         &[(1, false, 501, b"SSH-2.0-a\r\n"), (2, true, 101, b"SSH-2.0-b\r\n"), (3, true, 112, b"\0\0\0\x09")],
-        &[(1, false, 501, b"\x4a\0\0\0\x0a8.0.36\0"), (2, true, 101, b"\x54\0\0\x01\x85\xa2"), (3, false, 513, b"\x07\0")],
-        &[(1, true, 101, b"JDWP-Handshake"), (2, false, 501, b"JDWP-Handshake"), (3, true, 115, b"\0\0\0\x0b")],
+        &[
+            (1, false, 501, b"\x4a\0\0\0\x0a8.0.36\0"),
+            (2, true, 101, b"\x54\0\0\x01\x85\xa2"),
+            (3, false, 513, b"\x07\0"),
+        ],
+        &[
+            (1, true, 101, b"JDWP-Handshake"),
+            (2, false, 501, b"JDWP-Handshake"),
+            (3, true, 115, b"\0\0\0\x0b"),
+        ],
         &[(1, true, 101, b"\x7e"), (2, false, 501, b"\x01"), (3, true, 102, b"\xfd\xfc")],
     ];
     for (number, steps) in conversations.iter().enumerate() {

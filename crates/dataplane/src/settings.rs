@@ -85,7 +85,9 @@ impl EngineSettings {
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
             hold: HoldBounds {
                 bytes: settings.number("app-layer.hold.bytes", HOLD_BYTES)?,
-                time: PacketDuration::from_millis(settings.number("app-layer.hold.milliseconds", HOLD_MILLIS)?),
+                time: PacketDuration::from_millis(
+                    settings.number("app-layer.hold.milliseconds", HOLD_MILLIS)?,
+                ),
             },
             hold_refuses: match settings.get("app-layer.hold.policy") {
                 None | Some("inspect") => false,

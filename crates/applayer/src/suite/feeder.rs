@@ -117,12 +117,7 @@ impl Player for Feeder<'_> {
 struct NoParser(super::Worklist);
 
 impl Parser for NoParser {
-    fn parse(
-        &mut self,
-        _: Direction,
-        _: Input<'_>,
-        _: &mut super::ParseContext<'_>,
-    ) -> super::Progress {
+    fn parse(&mut self, _: Direction, _: Input<'_>, _: &mut super::ParseContext<'_>) -> super::Progress {
         super::Progress::Done
     }
 

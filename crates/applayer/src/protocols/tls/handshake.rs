@@ -140,9 +140,8 @@ pub(super) fn record(
 
 /// Takes in a message. An error ends the parsing of the flow.
 fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Result<(), u8> {
-    let repeated = kind == CLIENT_HELLO
-        && direction == Direction::ToServer
-        && tx.flags.contains(Flags::CLIENT_HELLO);
+    let repeated =
+        kind == CLIENT_HELLO && direction == Direction::ToServer && tx.flags.contains(Flags::CLIENT_HELLO);
     if repeated {
         tx.flags.remove(Flags::RETRY);
         // It may not name another server (RFC 8446 section 4.1.2), but OpenSSL takes the name that comes last.
