@@ -6,19 +6,17 @@
 
 use crate::planted;
 use crate::protocol::{look, pieces};
+use crate::split::cuts::{self, Player};
 use crate::take::Take;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo, Known};
-use bartizan_applayer::protocol::{Input, ParseContext, Parser, Progress, ProtocolSpec, Transport};
+use bartizan_applayer::protocol::{Input, ParseContext, Parser, Progress, Transport};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection, Settings, Timestamp};
-use cuts::Player;
 use feeder::Feeder;
 
-#[path = "../../crates/applayer/src/suite/cuts.rs"]
-mod cuts;
 #[path = "../../crates/applayer/src/suite/feeder.rs"]
 mod feeder;
 

@@ -10,7 +10,7 @@ use bartizan_applayer::protocol::{Parser, ProtocolSpec, Transport};
 use bartizan_base::Direction;
 
 #[path = "../../crates/applayer/src/suite/cuts.rs"]
-mod cuts;
+pub(crate) mod cuts;
 
 impl cuts::Player for Driver {
     fn send(&mut self, direction: Direction, data: &[u8]) {

@@ -57,7 +57,8 @@ fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'
     for (number, (at, bytes)) in (1u64..).zip(frames) {
         let now = Timestamp::from_nanos(1_000_000_000 + at * 1_000_000);
         let frame = Captured { now, bytes };
-        let decision = stack.worker.frame(&frame.frame(number), &mut stack.recorder).expect("no fragment");
+        let decision = stack.worker.frame(&frame.frame(number), &mut stack.recorder);
+        let decision = decision.expect("nothing comes in fragments");
         reasons.push(decision.reason.filter(|_| !decision.verdict.forwards()));
     }
     stack.finish();
