@@ -158,6 +158,7 @@ impl Run {
         let now = Timestamp::from_nanos(1_000_000_000 + self.frames * 200_000);
         let frame = Captured { now, bytes };
         let decision = self.stack.worker.frame(&frame.frame(self.frames), &mut self.stack.recorder);
+        let decision = decision.expect("no fragment");
         self.refused += u64::from(!decision.verdict.forwards());
         decision.verdict.forwards()
     }
