@@ -118,11 +118,13 @@ impl EngineSettings {
     /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
     /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
-    /// go ([`DefragConfig::hold`]).
+    /// go ([`DefragConfig::hold`]). Open connections are not forgotten while there is room, since what is picked up in the middle
+    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]).
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
         self.defrag.hold = true;
+        self.timeouts = self.timeouts.keeping_idle_tcp();
         if urgent {
             self.stream.reassembly.urgent = UrgentPolicy::Inline;
         }

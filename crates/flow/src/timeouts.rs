@@ -75,6 +75,10 @@ const fn states(new: u64, established: u64, closed: u64, bypassed: u64) -> State
 const BUILT_IN: ProtocolTimeouts =
     ProtocolTimeouts { normal: states(30, 300, 0, 100), emergency: states(10, 100, 0, 50) };
 
+/// Silence after which a connection may be forgotten where that cuts it: 2 hours and 4 minutes, so that keep-alives, which hosts
+/// send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section 4.2.3.6).
+pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4 * 60);
+
 /// Timer classes: 4 protocols x 4 states.
 pub(crate) const CLASSES: usize = 16;
 
@@ -109,6 +113,19 @@ impl FlowTimeouts {
         tcp: ProtocolTimeouts { normal: states(60, 600, 60, 100), emergency: states(5, 100, 10, 50) },
         ..Self::BUILT_IN
     };
+
+    /// What holds where a flow that is forgotten is a connection that is cut (live prevention refuses what it picks up in the middle): TCP
+    /// connections that are open, or that no function wants to see any more, are kept for [`TCP_IDLE_KEPT`] at least while there is room. In
+    /// emergency mode the named values hold, the longer ones of both modes.
+    #[must_use]
+    pub fn keeping_idle_tcp(mut self) -> Self {
+        let ProtocolTimeouts { normal, emergency } = &mut self.tcp;
+        emergency.established = emergency.established.max(normal.established);
+        emergency.bypassed = emergency.bypassed.max(normal.bypassed);
+        normal.established = normal.established.max(TCP_IDLE_KEPT);
+        normal.bypassed = normal.bypassed.max(TCP_IDLE_KEPT);
+        self
+    }
 
     /// Sets a value by its name in the configuration, `tcp.new` or `default.emergency-closed`.
     ///
@@ -189,6 +206,17 @@ mod tests {
         for wrong in ["tcp.newest", "sctp.new", "tcp", "udp.emergency-"] {
             assert!(t.set(wrong, PacketDuration::ZERO).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn idle_tcp_is_kept_and_longer_settings_stay() {
+        let kept = FlowTimeouts::SHIPPED.keeping_idle_tcp();
+        assert_eq!(kept.tcp.normal, states(60, 7440, 60, 7440));
+        assert_eq!(kept.tcp.emergency, states(5, 600, 10, 100));
+        assert_eq!((kept.udp, kept.icmp, kept.other), (BUILT_IN, BUILT_IN, BUILT_IN));
+        let mut days = FlowTimeouts::SHIPPED;
+        days.set("tcp.established", PacketDuration::from_secs(86_400)).unwrap();
+        assert_eq!(days.keeping_idle_tcp().tcp.normal.established.as_secs(), 86_400);
     }
 
     #[test]

@@ -11,7 +11,9 @@ const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 impl Step<'_, '_> {
     /// RST in every closing state.
     fn closing_rst(&mut self) -> Handled {
-        self.validate_rst()?;
+        if let Err(refused) = self.validate_rst() {
+            return if self.is_rst_for_old_data() { Ok(()) } else { Err(refused) };
+        }
         self.close_by_rst();
         self.finish_rst(self.segment.seq);
         Ok(())

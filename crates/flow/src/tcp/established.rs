@@ -66,7 +66,9 @@ impl Step<'_, '_> {
     }
 
     fn established_rst(&mut self) -> Handled {
-        self.validate_rst()?;
+        if let Err(refused) = self.validate_rst() {
+            return if self.is_rst_for_old_data() { Ok(()) } else { Err(refused) };
+        }
         self.close_by_rst();
         let (seq, ack, end) = (self.segment.seq, self.segment.ack, self.segment.end());
         self.rcv_mut().next_seq = ack;

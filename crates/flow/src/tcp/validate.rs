@@ -5,7 +5,7 @@
 //! Reassembly", 2007). Timestamps: PAWS, RFC 7323 section 5.
 
 use super::peer::PeerFlags;
-use super::session::SessionFlags;
+use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Rejected, Step};
 use super::{HostPolicy, StreamEvent, TcpFlags, TcpState};
 
@@ -85,6 +85,24 @@ impl Step<'_, '_> {
             }
         };
         if valid { Ok(()) } else { Err(Rejected) }
+    }
+
+    /// Whether an honest host may have sent the RST although its receiver does not believe it now: who has closed a socket answers
+    /// each segment that was under way with a RST whose number is what that segment acknowledges, so it was used
+    /// before, maybe by its FIN (RFC 9293 section 3.10.7.4; a receiver believes RCV.NXT only, RFC 5961 section 3).
+    /// Such a RST leaves and changes nothing: what its receiver still takes is inspected as before.
+    pub(crate) fn is_rst_for_old_data(&self) -> bool {
+        let snd = self.snd();
+        let latest = if snd.last_ack.after(snd.next_seq) { snd.last_ack } else { snd.next_seq };
+        let oldest = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
+        self.config.inline()
+            && self.session.state >= TcpState::Established
+            && !self.is(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && self.has(TcpFlags::RST)
+            && self.segment.is_empty()
+            && (!self.has(TcpFlags::ACK) || self.segment.ack.0 == 0 || self.ack_is_acceptable())
+            && self.segment.seq.at_least(oldest)
+            && self.segment.seq.at_most(latest)
     }
 
     /// Whether the packet stands right behind the client's FIN, which has a number of its own that is counted only once it is

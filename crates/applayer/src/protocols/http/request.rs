@@ -391,7 +391,8 @@ impl HttpParser {
         let data = [self.request.line.as_slice(), part].concat();
         let (_, text) = span(&data, is_space);
         let (method, behind) = span(text, |b| !is_space(b));
-        if (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown {
+        let known = (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown;
+        if known || line.is_some() && is_request_line(text) {
             // The next request: what is held of it is the beginning of its line.
             self.request.left = None;
             return self.request_complete();
@@ -430,6 +431,13 @@ impl HttpParser {
         self.request_id += 1;
         Step::Again
     }
+}
+
+/// Whether a line is a request's, whatever its method: servers act on methods that nobody has heard of, so such a line behind a
+/// body is no part of that body.
+fn is_request_line(line: &[u8]) -> bool {
+    let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
+    words.next().is_some() && words.next().is_some() && words.last().is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
 /// Whether this may be all of a line's end, and what comes next decides it.

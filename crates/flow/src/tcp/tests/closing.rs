@@ -416,3 +416,42 @@ fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
         }
     }
 }
+
+/// Who closes a socket while data is under way sends a FIN, then answers each segment with a RST of the number that it acknowledges.
+#[test]
+fn resets_that_answer_data_under_way_leave_and_inspection_goes_on() {
+    for strict in [false, true] {
+        for closes in Direction::BOTH {
+            for policy in [HostPolicy::Bsd, HostPolicy::Linux] {
+                let mut rig = Rig::open(StreamConfig { strict, ..inline() });
+                rig.policy = policy;
+                rig.put(ToClient, A, 501, 101, b"");
+                let (own, other) = if closes == ToServer { (101, 501) } else { (501, 101) };
+                let leaves = |rig: &mut Rig, direction, flags, seq, ack, data: &[u8]| {
+                    let out = rig.put(direction, flags, seq, ack, data);
+                    let good = out.advice == Advice::Forward && !out.rejected;
+                    assert!(good, "{closes:?} {policy:?} {seq}: {:?} {:?}", out.advice, out.events);
+                };
+                leaves(&mut rig, closes, A, own, other, b"some data");
+                leaves(&mut rig, closes.flip(), A, other, own, b"one ");
+                leaves(&mut rig, closes.flip(), A, other + 4, own + 9, b"two ");
+                leaves(&mut rig, closes, FA, own + 9, other, b"");
+                if policy == HostPolicy::Bsd {
+                    leaves(&mut rig, closes, R, own, 0, b"");
+                    leaves(&mut rig, closes, R, own + 9, 0, b"");
+                    leaves(&mut rig, closes, R, own + 9, 0, b"");
+                    // The client's FIN is not counted until it is acknowledged: its number is taken for RCV.NXT.
+                    assert_eq!(rig.session.state() == TcpState::Closed, closes == ToServer);
+                    leaves(&mut rig, closes.flip(), A, other + 8, own + 10, b"three");
+                    assert_eq!(rig.read[closes.flip()], "one two three");
+                }
+                // The one that its receiver believes ends the session; one that lies ahead, in what nobody has sent, does not leave.
+                let ahead = rig.session.state() != TcpState::Closed && policy == HostPolicy::Bsd;
+                let out = rig.put(closes, R, own + 3000, 0, b"");
+                assert!(!ahead || out.rejected && out.state != TcpState::Closed);
+                leaves(&mut rig, closes, R, own + 10, 0, b"");
+                assert_eq!(rig.session.state(), TcpState::Closed, "{closes:?} {policy:?}");
+            }
+        }
+    }
+}
