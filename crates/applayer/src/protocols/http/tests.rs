@@ -153,6 +153,16 @@ pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().expect("vec")
 }
 
+/// A method that nobody has heard of, directly behind a body: servers act on it, so it is a request of its own.
+#[test]
+fn a_request_with_an_unknown_method_behind_a_body_is_a_request() {
+    let flow = Flow::exchange(
+        b"POST /good HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcdeFOO /evil HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"",
+    );
+    assert_eq!(flow.count(), 2);
+}
+
 #[test]
 fn a_plain_exchange() {
     let flow = Flow::exchange(
