@@ -40,7 +40,7 @@ pub(crate) fn check(
     if rules.window_check {
         in_window(outcome, session, segment, payload_len, direction)?;
     }
-    in_state(outcome, session, segment.flags, payload_len, direction)
+    in_state(outcome, session, segment, payload_len, direction)
 }
 
 /// Whether a segment plainly goes on with an established connection: the case of [`check`] that nearly all segments are.
@@ -130,11 +130,12 @@ fn in_window(
 fn in_state(
     outcome: &Outcome,
     session: &TcpSession,
-    flags: TcpFlags,
+    segment: &Tcp,
     payload_len: u32,
     direction: Direction,
 ) -> Result<(), Reason> {
-    let has = |flag| flags.contains(flag);
+    let seq = segment.seq;
+    let has = |flag| segment.flags.contains(flag);
     let opening = has(TcpFlags::SYN) || has(TcpFlags::RST);
     let allowed = match outcome.previous {
         // Before the SYN/ACK only SYNs and refusals, also that of a server that has an older connection of these ports
@@ -144,15 +145,30 @@ fn in_state(
             opening || challenge || session.is_async() || outcome.state != TcpState::SynSent
         }
         TcpState::None => true,
-        TcpState::Closed if session.closed_by_rst() => {
-            has(TcpFlags::RST) || outcome.state != TcpState::Closed
+        TcpState::Closed => {
+            let rest =
+                has(TcpFlags::ACK) && !has(TcpFlags::SYN) && is_rest(session, seq, payload_len, direction);
+            rest || has(TcpFlags::RST) || outcome.state != TcpState::Closed
         }
-        TcpState::Closed => payload_len == 0 || outcome.state != TcpState::Closed,
         // RFC 9293 section 3.10.7.4: without ACK a segment is dropped.
         _ => has(TcpFlags::ACK) || opening,
     };
     let evasion = outcome.events.iter().any(|e| e == StreamEvent::ThreeWayAckDataInject);
     if allowed && !evasion { Ok(()) } else { Err(Reason::SfwState) }
+}
+
+/// Whether a segment is what an ended connection leaves behind. After both FINs: what was sent before, because the last acknowledgement
+/// was lost. After a RST: what was under way when it passed, at most the window that was offered then, which no longer
+/// moves; both ends throw it away, and the stream engine shows it to its readers as before, should one of them not.
+fn is_rest(session: &TcpSession, seq: u32, payload_len: u32, direction: Direction) -> bool {
+    let end = Seq(seq).plus(payload_len);
+    if session.closed_by_rst() {
+        // Who has sent a RST sends nothing new.
+        let has_reset = session.tcp_flags(direction).bits() & TcpFlags::RST.bits() != 0;
+        let edge = if has_reset { session.next_seq(direction) } else { session.window_edge(direction) };
+        return end.at_most(edge) && end.at_least(session.last_ack(direction).minus(QUOTED_BEHIND));
+    }
+    payload_len == 0 || end.at_most(session.next_seq(direction))
 }
 
 /// Whether a sequence number that an ICMP error quotes is one that the side has sent lately (RFC 5927 section 4.1).

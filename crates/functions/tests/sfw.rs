@@ -57,6 +57,42 @@ fn a_connection_lives_and_closes() {
 }
 
 #[test]
+fn what_an_ended_connection_leaves_behind_goes_on() {
+    for (c, s) in sides() {
+        // The last acknowledgement was lost: the FIN comes again, with the data before it.
+        let (mut b, _) = bench("{}");
+        connect(&mut b, c, s);
+        assert_eq!(b.refused(&tcp(c, s, FIN | ACK, 101, 501, b"")), None);
+        assert_eq!(b.refused(&tcp(s, c, ACK, 501, 102, b"")), None);
+        assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 501, 102, b"last")), None);
+        assert_eq!(b.refused(&tcp(s, c, FIN | ACK, 505, 102, b"")), None);
+        assert_eq!(b.refused(&tcp(c, s, ACK, 102, 506, b"")), None);
+        assert_eq!(b.refused(&tcp(s, c, FIN | ACK, 505, 102, b"")), None);
+        assert_eq!(b.refused(&tcp(s, c, FIN | ACK | PSH, 501, 102, b"last")), None);
+        assert_eq!(b.refused(&tcp(c, s, ACK, 102, 506, b"")), None);
+        // What was never sent does not.
+        assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 506, 102, b"more")), Some(Reason::SfwState));
+        assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 506, b"more")), Some(Reason::SfwState));
+
+        // Under way when the RST passed.
+        for rst_by_client in [true, false] {
+            let (mut b, _) = bench("{}");
+            connect(&mut b, c, s);
+            let (one, other, own, peer) = if rst_by_client { (c, s, 101, 501) } else { (s, c, 501, 101) };
+            assert_eq!(b.refused(&tcp(one, other, ACK | PSH, own, peer, b"all")), None);
+            assert_eq!(b.refused(&tcp(one, other, RST | ACK, own + 3, peer, b"")), None);
+            assert_eq!(b.refused(&tcp(other, one, ACK, peer, own + 3, b"")), None);
+            assert_eq!(b.refused(&tcp(other, one, ACK | PSH, peer, own + 3, b"data")), None);
+            assert_eq!(b.refused(&tcp(other, one, FIN | ACK, peer + 4, own + 3, b"")), None);
+            assert_eq!(b.refused(&tcp(one, other, RST, own + 3, 0, b"")), None);
+            // More than the window of that time was not under way.
+            let far = b.refused(&tcp(other, one, ACK | PSH, peer + 70_000, own + 3, b"far"));
+            assert!(far.is_some(), "{far:?}");
+        }
+    }
+}
+
+#[test]
 fn what_opens_no_connection_and_belongs_to_none() {
     for (c, s) in sides() {
         for flags in [ACK, ACK | PSH, SYN | ACK, RST, RST | ACK, FIN | ACK] {
@@ -159,7 +195,8 @@ fn what_the_state_does_not_allow() {
         assert_eq!(b.refused(&tcp(c, s, SYN | ACK, 9_000, 501, b"")), Some(Reason::SfwState));
         // A RST that the receiver takes ends it.
         assert_eq!(b.refused(&tcp(c, s, RST, 101, 0, b"")), None);
-        assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 501, 101, b"late")), Some(Reason::SfwState));
+        assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 501, b"late")), Some(Reason::SfwState));
+        assert_eq!(b.refused(&tcp(s, c, PSH, 501, 101, b"late")), Some(Reason::SfwState));
     }
 }
 
