@@ -51,8 +51,8 @@ pub fn run(data: &[u8]) {
         flow.finish();
         let known = flow.app.protocol();
         if matches!(known, Known::Protocol(_)) && !flow.app.finished() && flow.app.original().is_none() {
-            let left = Direction::BOTH.map(|direction| flow.left(direction));
-            assert_eq!(left, [0, 0], "bytes wait for ever");
+            let waits = Direction::BOTH.map(|direction| flow.app.waits(direction));
+            assert_eq!(waits, [false, false], "bytes wait for ever");
         }
         let spec = known.protocol().and_then(protocols::spec);
         (known, spec.map(|spec| look(spec, flow.parser())))

@@ -356,6 +356,12 @@ impl AppLayer {
         core::mem::take(&mut self.switched)
     }
 
+    /// Whether bytes of a direction were shown that no parser has seen, since the protocol is not known.
+    #[must_use]
+    pub fn waits(&self, direction: Direction) -> bool {
+        self.waiting[direction]
+    }
+
     /// Whether the end of a direction's stream was told.
     #[must_use]
     pub fn ended(&self, direction: Direction) -> bool {

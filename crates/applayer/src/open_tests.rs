@@ -188,8 +188,8 @@ proptest! {
         flow.finish();
         match flow.app.protocol() {
             Known::Protocol(id) if !flow.app.failed_parsing && flow.app.original().is_none() => {
-                let left = [flow.left(TS), flow.left(TC)];
-                prop_assert!(left == [0, 0] || flow.app.finished(), "{left:?} of {id:?}");
+                let waits = [flow.app.waits(TS), flow.app.waits(TC)];
+                prop_assert!(waits == [false, false] || flow.app.finished(), "{waits:?} of {id:?}");
             }
             _ => {}
         }
