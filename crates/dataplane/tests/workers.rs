@@ -118,9 +118,23 @@ fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, name: &str) -> Out
 
 /// Counters that say how full something is, or was at its fullest, are not sums.
 fn is_gauge(name: &str) -> bool {
-    ["memuse", "memcap", "capacity", "active", "spare", "max", "avg", "emerg", "wheel", "timer"]
-        .iter()
-        .any(|part| name.contains(part))
+    [
+        "app_layer_memory.used",
+        "app_layer_memory.peak",
+        "app_layer_memory.limit",
+        "memuse",
+        "memcap",
+        "capacity",
+        "active",
+        "spare",
+        "max",
+        "avg",
+        "emerg",
+        "wheel",
+        "timer",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
 }
 
 fn compare(bench: &Bench, frames: Source<'_>, name: &str) -> Outcome {

@@ -27,7 +27,7 @@ pub type Sent = (Key, Vec<u8>);
 /// All sorts.
 pub const GOODS: &[Good] = &[
     Good { name: "stream", holds: true, once: false, play: stream },
-    Good { name: "fin-at-once", holds: false, once: false, play: fin_at_once },
+    Good { name: "fin-at-once", holds: true, once: false, play: fin_at_once },
     Good { name: "requests", holds: true, once: false, play: requests },
     Good { name: "datagram", holds: true, once: false, play: datagram },
     Good { name: "tls", holds: true, once: true, play: tls },

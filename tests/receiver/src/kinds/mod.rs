@@ -35,14 +35,14 @@ pub const KINDS: &[Kind] = &[
         "datagrams in fragments, with decoys that receivers throw away",
     ),
     kind("udp-headers", 6, true, udp_headers, "whole datagrams with odd options and extension headers"),
-    kind("tcp-fragments", 16, false, tcp_fragments, "requests in fragments, with decoys"),
-    kind("rough", 24, false, rough, "segments in any order with other contents, flags, options, times"),
-    kind("second-syn", 10, false, second_syn, "more SYNs, with data of another protocol"),
-    kind("tcp-options", 8, false, tcp_options, "options that lie about their length, or that nobody knows"),
-    kind("http-forms", 10, false, http_forms, "requests as servers understand them, too"),
-    kind("tls-forms", 10, false, tls_forms, "hellos in odd records, with odd names"),
+    kind("tcp-fragments", 16, true, tcp_fragments, "requests in fragments, with decoys"),
+    kind("rough", 24, true, rough, "segments in any order with other contents, flags, options, times"),
+    kind("second-syn", 10, true, second_syn, "more SYNs, with data of another protocol"),
+    kind("tcp-options", 8, true, tcp_options, "options that lie about their length, or that nobody knows"),
+    kind("http-forms", 10, true, http_forms, "requests as servers understand them, too"),
+    kind("tls-forms", 10, true, tls_forms, "hellos in odd records, with odd names"),
     kind("depth", 8, true, depth, "what a rule forbids at the beginning of a segment, in later segments"),
-    kind("trees", 20, false, tree, "random strategies of Geneva's grammar"),
+    kind("trees", 20, true, tree, "random strategies of Geneva's grammar"),
 ];
 
 const fn kind(

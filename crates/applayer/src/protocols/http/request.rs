@@ -439,7 +439,7 @@ fn is_request_line(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
     words.next().is_some()
         && words.next().is_some()
-        && words.last().is_some_and(|last| last.starts_with(b"HTTP/"))
+        && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
 /// Whether this may be all of a line's end, and what comes next decides it.
