@@ -4,6 +4,7 @@ server host. They are started once, and stopped by their process ids. A server w
 cases that need it say so.
 """
 
+import mailbox
 import os
 import pwd
 import random
@@ -179,6 +180,8 @@ def sshd(self):
 
 
 def smtp(self):
+    # Both servers would make it if it were not there, and one of them would fail.
+    mailbox.Maildir(self.path("mail", "box"))
     command = [PYTHON, "-m", "aiosmtpd", "-n", "-s", "67108864", "-c", "aiosmtpd.handlers.Mailbox", self.path("mail", "box")]
     self.spawn("smtp", [*command, "-l", ":::25"])
     self.spawn("smtp4", [*command, "-l", "0.0.0.0:25"])

@@ -9,8 +9,10 @@ use super::bytes::{before, is_space, span};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
-/// Who sends so much white space and nothing else can only mean a server that skips it.
+/// Who sends so much white space with line ends in it and nothing else can only mean a server that skips empty lines.
 const BLANK_MAX: usize = 256;
+/// A line of white space that goes on beyond this is no empty line to any server, but somebody's data.
+const BLANK_LINE_MAX: usize = 16 << 10;
 /// Longest method: the longest of the registered ones (RFC 9110 section 18.2) has 17 letters.
 const METHOD_MAX: usize = 32;
 /// Longest request line; servers take 8 to 16 KB.
@@ -25,8 +27,12 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
         return Probe::No;
     }
     let (blank, rest) = span(data, is_space);
-    if blank.len() > BLANK_MAX {
+    let lines = blank.contains(&b'\n');
+    if lines && blank.len() > BLANK_MAX {
         return Probe::Yes(direction);
+    }
+    if !lines && blank.len() > BLANK_LINE_MAX {
+        return Probe::No;
     }
     if rest.is_empty() {
         return Probe::More;
@@ -84,6 +90,18 @@ mod tests {
 
     fn look(text: &[u8]) -> Probe {
         likely(Transport::Tcp, Direction::ToServer, text)
+    }
+
+    /// Data of white space alone is nobody's request, and parsing it as one would refuse the connection.
+    #[test]
+    fn white_space_without_lines_is_data() {
+        for byte in [b' ', b'\t', b'\r'] {
+            assert_eq!(look(&[byte; 300]), Probe::More);
+            assert_eq!(look(&[byte; 20_000]), Probe::No);
+        }
+        assert_eq!(look(&[b'\n'; 300]), Probe::Yes(Direction::ToServer));
+        let late = [&[b' '; 300][..], b"FOO /x HTTP/1.1\r\n"].concat();
+        assert_eq!(look(&late), Probe::Yes(Direction::ToServer));
     }
 
     #[test]
