@@ -119,6 +119,8 @@ bitflags! {
 
 /// Bytes beyond the known window that inline data may lie ahead, and behind it what is sent again.
 pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
+/// No sender has more bytes under way at once.
+const FLIGHT_MAX: u32 = 16 << 20;
 
 /// The flags that say what kind of beginning a segment is.
 const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST).union(TcpFlags::FIN);
@@ -380,8 +382,9 @@ impl TcpSession {
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
         // The receiver may have opened its window further than it has told yet.
         let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
-        // What lies as far behind was acknowledged long ago, or belongs to another connection.
-        let behind = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
+        // What lies far behind belongs to another connection. A sender that timed out for nothing sends all of its flight again, however
+        // small the window has become since.
+        let behind = snd.last_ack.minus(snd.window.max(FLIGHT_MAX));
         known && !segment.is_empty() && (segment.end().after(edge) || segment.end().before(behind))
     }
 
