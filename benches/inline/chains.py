@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the policies that the bench runs, and prints the forwarders for inline.py: NAME=COMMAND, a line each.
 
-    benches/inline/chains.py PROGRAM FOLDER [NAME ...]
+    benches/inline/chains.py [--etopen RULES --settings SURICATA.YAML] PROGRAM FOLDER [NAME ...]
+
+A name that ends in `+etopen` is the chain before it with Emerging Threats Open's rules instead of the one rule, and with those
+settings: what it is compared with is Suricata with the same two files.
 
 Every policy lets all of the bench's traffic through, after its functions have looked at it: the packet filter's 1,000 rules never
 match (other addresses, a port each), the detection rule never matches (it searches every stream for a text that does not occur).
 """
 
+import argparse
 import ipaddress
 import os
-import sys
 
 RULE = (
     'alert tcp any any -> any any (msg:"one rule"; flow:established; content:"xq7Zb-bartizan-none"; sid:9000001; rev:1;)'
@@ -59,19 +62,32 @@ def policy(functions, rules):
 
 
 def main():
-    program, folder, *names = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    for name in ("program", "folder"):
+        parser.add_argument(name)
+    parser.add_argument("--etopen", metavar="RULES", help="Emerging Threats Open, plain or compressed")
+    parser.add_argument("--settings", metavar="SURICATA.YAML", help="settings of the chains that end in +etopen")
+    parser.add_argument("names", nargs="*", default=list(CHAINS))
+    options = parser.parse_args()
+    program, folder = options.program, options.folder
     os.makedirs(folder, exist_ok=True)
     for name, text in (("one.rules", RULE + "\n"), ("settings.yaml", SETTINGS)):
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
-    for name in names or CHAINS:
-        path = os.path.join(folder, f"{name}.yaml")
+    for name in options.names:
+        chain = name.removesuffix("+etopen")
+        rules, settings = f"{folder}/one.rules", f"{folder}/settings.yaml"
+        if chain != name:
+            if not (options.etopen and options.settings):
+                parser.error(f"{name} needs --etopen and --settings")
+            rules, settings = options.etopen, options.settings
+        path = os.path.join(folder, f"{chain}.yaml")
         with open(path, "w") as file:
-            file.write(policy(CHAINS[name], RULES.get(name, 1000)))
-        rules = f" --rules {folder}/one.rules" if "ids" in CHAINS[name] else ""
+            file.write(policy(CHAINS[chain], RULES.get(chain, 1000)))
+        rules = f" --rules {rules}" if "ids" in CHAINS[chain] else ""
         print(
             f"{name}={program} run --inline {{a}} {{b}} --policy {path}{rules}"
-            f" --suricata-config {folder}/settings.yaml --out {folder}/out-{name}"
+            f" --suricata-config {settings} --out {folder}/out-{name}"
         )
 
 

@@ -177,14 +177,15 @@ http {{ access_log off; sendfile on; keepalive_requests 1000000000; server {{ li
 def wait_until_forwarding(net, child):
     """Asks the web server through the middle until it answers."""
     probe = net.inside("c", 0, f"{sys.executable} -c \"import urllib.request as u; u.urlopen('http://{SERVER}/small', timeout=1)\"")
-    end = time.monotonic() + 20
+    # Some read tens of thousands of rules first.
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if child is not None and child.poll() is not None:
             raise Problem(f"the forwarder ended by itself with status {child.returncode}")
         if subprocess.run(shlex.split(probe), capture_output=True, timeout=20).returncode == 0:
             return
         time.sleep(0.1)
-    raise Problem("nothing passes: the web server did not answer within 20 s")
+    raise Problem("nothing passes: the web server did not answer within 60 s")
 
 
 def microseconds(text):
