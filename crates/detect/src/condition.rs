@@ -70,6 +70,12 @@ pub trait PacketCondition: Send + Sync {
         false
     }
 
+    /// The longest payload of a packet, in bytes, with which it can hold; `None`: any. Longer ones are not searched for the rule's
+    /// literals.
+    fn longest_payload(&self) -> Option<usize> {
+        None
+    }
+
     /// The condition needs a flow (else the rule is evaluated for packets without one as well).
     fn needs_flow(&self) -> bool {
         false

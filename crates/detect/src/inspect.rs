@@ -4,11 +4,14 @@
 //! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
 //! the packet's direction. Matches come out in the order of evaluation; a pass rule ends it.
 
+use crate::basis::{Basis, Packets};
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::candidates::Candidates;
 use crate::condition::{Answer, Limited, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::groups::Group;
-use crate::prefilter::{Basis, Candidates, Class, Packets, PrefilterKeys, TxRules, check_directions};
+use crate::payloads::StreamSets;
+use crate::prefilter::{Class, PrefilterKeys, TxRules, check_directions};
 use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
@@ -230,24 +233,8 @@ impl Pass<'_, '_> {
                     candidates.extend(rules);
                 }
             }
-            if !payload.is_empty()
-                && let Some(set) = &filters.packet_payload.get(class)[direction]
-            {
-                set.scan(&mut self.worker.scratch, payload, &mut candidates);
-            }
-            if class == Class::Tcp
-                && !payload_in_stream
-                && !payload.is_empty()
-                && let Some(set) = &filters.segment_payload[direction]
-            {
-                set.scan(&mut self.worker.scratch, payload, &mut candidates);
-            }
-            if class == Class::Tcp
-                && !payload.is_empty()
-                && let Some(set) = &filters.segment_head[direction]
-            {
-                set.scan(&mut self.worker.scratch, payload, &mut candidates);
-            }
+            let sets = &filters.payloads.get(class)[direction];
+            sets.scan(&mut self.worker.scratch, payload, payload_in_stream, &mut candidates);
             for (buffer, set) in &filters.packet_buffers {
                 if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
                     set.scan(&mut self.worker.scratch, data, &mut candidates);
@@ -256,7 +243,11 @@ impl Pass<'_, '_> {
         }
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);
-            if let Some(set) = &filters.stream[direction] {
+            let StreamSets { head, whole } = &filters.stream[direction];
+            if let Some(set) = head {
+                set.scan(&mut self.worker.scratch, window.data, &mut candidates);
+            }
+            if let Some(set) = whole {
                 if window.whole {
                     let known = self.flow.window(direction);
                     known.scan(set, &mut self.worker.scratch, &window, &mut candidates);

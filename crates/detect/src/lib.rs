@@ -3,8 +3,10 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod base64;
+pub mod basis;
 pub mod buffers;
 pub mod builder;
+pub mod candidates;
 pub mod condition;
 pub mod content;
 pub mod dataset;
@@ -15,6 +17,7 @@ pub mod heads;
 pub mod inspect;
 pub mod keyword;
 pub mod keywords;
+pub mod payloads;
 pub mod prefilter;
 pub mod protocol;
 pub mod reference;

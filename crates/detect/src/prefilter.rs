@@ -6,132 +6,18 @@
 //! one set, scanned once. Rules without a literal are found by a cheap property ([`PrefilterKey`]) or are always
 //! candidates.
 
+use crate::basis::{Basis, Packets};
 use crate::buffers::{BufferRef, Buffers};
+use crate::candidates::{Candidates, Collector, Set};
 use crate::condition::PrefilterKey;
-use crate::content::{Literal, Number};
 use crate::groups::Group;
+use crate::payloads::{PayloadCollector, PayloadSets, StreamCollector, StreamSets};
 use crate::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
-use bartizan_pattern::{BuildError, Compiler, Matches, Pattern, PatternSet};
+use bartizan_pattern::{BuildError, Compiler};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// Literals of one buffer and the rules behind each.
-pub struct Set {
-    set: PatternSet,
-    /// Rules of each literal, by its number in the set.
-    rules: Vec<Vec<u32>>,
-}
-
-impl Set {
-    /// Compiles literals, each with its caselessness and the rules behind it.
-    pub(crate) fn new(
-        literals: BTreeMap<(Vec<u8>, bool), Vec<u32>>,
-        compiler: &Compiler,
-    ) -> Result<Self, BuildError> {
-        let patterns: Vec<Pattern<'_>> = literals
-            .keys()
-            .enumerate()
-            .map(|(number, (bytes, nocase))| Pattern { id: number as u32, bytes, nocase: *nocase })
-            .collect();
-        let set = compiler.pattern_set(&patterns, Matches::First)?;
-        Ok(Set { set, rules: literals.into_values().collect() })
-    }
-
-    /// Adds the rules whose literal occurs to `candidates`.
-    pub fn scan(&self, scratch: &mut bartizan_pattern::Scratch, data: &[u8], candidates: &mut Candidates) {
-        if !self.literals_in(scratch, data, |literal| candidates.extend(self.rules_of(literal))) {
-            self.every_rule(candidates);
-        }
-    }
-
-    /// Calls `found` with each literal that occurs, by its number in the set. `false`: the scan failed (no scratch
-    /// memory), and in order not to lose rules every one is a candidate.
-    pub(crate) fn literals_in(
-        &self,
-        scratch: &mut bartizan_pattern::Scratch,
-        data: &[u8],
-        mut found: impl FnMut(u32),
-    ) -> bool {
-        let scanned = self.set.scan(scratch, data, |literal, _end| {
-            found(literal);
-            true
-        });
-        scanned.is_ok()
-    }
-
-    /// The rules behind a literal.
-    pub(crate) fn rules_of(&self, literal: u32) -> &[u32] {
-        self.rules.get(literal as usize).map_or(&[], Vec::as_slice)
-    }
-
-    /// Adds all rules to `candidates`.
-    pub(crate) fn every_rule(&self, candidates: &mut Candidates) {
-        self.rules.iter().for_each(|rules| candidates.extend(rules));
-    }
-
-    /// Length of the longest literal: how far a scan of a growing value must reach back.
-    #[must_use]
-    pub fn longest(&self) -> usize {
-        self.set.longest()
-    }
-}
-
-/// Rules worth evaluating, each once, in the order of evaluation after [`Candidates::sorted`].
-#[derive(Debug, Default)]
-pub struct Candidates {
-    list: Vec<u32>,
-    seen: Vec<u64>,
-}
-
-impl Candidates {
-    /// Makes room for so many rules.
-    pub fn reserve(&mut self, rules: usize) {
-        self.seen.resize(rules.div_ceil(64), 0);
-        self.list.reserve(64);
-    }
-
-    /// Adds a rule.
-    pub fn add(&mut self, rule: u32) {
-        let word = (rule / 64) as usize;
-        let bit = 1u64 << (rule % 64);
-        if let Some(word) = self.seen.get_mut(word)
-            && *word & bit == 0
-        {
-            *word |= bit;
-            self.list.push(rule);
-        }
-    }
-
-    /// Adds rules.
-    pub fn extend(&mut self, rules: &[u32]) {
-        for rule in rules {
-            self.add(*rule);
-        }
-    }
-
-    /// Whether a rule is among them.
-    #[must_use]
-    pub fn contains(&self, rule: u32) -> bool {
-        self.seen.get((rule / 64) as usize).is_some_and(|w| w & 1 << (rule % 64) != 0)
-    }
-
-    /// The rules in the order of evaluation.
-    pub fn sorted(&mut self) -> &[u32] {
-        self.list.sort_unstable();
-        &self.list
-    }
-
-    /// Forgets all of them.
-    pub fn clear(&mut self) {
-        for rule in self.list.drain(..) {
-            if let Some(word) = self.seen.get_mut((rule / 64) as usize) {
-                *word = 0;
-            }
-        }
-    }
-}
 
 /// Rules that are candidates without a literal: all those whose head the packets of the flow can meet.
 #[derive(Default)]
@@ -267,31 +153,13 @@ impl PrefilterKeys {
     }
 }
 
-/// Literals that lie near the beginning of payloads.
-pub struct HeadSet {
-    set: Set,
-    /// So many bytes are scanned.
-    within: usize,
-}
-
-impl HeadSet {
-    /// Adds the rules whose literal occurs at the beginning of a payload to `candidates`.
-    pub fn scan(&self, scratch: &mut bartizan_pattern::Scratch, payload: &[u8], candidates: &mut Candidates) {
-        self.set.scan(scratch, payload.get(..self.within).unwrap_or(payload), candidates);
-    }
-}
-
 /// All prefilters of a rule set.
 #[derive(Default)]
 pub struct Prefilters {
     /// Rules that look at the payloads of packets: by IP protocol class and direction.
-    pub packet_payload: PerClass<Option<Set>>,
-    /// Rules that look at the payload of a TCP segment only where it is no part of the stream: by direction.
-    pub segment_payload: PerDirection<Option<Set>>,
-    /// Rules that look at each TCP segment, by literals that lie near its beginning: by direction.
-    pub segment_head: PerDirection<Option<HeadSet>>,
+    pub payloads: PerClass<PayloadSets>,
     /// Stream data by direction.
-    pub stream: PerDirection<Option<Set>>,
+    pub stream: PerDirection<StreamSets>,
     /// Packet buffers.
     pub packet_buffers: Vec<(u16, Set)>,
     /// Rules on packets without literal or key, by class and direction.
@@ -309,11 +177,9 @@ impl Prefilters {
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {
         let always = self.packet_always.get(Class::Tcp);
-        let payload = self.packet_payload.get(Class::Tcp);
+        let payloads = self.payloads.get(Class::Tcp);
         !self.packet_buffers.is_empty()
-            || Direction::BOTH
-                .into_iter()
-                .any(|d| !always[d].is_empty() || payload[d].is_some() || self.segment_head[d].is_some())
+            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payloads[d].looks_at_each())
     }
 }
 
@@ -381,123 +247,6 @@ impl<T> PerClass<T> {
     }
 }
 
-/// Which packets a rule on packets and streams is evaluated on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packets {
-    /// None: it looks at the stream only.
-    None,
-    /// Those whose payload is no part of the stream, as before the handshake is complete.
-    OutsideStream,
-    /// Each.
-    All,
-}
-
-/// What a rule on packets and streams is evaluated on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Basis {
-    /// Packets one by one.
-    pub packets: Packets,
-    /// The reassembled stream.
-    pub stream: bool,
-}
-
-impl Basis {
-    /// Of a rule. As in Suricata, a TCP rule with payload looks
-    ///
-    /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp-pkt`);
-    /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`, `offset`,
-    ///   `startswith`), or `stream_size` is asked for: where a message begins, a segment most often does, too;
-    /// * else at the stream, and at what never became part of it.
-    #[must_use]
-    pub fn of(signature: &Signature) -> Basis {
-        let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
-        let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
-        if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
-        {
-            return Basis { packets: Packets::All, stream: false };
-        }
-        if signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM) {
-            return Basis { packets: Packets::None, stream: true };
-        }
-        let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
-            || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
-        if packet_bound {
-            return Basis { packets: Packets::All, stream: false };
-        }
-        let placed = payload_literals(signature)
-            .any(|literal| literal.place.depth.is_some() || literal.place.offset.is_some());
-        let both = placed || signature.packet.iter().any(|c| c.wants_packets_too());
-        Basis { packets: if both { Packets::All } else { Packets::OutsideStream }, stream: true }
-    }
-}
-
-/// The contents that a rule looks for in payloads.
-fn payload_literals(signature: &Signature) -> impl Iterator<Item = &Literal> {
-    let payload = signature.values.iter().filter(|v| v.buffer == BufferRef::Payload);
-    payload.flat_map(|v| v.program.literals().map(|(_, literal)| literal))
-}
-
-/// A literal that lies near the beginning of each payload that a rule matches on.
-struct Heading<'s> {
-    literal: &'s Literal,
-    /// It lies in so many bytes from the beginning.
-    within: usize,
-}
-
-/// Payloads are scanned from their beginning so far for [`Heading`]s.
-const HEADING_MAX: usize = 128;
-/// Shorter literals would make too many candidates.
-const HEADING_BYTES: usize = 3;
-
-impl<'s> Heading<'s> {
-    /// The longest of a rule.
-    fn of(signature: &'s Signature) -> Option<Self> {
-        let constant = |number: Option<Number>, absent: usize| match number {
-            Some(Number::Constant(value)) => usize::try_from(value).ok(),
-            Some(Number::Variable(_)) => None,
-            None => Some(absent),
-        };
-        // With `fast_pattern:only` what the prefilter found is not looked for again.
-        if payload_literals(signature).any(|literal| literal.fast_pattern_only) {
-            return None;
-        }
-        payload_literals(signature)
-            .filter(|literal| !literal.negated && !literal.is_relative() && literal.place.depth.is_some())
-            .filter_map(|literal| {
-                let offset = constant(literal.place.offset, 0)?;
-                let within = offset.checked_add(constant(literal.place.depth, 0)?)?;
-                (within <= HEADING_MAX).then_some(Heading { literal, within })
-            })
-            .filter(|heading| heading.literal.bytes.len() >= HEADING_BYTES)
-            .max_by_key(|heading| heading.literal.bytes.len())
-    }
-}
-
-#[derive(Default)]
-struct Collector {
-    /// Literal (bytes, nocase) to rules.
-    literals: BTreeMap<(Vec<u8>, bool), Vec<u32>>,
-}
-
-impl Collector {
-    fn add(&mut self, signature: &Signature, index: u32) {
-        if let Some(fast) = &signature.fast_pattern {
-            self.literals.entry((fast.bytes.to_vec(), fast.nocase)).or_default().push(index);
-        }
-    }
-
-    fn add_literal(&mut self, literal: &Literal, index: u32) {
-        self.literals.entry((literal.bytes.to_vec(), literal.nocase)).or_default().push(index);
-    }
-
-    fn build(self, compiler: &Compiler) -> Result<Option<Set>, BuildError> {
-        if self.literals.is_empty() {
-            return Ok(None);
-        }
-        Set::new(self.literals, compiler).map(Some)
-    }
-}
-
 /// Identity of a transaction set: protocol, direction, buffer, transforms.
 type TxKey = (u8, u8, u16, String);
 
@@ -511,10 +260,8 @@ pub fn build(
     compiler: &Compiler,
 ) -> Result<Prefilters, BuildError> {
     let mut prefilters = Prefilters::default();
-    let mut payload: PerClass<Collector> = PerClass::default();
-    let mut segments: PerDirection<Collector> = PerDirection::default();
-    let mut heads: PerDirection<(Collector, usize)> = PerDirection::default();
-    let mut stream: PerDirection<Collector> = PerDirection::default();
+    let mut payloads: PerClass<PayloadCollector> = PerClass::default();
+    let mut stream: PerDirection<StreamCollector> = PerDirection::default();
     let mut packet_buffers: BTreeMap<u16, Collector> = BTreeMap::new();
     let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
     for (index, signature) in signatures.iter().enumerate() {
@@ -540,15 +287,9 @@ pub fn build(
             match (fast_on, key) {
                 (Some(BufferRef::Payload), _) => {
                     for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
-                        match (class == Class::Tcp && basis.stream, basis.packets, Heading::of(signature)) {
-                            (true, Packets::OutsideStream, _) => segments[direction].add(signature, index),
-                            (true, _, Some(heading)) => {
-                                let (collector, within) = &mut heads[direction];
-                                collector.add_literal(heading.literal, index);
-                                *within = heading.within.max(*within);
-                            }
-                            _ => payload.get_mut(class)[direction].add(signature, index),
-                        }
+                        // Only TCP has streams.
+                        let packets = if class == Class::Tcp { basis.packets } else { Packets::All };
+                        payloads.get_mut(class)[direction].add(signature, index, packets);
                     }
                 }
                 (Some(BufferRef::Packet(buffer)), _) => {
@@ -573,17 +314,14 @@ pub fn build(
             }
         }
     }
-    for (class, mut both) in Class::ALL.into_iter().zip(payload.values) {
+    for (class, mut both) in Class::ALL.into_iter().zip(payloads.values) {
         for direction in Direction::BOTH {
-            prefilters.packet_payload.get_mut(class)[direction] =
+            prefilters.payloads.get_mut(class)[direction] =
                 core::mem::take(&mut both[direction]).build(compiler)?;
         }
     }
     for direction in Direction::BOTH {
-        prefilters.segment_payload[direction] = core::mem::take(&mut segments[direction]).build(compiler)?;
         prefilters.stream[direction] = core::mem::take(&mut stream[direction]).build(compiler)?;
-        let (collector, within) = core::mem::take(&mut heads[direction]);
-        prefilters.segment_head[direction] = collector.build(compiler)?.map(|set| HeadSet { set, within });
     }
     for (buffer, collector) in packet_buffers {
         if let Some(set) = collector.build(compiler)? {

@@ -515,7 +515,9 @@ const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
 fn choose_fast_pattern(signature: &Signature) -> Option<FastPattern> {
     let mut best: Option<(bool, bool, usize, FastPattern)> = None;
     for (value, check) in signature.values.iter().enumerate() {
-        if check.absent != crate::signature::Absent::No {
+        // Payloads and headers are searched as they are; what a transform makes of them is not there to be found.
+        let searched = check.transforms.is_empty() || matches!(check.buffer, BufferRef::Tx(_));
+        if check.absent != crate::signature::Absent::No || !searched {
             continue;
         }
         for (item, literal) in check.program.literals() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A rule in its compiled form.
 
+use crate::basis::{Basis, Packets};
 use crate::buffers::BufferRef;
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
-use crate::prefilter::{Basis, Packets};
 use crate::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};

@@ -6,8 +6,8 @@
 //! longer than its bytes are shown costs an evaluation in vain, never an answer: a prefilter may name too many rules. What is
 //! remembered is found anew each time the window has moved on by its own length, so nothing stays for good.
 
+use crate::candidates::{Candidates, Set};
 use crate::inspect::StreamWindow;
-use crate::prefilter::{Candidates, Set};
 use bartizan_pattern::Scratch;
 use smallvec::SmallVec;
 

@@ -315,3 +315,10 @@ fn refusals() {
         }
     }
 }
+
+/// What a transform makes of a header is not what the header is searched for.
+#[test]
+fn a_literal_behind_a_transform_is_no_fast_pattern() {
+    assert!(matches("udp.hdr; dotprefix; content:\".\"; startswith;", b"payload"));
+    assert!(!matches("udp.hdr; dotprefix; content:\"..\"; startswith;", b"payload"));
+}

@@ -112,6 +112,22 @@ fn chain() -> impl Strategy<Value = Vec<Content>> {
     })
 }
 
+/// The same content with places that lie so many times further apart.
+fn spread(mut content: Content, scale: usize) -> Content {
+    match &mut content.place {
+        Place::Free => {}
+        Place::Absolute { offset, depth } => {
+            *offset *= scale;
+            *depth = depth.map(|d| d * scale);
+        }
+        Place::Relative { distance, within } => {
+            *distance *= scale as i64;
+            *within *= scale as i64;
+        }
+    }
+    content
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
@@ -120,6 +136,26 @@ proptest! {
         let mut lab = Lab::new(&common::udp_rule(&options(&contents)));
         let got = !lab.send_to_server(&payload).is_empty();
         prop_assert_eq!(got, holds(&contents, &payload, 0), "{}", options(&contents));
+    }
+
+    /// Wherever in a payload literals lie, and however long it may be, what is searched for them is enough.
+    #[test]
+    fn literals_are_found_wherever_they_lie(
+        contents in chain(),
+        scale in 1..60usize,
+        planted in prop::collection::vec((0..300usize, letters(1..4)), 1..5),
+        longest in prop::option::of(1..1200usize),
+    ) {
+        let contents: Vec<Content> = contents.into_iter().map(|c| spread(c, scale)).collect();
+        let payload: Vec<u8> = planted.into_iter().flat_map(|(gap, text)| [vec![b'z'; gap], text].concat()).collect();
+        let mut options = options(&contents);
+        if let Some(longest) = longest {
+            options += &format!(" dsize:<{longest};");
+        }
+        let mut lab = Lab::new(&common::udp_rule(&options));
+        let got = !lab.send_to_server(&payload).is_empty();
+        let short = longest.is_none_or(|longest| payload.len() < longest);
+        prop_assert_eq!(got, short && holds(&contents, &payload, 0), "{}", options);
     }
 
     #[test]

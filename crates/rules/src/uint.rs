@@ -80,6 +80,16 @@ impl<T: Uint> UintMatch<T> {
         }
     }
 
+    /// The largest number that meets the condition, where it bounds them from above.
+    #[must_use]
+    pub fn most(&self) -> Option<u64> {
+        match *self {
+            Self::Equal(n) | Self::LessEqual(n) => Some(n.to_u64()),
+            Self::Less(n) | Self::Between(_, n) => Some(n.to_u64().saturating_sub(1)),
+            _ => None,
+        }
+    }
+
     /// Reads a condition; ranges exclude both ends (`1-4` is 2 and 3).
     ///
     /// # Errors

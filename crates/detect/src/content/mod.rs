@@ -205,7 +205,7 @@ impl Program {
             match item {
                 Item::Size { check } => {
                     let longest = longest.unwrap_or(0) as u64;
-                    if size_limit(check).is_some_and(|most| longest > most) {
+                    if check.most().is_some_and(|most| longest > most) {
                         return Err(KeywordError::context(format!(
                             "a content of {longest} bytes does not fit into the size that `bsize` asks for"
                         )));
@@ -239,14 +239,5 @@ impl Program {
             Item::Literal(l) => Some((i, l)),
             _ => None,
         })
-    }
-}
-
-/// The largest size that meets a condition, if there is one.
-fn size_limit(check: &UintMatch<u64>) -> Option<u64> {
-    match *check {
-        UintMatch::Equal(n) | UintMatch::LessEqual(n) => Some(n),
-        UintMatch::Less(n) | UintMatch::Between(_, n) => Some(n.saturating_sub(1)),
-        _ => None,
     }
 }

@@ -2,12 +2,13 @@
 //! What the engine made of one rule.
 
 use super::{apps, kind_name, words};
+use crate::basis::{Basis, Packets};
 use crate::buffers::BufferRef;
 use crate::builder::Origin;
 use crate::condition::PrefilterKey;
 use crate::content::{Item, Literal};
 use crate::keywords;
-use crate::prefilter::{self, Basis, Packets};
+use crate::prefilter;
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Family, FlowNeeds, RejectSide, RuleAction, Signature};
 use bartizan_applayer::protocol::BufferKind;

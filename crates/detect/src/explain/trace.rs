@@ -9,12 +9,13 @@
 //! Bounded: so many attempts are kept, the ones that got furthest; all are counted.
 
 use super::words;
+use crate::basis::{Basis, Packets};
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::builder::Origin;
 use crate::condition::{Answer, Scene};
 use crate::content::{Evaluation, Item, Number, Outcome, Program, VARIABLES_MAX, evaluate};
 use crate::header;
-use crate::prefilter::{Basis, Packets, check_directions};
+use crate::prefilter::check_directions;
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Signature, ValueCheck};
 use crate::txstate::FlowDetect;

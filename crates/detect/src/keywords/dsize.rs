@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `dsize`: the length of the packet's payload in bytes (not of the reassembled stream).
 
-use super::number::packet_number;
+use super::number::unquoted;
 use crate::builder::SignatureBuilder;
+use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use bartizan_rules::UintMatch;
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -22,10 +24,36 @@ fn dsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if builder.seen.contains(&"dsize") {
         return Err(KeywordError::context("`dsize` stands twice").help("write a range such as `5<>10`"));
     }
-    packet_number::<u16>(builder, argument, |packet| {
+    let check = UintMatch::parse(unquoted(argument))?;
+    builder.packet.push(Box::new(Length { check }));
+    Ok(())
+}
+
+/// A condition on the length of the payload.
+struct Length {
+    check: UintMatch<u16>,
+}
+
+impl PacketCondition for Length {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
         // What is longer than 65,535 bytes (segmentation offload) counts as that.
-        Some(u16::try_from(packet.payload().len()).unwrap_or(u16::MAX))
-    })
+        let length = |packet: &bartizan_packet::PacketView<'_>| {
+            u16::try_from(packet.payload().len()).unwrap_or(u16::MAX)
+        };
+        scene.packet.is_some_and(|packet| self.check.matches(length(packet)))
+    }
+
+    fn needs_packet(&self) -> bool {
+        true
+    }
+
+    fn longest_payload(&self) -> Option<usize> {
+        // 65,535 stands for longer ones, too.
+        self.check
+            .most()
+            .filter(|most| *most < u64::from(u16::MAX))
+            .and_then(|most| usize::try_from(most).ok())
+    }
 }
 
 #[cfg(test)]
