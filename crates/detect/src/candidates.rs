@@ -66,6 +66,8 @@ impl Set {
 #[derive(Debug, Default)]
 pub struct Candidates {
     list: Vec<u32>,
+    /// Those of them that are to be evaluated.
+    kept: Vec<u32>,
     seen: Vec<u64>,
 }
 
@@ -74,6 +76,7 @@ impl Candidates {
     pub fn reserve(&mut self, rules: usize) {
         self.seen.resize(rules.div_ceil(64), 0);
         self.list.reserve(64);
+        self.kept.reserve(64);
     }
 
     /// Adds a rule.
@@ -101,10 +104,12 @@ impl Candidates {
         self.seen.get((rule / 64) as usize).is_some_and(|w| w & 1 << (rule % 64) != 0)
     }
 
-    /// The rules in the order of evaluation.
-    pub fn sorted(&mut self) -> &[u32] {
-        self.list.sort_unstable();
-        &self.list
+    /// The rules that `keep` keeps, in the order of evaluation.
+    pub fn sorted(&mut self, keep: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
+        self.kept.clear();
+        self.kept.extend(self.list.iter().copied().filter(|rule| keep(*rule)));
+        self.kept.sort_unstable();
+        self.kept.iter().copied()
     }
 
     /// Forgets all of them.

@@ -199,6 +199,12 @@ fn is_of_flow(scene: &Scene<'_>) -> bool {
     scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
 }
 
+/// Whether a packet can meet the head of a rule, by the group of its flow. Says so without a look at the rule itself.
+#[inline]
+fn is_in_group(group: Option<Group<'_>>, head_of: &[u32], rule: u32) -> bool {
+    group.is_none_or(|group| head_of.get(rule as usize).is_none_or(|head| group.has(*head)))
+}
+
 struct Pass<'p, 'a> {
     rules: &'p RuleSet,
     worker: &'p mut Worker,
@@ -259,8 +265,9 @@ impl Pass<'_, '_> {
                 }
             }
         }
-        for rule in candidates.sorted() {
-            self.packet_rule(*rule, packet, payload, stream, payload_in_stream);
+        let (group, heads) = (self.group, &self.rules.head_of);
+        for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
+            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
         }
         candidates.clear();
         self.worker.candidates = candidates;
@@ -275,9 +282,6 @@ impl Pass<'_, '_> {
         stream: Option<StreamWindow<'_>>,
         payload_in_stream: bool,
     ) {
-        if !self.is_in_group(index) {
-            return;
-        }
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let ip_only = signature.is_ip_only() && self.has_flow;
@@ -309,13 +313,6 @@ impl Pass<'_, '_> {
         if matched {
             self.hit(index, signature, None, matched_stream);
         }
-    }
-
-    /// Whether the packet can meet the head of a rule. Says so without a look at the rule itself.
-    #[inline]
-    fn is_in_group(&self, rule: u32) -> bool {
-        self.group
-            .is_none_or(|group| self.rules.head_of.get(rule as usize).is_none_or(|head| group.has(*head)))
     }
 
     /// Header, flow and packet conditions: everything but values and transactions.
@@ -534,8 +531,9 @@ impl Pass<'_, '_> {
             self.prefilter_tx(set, number, tx, id, &mut candidates);
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
-        for rule in candidates.sorted() {
-            self.tx_rule(*rule, protocol, tx, id);
+        let (group, heads) = (self.group, &self.rules.head_of);
+        for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
+            self.tx_rule(rule, protocol, tx, id);
         }
         candidates.clear();
         self.worker.candidates = candidates;
@@ -594,9 +592,6 @@ impl Pass<'_, '_> {
     }
 
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
-        if !self.is_in_group(index) {
-            return;
-        }
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };

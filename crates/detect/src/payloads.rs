@@ -14,7 +14,7 @@ use bartizan_pattern::{BuildError, Compiler, Scratch};
 const HEADING_MAX: usize = 128;
 /// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates than that, in bytes.
 const HEADING_BYTES: usize = 3;
-/// Rules on payloads that are no longer than this are kept apart from those on longer ones, in bytes.
+/// Payloads of up to so many bytes are searched once for everything.
 const SHORT_MAX: usize = 512;
 
 /// A literal that lies near the beginning of each payload that a rule matches on.
@@ -139,53 +139,67 @@ impl HeadSet {
 #[derive(Default)]
 pub(crate) struct PayloadCollector {
     head: (Collector, usize),
-    short: (Collector, usize),
     whole: Collector,
+    /// Rules that look at a packet only where its payload is no part of the stream.
     outside: Collector,
+    short: Collector,
 }
 
 impl PayloadCollector {
     /// Adds a rule whose fast pattern is a literal of the payload.
     pub fn add(&mut self, signature: &Signature, index: u32, packets: Packets) {
-        let longest = signature.packet.iter().filter_map(|c| c.longest_payload()).min();
         if packets == Packets::OutsideStream {
             self.outside.add(signature, index);
-        } else if let Some(heading) = Heading::of(signature) {
-            self.head.0.add_literal(heading.literal, index);
-            self.head.1 = heading.end.max(self.head.1);
-        } else if let Some(longest) = longest.filter(|bytes| *bytes <= SHORT_MAX) {
-            self.short.0.add(signature, index);
-            self.short.1 = longest.max(self.short.1);
-        } else {
-            self.whole.add(signature, index);
+            return;
+        }
+        self.short.add(signature, index);
+        let longest = signature.packet.iter().filter_map(|c| c.longest_payload()).min();
+        if longest.is_some_and(|bytes| bytes <= SHORT_MAX) {
+            return;
+        }
+        match Heading::of(signature) {
+            Some(heading) => {
+                self.head.0.add_literal(heading.literal, index);
+                self.head.1 = heading.end.max(self.head.1);
+            }
+            None => self.whole.add(signature, index),
         }
     }
 
     /// Compiles what was collected.
-    pub fn build(mut self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
-        if !self.outside.is_empty() {
-            // One scan instead of two where the payload is no part of the stream.
-            self.outside.add_all(&self.whole);
-        }
+    pub fn build(self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
+        let with_outside = |inside: &Collector| {
+            if self.outside.is_empty() {
+                return Ok(None);
+            }
+            let mut both = Collector::default();
+            both.add_all(inside);
+            both.add_all(&self.outside);
+            both.build(compiler)
+        };
         Ok(PayloadSets {
+            outside: with_outside(&self.whole)?,
+            short_outside: with_outside(&self.short)?,
             head: HeadSet::build(self.head, compiler)?,
-            short: self.short.0.build(compiler)?.map(|set| (set, self.short.1)),
             whole: self.whole.build(compiler)?,
-            outside: self.outside.build(compiler)?,
+            short: self.short.build(compiler)?,
         })
     }
 }
 
-/// The literals of rules on the payloads of packets, by where they can lie.
+/// The literals of rules on the payloads of packets, by where they can lie. A payload is searched for one of them, or for those
+/// near its beginning and one more.
 #[derive(Default)]
 pub struct PayloadSets {
-    /// Those of rules on each packet that lie near the beginning.
+    /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
+    short: Option<Set>,
+    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
+    short_outside: Option<Set>,
+    /// Longer payloads: what lies near the beginning.
     head: Option<HeadSet>,
-    /// Those of rules on each packet whose payload is so long at most.
-    short: Option<(Set, usize)>,
-    /// Those of all other rules on each packet.
+    /// Longer payloads: what may lie elsewhere.
     whole: Option<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream.
+    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
     outside: Option<Set>,
 }
 
@@ -196,20 +210,13 @@ impl PayloadSets {
         if payload.is_empty() {
             return;
         }
-        if let Some(set) = &self.head {
+        let short = payload.len() <= SHORT_MAX;
+        let (inside, outside) =
+            if short { (&self.short, &self.short_outside) } else { (&self.whole, &self.outside) };
+        if let Some(set) = outside.as_ref().filter(|_| !in_stream).or(inside.as_ref()) {
             set.scan(scratch, payload, candidates);
         }
-        if let Some((set, longest)) = &self.short
-            && payload.len() <= *longest
-        {
-            set.scan(scratch, payload, candidates);
-        }
-        let rest = if in_stream {
-            &self.whole
-        } else {
-            self.outside.as_ref().map_or(&self.whole, |_| &self.outside)
-        };
-        if let Some(set) = rest {
+        if let Some(set) = self.head.as_ref().filter(|_| !short) {
             set.scan(scratch, payload, candidates);
         }
     }
@@ -217,6 +224,6 @@ impl PayloadSets {
     /// Whether a rule looks at each packet.
     #[must_use]
     pub const fn looks_at_each(&self) -> bool {
-        self.head.is_some() || self.short.is_some() || self.whole.is_some()
+        self.short.is_some()
     }
 }

@@ -3,9 +3,10 @@
 
 use crate::dataset::{Datasets, Reputation, ReputationError};
 use crate::state::Names;
-use bartizan_base::Settings;
+use bartizan_base::{Settings, Timestamp};
 use bartizan_flow::FlowHasher;
-use bartizan_flow::host::{HostState, HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_flow::host::{HostKey, HostState, HostTable, HostTableConfig, Tag, WhenHostsFull};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 /// Names, thresholds, host bits, tags, datasets; one for the whole program, shared by all workers.
@@ -17,6 +18,8 @@ pub struct Shared {
     pub hosts: HostTable<HostState>,
     /// Sets that rules look values up in.
     pub datasets: Datasets,
+    /// Some host was tagged: until then nobody has to ask the host table about the packets' hosts.
+    host_tags: AtomicBool,
     reputation: RwLock<Option<Arc<Reputation>>>,
 }
 
@@ -31,8 +34,22 @@ impl Shared {
             names: Names::default(),
             hosts: HostTable::new(hosts),
             datasets: Datasets::default(),
+            host_tags: AtomicBool::new(false),
             reputation: RwLock::default(),
         }
+    }
+
+    /// Tags a host. What finds no room is counted by the host table.
+    pub fn tag_host(&self, host: &HostKey, tag: Tag, now: Timestamp) {
+        // Before the tag is there: a worker that finds it has to be told first.
+        self.host_tags.store(true, Ordering::Relaxed);
+        let _ = self.hosts.with(host, now, |state| state.tag(tag));
+    }
+
+    /// Whether some host was tagged since the start.
+    #[must_use]
+    pub fn has_host_tags(&self) -> bool {
+        self.host_tags.load(Ordering::Relaxed)
     }
 
     /// Reputations of addresses, read when they are first asked for.

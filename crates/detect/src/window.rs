@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rules(candidates: &mut Candidates) -> Vec<u32> {
-        let rules = candidates.sorted().to_vec();
+        let rules = candidates.sorted(|_| true).collect();
         candidates.clear();
         rules
     }

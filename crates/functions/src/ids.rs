@@ -220,7 +220,7 @@ impl Function for Ids {
             && let Some(len) = packet_bytes
         {
             recorded = flow.as_deref_mut().is_some_and(|f| take_tagged(&mut f.state.tag, len, context.now));
-            recorded |= self.host_tagged(&work.scene, len);
+            recorded |= self.rules.shared.has_host_tags() && self.host_tagged(&work.scene, len);
         }
         inspect(&self.rules, &mut state.worker, flow, work);
         if recorded {

@@ -68,8 +68,7 @@ impl Effect for Start {
         }
         let Some((source, destination)) = scene.addresses() else { return true };
         let host = if let Whose::Source = self.whose { source } else { destination };
-        // What finds no room is counted by the host table.
-        let _ = scene.shared.hosts.with(&HostKey::host(scene.tenant, host), scene.now, |host| host.tag(tag));
+        scene.shared.tag_host(&HostKey::host(scene.tenant, host), tag, scene.now);
         true
     }
 }
