@@ -222,7 +222,7 @@ def redis(self):
 
 
 def iperf(self):
-    self.spawn("iperf3", ["iperf3", "-s"])
+    self.spawn("iperf3", ["iperf3", "-s", "--rcv-timeout", "3000"])
     return (5201,)
 
 
