@@ -155,8 +155,9 @@ pub fn run_inline(
         last.saw(seen);
         if seen == 0 && !control.stopping() {
             let now = pair.port(Side::A).now();
-            worker.idle(now, recorder);
-            if pair.wait(control.waker(ALONE), options.spin, options.tick)? == Woke::Timeout {
+            if !worker.idle(now, recorder)
+                && pair.wait(control.waker(ALONE), options.spin, options.tick)? == Woke::Timeout
+            {
                 awake.silence();
             }
         } else {
@@ -197,8 +198,9 @@ pub fn run_passive(
                 continue;
             }
             let now = port.now();
-            worker.idle(now, recorder);
-            wait_any(&mut [port], control.waker(ALONE), options.spin, options.tick)?;
+            if !worker.idle(now, recorder) {
+                wait_any(&mut [port], control.waker(ALONE), options.spin, options.tick)?;
+            }
             continue;
         }
         counters.turns += 1;

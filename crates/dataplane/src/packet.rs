@@ -11,12 +11,15 @@ use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdic
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
     Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, Segment, StreamConfig, StreamContext,
-    StreamEvent,
+    StreamEvent, TcpFlags, TcpSession,
 };
 use bartizan_flow::{EndReason, Find, FlowKey, Insert};
 use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
 use bartizan_function::{Model, Notes, PacketContext};
 use bartizan_packet::{Decoded, PacketFlags, PacketView};
+
+/// Flows that end to make room for a session, at most: some have none.
+const SESSIONS_ENDED: u32 = 4;
 
 impl Worker {
     /// Handles one decoded packet, and counts what became of it.
@@ -196,6 +199,7 @@ impl Worker {
         if let Some(segment) = segment(self, occasion.packet)
             && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
         {
+            self.make_session_room(id, &segment, recorder);
             self.track(id, &segment, direction, frame, &mut outcome);
             if outcome.reuse {
                 let key = flow_key(self, frame, packet);
@@ -332,6 +336,25 @@ impl Worker {
     }
 
     /// TCP tracking of a segment, with reassembly when a payload function is on the path.
+    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are closed or half-open give way, the
+    /// oldest first, as in a full flow table; else a flood of SYNs would have everyone else refused.
+    fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>, recorder: &mut dyn Recorder) {
+        for _ in 0..SESSIONS_ENDED {
+            let opens = segment.has(TcpFlags::SYN)
+                && self.flows.get(id).is_some_and(|entry| !entry.ext.session.exists());
+            if !opens
+                || !self.settings.prevention
+                || TcpSession::has_room(&self.settings.stream, &self.stream_counters)
+            {
+                return;
+            }
+            match self.flows.session_to_end(self.clock) {
+                Some(other) if other != id => self.end_flow(other, EndReason::Forced, recorder),
+                _ => return,
+            }
+        }
+    }
+
     fn track(
         &mut self,
         id: FlowId,
@@ -340,7 +363,7 @@ impl Worker {
         frame: &Frame<'_>,
         outcome: &mut Outcome,
     ) {
-        let feeds = self.fit_streams(id, frame.now);
+        let feeds = self.fit_streams(id, segment, frame.now);
         let policy = self.host_policy(id, direction);
         let Some(entry) = self.flows.get_mut(id) else { return };
         let mut config = &self.settings.stream;

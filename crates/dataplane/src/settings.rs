@@ -37,6 +37,8 @@ pub struct EngineSettings {
     pub flow_capacity: u32,
     /// What makes room in a full flow table.
     pub flows_when_full: WhenFull,
+    /// Flows that end by timeout for each packet, at most.
+    pub ends_per_packet: u32,
     /// What becomes of packets for whose flow there is no room.
     pub flow_memory: ExceptionPolicy,
     /// What becomes of a flow whose application-layer parser fails.
@@ -87,6 +89,7 @@ impl EngineSettings {
             timeouts: timeouts(settings)?,
             flow_capacity: flow_capacity(settings)?,
             flows_when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
+            ends_per_packet: ENDS_REPLAYED,
             flow_memory: policy(settings, "flow.memcap-policy", prevention)?,
             app_error: policy(settings, "app-layer.error-policy", prevention)?,
             hold: HoldBounds {
@@ -114,6 +117,13 @@ impl EngineSettings {
         Ok((result, warnings))
     }
 
+    /// What holds where packets cannot wait: on a live link.
+    #[must_use]
+    pub const fn for_live_links(mut self) -> Self {
+        self.ends_per_packet = ENDS_LIVE;
+        self
+    }
+
     /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
     /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
@@ -136,6 +146,12 @@ impl EngineSettings {
 const HOLD_BYTES: u32 = 1_024;
 /// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
 const HOLD_MILLIS: u64 = 150;
+
+/// In a capture nobody waits, and all that is due ends with the packet at which it is due.
+const ENDS_REPLAYED: u32 = 256;
+/// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits for a thousand others' ends (they
+/// are due at once when a flood fills the table, and timeouts get short).
+const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
     SettingError { key: key.to_owned(), value: value.to_owned(), expected }

@@ -28,7 +28,7 @@ use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, Fid, FlowId, PerDirection, Reason, Timestamp};
-use bartizan_flow::tcp::{Arrival, Outcome, StreamContext, StreamCounters};
+use bartizan_flow::tcp::{Arrival, Outcome, Segment, StreamContext, StreamCounters, TcpFlags};
 use bartizan_flow::{FlowFlags, FlowState};
 
 impl Worker {
@@ -144,14 +144,20 @@ impl Worker {
     }
 
     /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are to be fed.
-    pub(crate) fn fit_streams(&mut self, id: FlowId, now: Timestamp) -> bool {
+    ///
+    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs, answered or not, costs no memory
+    /// beyond the table's. What they need to know of the opening the session knows.
+    pub(crate) fn fit_streams(&mut self, id: FlowId, segment: &Segment<'_>, now: Timestamp) -> bool {
         let Some(entry) = self.flows.get_mut(id) else { return false };
         if !self.chains.wants_payload(entry.path) {
             self.stop_reading(id);
             return false;
         }
         let FlowExt { streams, session, reading_stopped, .. } = &mut entry.ext;
-        let late = core::mem::take(reading_stopped) || streams.is_none() && session.exists();
+        if streams.is_none() && opens(segment) && !session.has_brought_data() {
+            return true;
+        }
+        let late = core::mem::take(reading_stopped) || streams.is_none() && session.has_brought_data();
         let pair = streams.get_or_insert_default();
         if late {
             let missed = pair.resume(session, &self.settings.stream);
@@ -171,6 +177,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// Whether a segment opens a connection, or answers one that does, and brings no data.
+fn opens(segment: &Segment<'_>) -> bool {
+    segment.has(TcpFlags::SYN) && segment.is_empty()
 }
 
 /// Whether a refusal of a flow holds in the generation that has just classified it anew.

@@ -45,8 +45,10 @@ pub struct Frame<'a> {
 const CHECKSUM_SAMPLE: u64 = 1_000;
 /// More than one wrong checksum in so many packets means that checksums are made elsewhere.
 const CHECKSUM_RATIO: u64 = 10;
-/// Flows that may end per packet by timeout, so that no packet waits for a long list.
-const EXPIRE_BUDGET: u32 = 256;
+/// Timers that are looked at per packet, so that no packet waits for a long list.
+const TIMERS_PER_PACKET: u32 = 256;
+/// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has come.
+const ENDS_WHEN_IDLE: u32 = 32;
 
 /// Datagrams inside datagrams that are put together at most.
 pub(crate) const MAX_DEPTH: u8 = 4;
@@ -551,13 +553,15 @@ impl Worker {
         }
     }
 
-    /// No packets came: flows whose time is over end, fragments are given up.
-    pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+    /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be done, so look whether packets
+    /// have come, and call this again instead of sleeping.
+    pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.clock = self.clock.max(now);
-        self.expire(now, recorder);
+        let more = self.end_due(now, ENDS_WHEN_IDLE, recorder);
         self.defrag.expire_some(now, 64);
         self.discard(Decision::refuse(Verdict::Drop, Reason::Defrag, FunctionId::ENGINE), recorder);
         recorder.idle();
+        more
     }
 
     /// The change that the last frame needs before it may leave.
@@ -670,13 +674,20 @@ impl Worker {
         self.rewrite = Some(change);
     }
 
-    /// Ends flows whose time is over.
+    /// Ends flows whose time is over, some of them: to be called for each packet.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.end_due(now, self.settings.ends_per_packet, recorder);
+    }
+
+    /// Ends so many flows whose time is over, at most. Whether more may be due.
+    fn end_due(&mut self, now: Timestamp, most: u32, recorder: &mut dyn Recorder) -> bool {
         self.announce(recorder);
-        let mut budget = EXPIRE_BUDGET;
-        while let Some(id) = self.flows.next_due(now, &mut budget) {
+        let mut budget = TIMERS_PER_PACKET;
+        for _ in 0..most {
+            let Some(id) = self.flows.next_due(now, &mut budget) else { return budget == 0 };
             self.end_flow(id, EndReason::Timeout, recorder);
         }
+        true
     }
 
     /// Gives up what waits, and ends all flows, in the order of their creation.

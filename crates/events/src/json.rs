@@ -283,7 +283,12 @@ pub struct Mark {
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
+    loop {
+        // Nearly all text needs nothing done: it is taken in runs.
+        let Some((plain, special)) = rest.split_at_checked(plain_run(rest)) else { break };
+        out.extend_from_slice(plain);
+        let Some((byte, after)) = special.split_first() else { break };
+        rest = special;
         let mut next = after;
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -312,6 +317,46 @@ fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
         rest = next;
     }
     out.push(b'"');
+}
+
+/// Bytes of which nothing needs to be done, at the beginning of `text`.
+fn plain_run(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    let run = 8 * words.iter().take_while(|word| is_plain(u64::from_le_bytes(**word))).count();
+    if run == text.len() - rest.len() {
+        // What is left, with some bytes once more.
+        let last = match (text.last_chunk::<8>(), text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            _ if rest.is_empty() => return text.len(),
+            (Some(last), ..) => Some(u64::from_le_bytes(*last)),
+            (None, Some(first), Some(last)) => {
+                Some(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
+            }
+            _ => None,
+        };
+        if last.is_some_and(is_plain) {
+            return text.len();
+        }
+    }
+    let more = text.get(run..).and_then(|rest| rest.iter().position(|byte| is_special(*byte)));
+    more.map_or(text.len(), |more| run + more)
+}
+
+/// Whether none of a word's bytes is special, as far as can be seen at once: all are ASCII, and none is a control character, a
+/// quotation mark or a backslash. Source: "Bit Twiddling Hacks", Sean Eron Anderson, bytes less than n in a word.
+const fn is_plain(word: u64) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES << 7;
+    let quote = word ^ ONES * b'"' as u64;
+    let backslash = word ^ ONES * b'\\' as u64;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let marks = quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash;
+    let beyond = word | word.wrapping_add(ONES);
+    (control | marks | beyond) & HIGH == 0
+}
+
+/// Whether [`escape_into`] has to look at a byte.
+const fn is_special(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2)
 }
 
 /// The control character that UTF-8 text begins with, and its length. Bytes that begin none of those beyond ASCII need not be
@@ -366,6 +411,24 @@ mod tests {
         let mut w = JsonWriter::new();
         w.item_text(b"\xc2\x9b\xff\x7f\x1b");
         assert_eq!(w.bytes(), br#""\\xc2\\x9b\\xff\u007f\u001b""#);
+    }
+
+    #[test]
+    fn a_special_byte_is_found_wherever_it_stands() {
+        for special in (0..=255).filter(|byte| is_special(*byte)) {
+            for length in 1..28 {
+                for at in 0..length {
+                    let mut text = vec![b'~'; length];
+                    text[at] = special;
+                    assert_eq!(plain_run(&text), at, "{special:#x} at {at} of {length}");
+                }
+            }
+        }
+        for byte in (0..=255).filter(|byte| !is_special(*byte)) {
+            for length in 0..28 {
+                assert_eq!(plain_run(&vec![byte; length]), length, "{byte:#x}");
+            }
+        }
     }
 
     #[test]

@@ -46,12 +46,15 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-fn push_digits(out: &mut Vec<u8>, value: u64, width: u32) {
-    let mut scale = 10u64.pow(width.saturating_sub(1));
-    while scale > 0 {
-        out.push(b'0' + (value / scale % 10) as u8);
-        scale /= 10;
+/// The last `width` decimal digits, six at most.
+fn push_digits(out: &mut Vec<u8>, value: u64, width: usize) {
+    let mut digits = [b'0'; 6];
+    let mut rest = value;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
     }
+    out.extend_from_slice(digits.get(digits.len().saturating_sub(width)..).unwrap_or(&digits));
 }
 
 /// IPv4 dotted; IPv6 as eight groups of four digits, never shortened.
@@ -89,8 +92,7 @@ pub(crate) fn push_mac(out: &mut Vec<u8>, mac: [u8; 6]) {
 /// Two lower-case hexadecimal digits.
 pub(crate) fn push_hex(out: &mut Vec<u8>, byte: u8) {
     let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + (nibble - 10) };
-    out.push(digit(byte >> 4));
-    out.push(digit(byte & 15));
+    out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
 }
 
 #[cfg(test)]

@@ -192,6 +192,9 @@ impl TimerWheel {
     /// first; timers stand in a slot in the order in which they were armed.
     #[must_use]
     pub fn peek(&self, links: &[TimerLink]) -> Option<u32> {
+        if self.armed == 0 {
+            return None;
+        }
         let (level, slot, _) = self.earliest()?;
         let head = self.heads.get(level)?.get(slot as usize).copied()?;
         let mut best = (links.get(head as usize)?.tick(), head);
@@ -209,6 +212,11 @@ impl TimerWheel {
     /// Disarms and returns the next timer that has fired by `until`. `None` once there is none
     /// left or `budget` is used up: each timer looked at costs one.
     pub fn next(&mut self, links: &mut [TimerLink], until: Tick, budget: &mut u32) -> Option<u32> {
+        if self.armed == 0 {
+            // Most wheels of a table are empty, and in emergency mode all are asked for each packet.
+            self.current = self.current.max(until.0);
+            return None;
+        }
         loop {
             let Some((level, slot, begins)) = self.earliest().filter(|(_, _, begins)| *begins <= until.0)
             else {

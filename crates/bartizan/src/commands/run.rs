@@ -54,6 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (settings, warnings) =
         EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
             .map_err(Failure::setting(builder.settings()))?;
+    let settings = settings.for_live_links();
     let settings = if plan.prevention {
         settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
     } else {

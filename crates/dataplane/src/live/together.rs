@@ -389,9 +389,9 @@ impl<R: Recorder> Post<R> {
         let Post { station, ports, recorder, .. } = self;
         let me = station.id();
         let now = ports.now();
-        station.worker_mut().idle(now, recorder);
+        let more = station.worker_mut().idle(now, recorder);
         let has_parcels = || station.has_parcels();
-        if ports.look(&has_parcels, options.spin) {
+        if more || ports.look(&has_parcels, options.spin) {
             return Ok(None);
         }
         let waker = control.waker(me);

@@ -439,7 +439,9 @@ fn seconds_of(text: &str) -> Option<u64> {
 
 /// Number of line ends.
 fn lines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+    // Pieces whose count fits a byte: added up many at once by the processor.
+    let in_piece = |piece: &[u8]| piece.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>();
+    bytes.chunks(192).map(|piece| u64::from(in_piece(piece))).sum()
 }
 
 #[cfg(test)]

@@ -6,6 +6,13 @@ use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::timeouts::{CLASSES, class, state_class};
 use crate::wheel::Tick;
 use bartizan_base::{FlowId, PacketDuration, Timestamp};
+use core::ops::Range;
+
+/// The groups of protocols that have wheels of their own; TCP is the first.
+const ALL_PROTOCOLS: Range<usize> = 0..4;
+/// States by what a flow in it is worth: the least first.
+const BY_WORTH: [FlowState; 4] =
+    [FlowState::Closed, FlowState::New, FlowState::Established, FlowState::LocalBypassed];
 
 impl<E: Default> FlowTable<E> {
     pub(super) fn end(
@@ -112,7 +119,7 @@ impl<E: Default> FlowTable<E> {
         }
         let victim = match self.when_full {
             WhenFull::Refuse => None,
-            WhenFull::Evict { quiet } => self.victim(now, quiet),
+            WhenFull::Evict { quiet } => self.victim(now, quiet, ALL_PROTOCOLS, &BY_WORTH),
         };
         if let Some(id) = victim {
             return Insert::Evict { id };
@@ -124,17 +131,35 @@ impl<E: Default> FlowTable<E> {
         Insert::Full
     }
 
+    /// The TCP flow that gives way where there is no memory for another TCP session: a closed one or one that is not established, nearest
+    /// to its timeout; never a connection. Finish it and remove it with [`EndReason::Forced`].
+    pub fn session_to_end(&mut self, now: Timestamp) -> Option<FlowId> {
+        self.victim(now, PacketDuration::ZERO, 0..1, &[FlowState::Closed, FlowState::New])
+    }
+
     /// The flow that makes room: see the module.
-    fn victim(&mut self, now: Timestamp, quiet: PacketDuration) -> Option<FlowId> {
+    fn victim(
+        &mut self,
+        now: Timestamp,
+        quiet: PacketDuration,
+        protocols: Range<usize>,
+        states: &[FlowState],
+    ) -> Option<FlowId> {
         let mut budget = EVICTION_SCAN;
-        for state in [FlowState::Closed, FlowState::New, FlowState::Established, FlowState::LocalBypassed] {
+        for state in states.iter().copied() {
+            // Of those that were used since their timers were armed: the one that was silent for longest.
+            let mut quietest: Option<(Timestamp, u32)> = None;
             while budget > 0 {
-                let Some((id, armed)) = self.nearest(state) else { break };
+                let Some((id, armed)) = self.nearest(protocols.clone(), state) else { break };
                 budget -= 1;
                 self.counters.get_used_eval += 1;
                 let Some(entry) = self.entries.get(id as usize) else { break };
                 if Tick::after(entry.last_seen + self.timeout(entry).0) > armed {
                     // Used since its timer was armed: to its real place; the next is looked at.
+                    if now.since(entry.last_seen) >= quiet {
+                        let this = (entry.last_seen, id);
+                        quietest = Some(quietest.map_or(this, |other| other.min(this)));
+                    }
                     self.rearm(id);
                 } else if now.since(entry.last_seen) < quiet {
                     // The nearest to its timeout was silent for longest: the others of the state are busier.
@@ -144,13 +169,21 @@ impl<E: Default> FlowTable<E> {
                     return Some(FlowId(id));
                 }
             }
+            // A flood that is answered: each of its flows was used once more than its timer knows. They are the oldest timers, so any of them
+            // may go before a newcomer is refused. Not so a connection that may be in use.
+            if budget == 0
+                && matches!(state, FlowState::Closed | FlowState::New)
+                && let Some((_, id)) = quietest
+            {
+                return Some(FlowId(id));
+            }
         }
         None
     }
 
-    /// Of the four protocols' wheels of a state: the timer that is nearest to firing.
-    fn nearest(&self, state: FlowState) -> Option<(u32, Tick)> {
-        (0..4)
+    /// Of the protocols' wheels of a state: the timer that is nearest to firing.
+    fn nearest(&self, protocols: Range<usize>, state: FlowState) -> Option<(u32, Tick)> {
+        protocols
             .filter_map(|group| self.wheels.get(group * 4 + state_class(state))?.peek(&self.links))
             .filter_map(|id| Some((id, self.links.get(id as usize)?.tick())))
             .min_by_key(|(_, tick)| *tick)

@@ -47,7 +47,7 @@ impl Step<'_, '_> {
     /// Makes the session, if there is memory for one.
     fn create(&mut self, midstream: bool) -> Handled {
         let memory = TcpSession::memory();
-        if self.config.memcap != 0 && self.counters.memuse.saturating_add(memory) > self.config.memcap {
+        if !TcpSession::has_room(self.config, self.counters) {
             self.counters.ssn_memcap_drop = self.counters.ssn_memcap_drop.wrapping_add(1);
             self.exception(ExceptionTarget::SessionMemory, self.config.memcap_policy);
             return Err(Rejected);

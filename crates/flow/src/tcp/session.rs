@@ -178,6 +178,13 @@ impl TcpSession {
         self.state >= TcpState::Established
     }
 
+    /// Whether either side has gone beyond the beginning of its stream.
+    #[must_use]
+    pub fn has_brought_data(&self) -> bool {
+        let beyond = |peer: &Peer| peer.next_seq.after(peer.base);
+        self.exists() && Direction::BOTH.iter().any(|direction| beyond(&self.peers[*direction]))
+    }
+
     /// Whether the session was picked up in the middle.
     #[must_use]
     pub const fn is_midstream(&self) -> bool {
@@ -497,6 +504,12 @@ impl TcpSession {
     /// Bytes that a session counts for against `stream.memcap`.
     pub(crate) const fn memory() -> u64 {
         size_of::<TcpSession>() as u64
+    }
+
+    /// Whether `stream.memcap` has room for another session.
+    #[must_use]
+    pub const fn has_room(config: &StreamConfig, counters: &StreamCounters) -> bool {
+        config.memcap == 0 || counters.memuse.saturating_add(Self::memory()) <= config.memcap
     }
 
     /// Tracks flags; packets of both sides end the one-sidedness of a session.

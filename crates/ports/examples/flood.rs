@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SYN flood for benches: first segments of TCP connections from spoofed IPv4 and IPv6 sources in turn, at a stated rate.
+//!
+//! `flood INTERFACE --to-mac MAC --to4 ADDRESS --to6 ADDRESS [--port 80] [--rate 50000] [--seconds 60] [--seed 1]`. Sources, ports and
+//! sequence numbers come from the seed. Frames leave through a transmit ring every 100 microseconds or so; what a pause of this process
+//! made late is sent at once, up to 10 ms of it, and given up beyond that. Says at the end how many were sent. For a test network of one's
+//! own: sources are any global unicast addresses (IPv4) and documentation addresses (IPv6), and nobody answers for them.
+
+use bartizan_ports::{InlineOptions, InlinePort, Port};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// Frames given up rather than sent in one burst, as time.
+const LATE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_micros(100);
+
+struct Arguments {
+    interface: String,
+    mac: [u8; 6],
+    to4: Ipv4Addr,
+    to6: Ipv6Addr,
+    port: u16,
+    rate: u64,
+    seconds: u64,
+    seed: u64,
+}
+
+fn mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
+    bytes?.try_into().ok()
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut parsed = Arguments {
+        interface: String::new(),
+        mac: [0; 6],
+        to4: Ipv4Addr::UNSPECIFIED,
+        to6: Ipv6Addr::UNSPECIFIED,
+        port: 80,
+        rate: 50_000,
+        seconds: 60,
+        seed: 1,
+    };
+    let mut rest = std::env::args().skip(1);
+    while let Some(argument) = rest.next() {
+        if !argument.starts_with('-') {
+            parsed.interface = argument;
+            continue;
+        }
+        let value = rest.next().ok_or(format!("{argument} needs a value"))?;
+        let wrong = || format!("{argument}: `{value}` is not understood");
+        let number = || value.parse::<u64>().map_err(|_| wrong());
+        match argument.as_str() {
+            "--to-mac" => parsed.mac = mac(&value).ok_or_else(wrong)?,
+            "--to4" => parsed.to4 = value.parse().map_err(|_| wrong())?,
+            "--to6" => parsed.to6 = value.parse().map_err(|_| wrong())?,
+            "--port" => parsed.port = value.parse().map_err(|_| wrong())?,
+            "--rate" => parsed.rate = number()?.max(1),
+            "--seconds" => parsed.seconds = number()?,
+            "--seed" => parsed.seed = number()?,
+            _ => return Err(format!("unknown option {argument}")),
+        }
+    }
+    if parsed.interface.is_empty() || parsed.to4.is_unspecified() || parsed.to6.is_unspecified() {
+        return Err("an interface, --to4 and --to6 are needed".to_owned());
+    }
+    Ok(parsed)
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Global unicast, as far as kernels look: no private, loopback, link-local, multicast or reserved first byte.
+fn source4(random: &mut Random) -> [u8; 4] {
+    loop {
+        let [a, b, c, d, ..] = random.next().to_le_bytes();
+        if (11..224).contains(&a) && ![100, 127, 169, 172, 192, 198, 203].contains(&a) {
+            return [a, b, c, d];
+        }
+    }
+}
+
+fn source6(random: &mut Random) -> [u8; 16] {
+    let mut source = [0; 16];
+    let (high, low) = source.split_at_mut(8);
+    high.copy_from_slice(&random.next().to_le_bytes());
+    low.copy_from_slice(&random.next().to_le_bytes());
+    high[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+    source
+}
+
+fn add(sum: u32, bytes: &[u8]) -> u32 {
+    bytes.chunks(2).fold(sum, |sum, pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        sum + u32::from(u16::from_be_bytes([pair[0], low]))
+    })
+}
+
+fn folded(mut sum: u32) -> [u8; 2] {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
+}
+
+/// A SYN with the options of a Linux client but time stamps: MSS, SACK, window scale.
+fn syn(frame: &mut Vec<u8>, from: [u8; 6], to: &Arguments, v6: bool, random: &mut Random) {
+    const OPTIONS: [u8; 12] = [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7];
+    let random_words = random.next().to_le_bytes();
+    let port = u16::from_le_bytes([random_words[0], random_words[1]]) | 1024;
+    let mut tcp = [0; 32];
+    tcp[..2].copy_from_slice(&port.to_be_bytes());
+    tcp[2..4].copy_from_slice(&to.port.to_be_bytes());
+    tcp[4..8].copy_from_slice(&random_words[4..]);
+    tcp[12..16].copy_from_slice(&[0x80, 0x02, 0xfa, 0xf0]);
+    tcp[20..].copy_from_slice(&OPTIONS);
+    frame.clear();
+    frame.extend(to.mac);
+    frame.extend(from);
+    let mut sum = add(6 + 32, &tcp);
+    if v6 {
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 6, 64]);
+        frame.extend(source6(random));
+        frame.extend(to.to6.octets());
+        sum = add(sum, &frame[22..54]);
+    } else {
+        let id = u16::from_le_bytes([random_words[2], random_words[3]]).to_be_bytes();
+        frame.extend([8, 0, 0x45, 0, 0, 52, id[0], id[1], 0x40, 0, 64, 6, 0, 0]);
+        frame.extend(source4(random));
+        frame.extend(to.to4.octets());
+        let header = folded(add(0, &frame[14..34]));
+        frame[24..26].copy_from_slice(&header);
+        sum = add(sum, &frame[26..34]);
+    }
+    tcp[16..18].copy_from_slice(&folded(sum));
+    frame.extend(tcp);
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    // It receives nothing: the smallest ring, which stays full.
+    let options = InlineOptions { frames: 16, promiscuous: false, ..InlineOptions::default() };
+    let mut port = InlinePort::open(&arguments.interface, &options)?;
+    let mac = port.mac();
+    let mut random = Random(arguments.seed);
+    let mut frame = Vec::with_capacity(128);
+    let (begin, length) = (Instant::now(), Duration::from_secs(arguments.seconds));
+    let most = (arguments.rate as u128 * LATE.as_nanos() / 1_000_000_000).max(1) as u64;
+    let (mut made, mut late) = (0_u64, 0_u64);
+    loop {
+        let passed = begin.elapsed();
+        if passed >= length {
+            break;
+        }
+        let due = (passed.as_nanos() * u128::from(arguments.rate) / 1_000_000_000) as u64;
+        late += (due - made - late).saturating_sub(most);
+        for number in made..due - late {
+            syn(&mut frame, mac, arguments, number % 2 == 1, &mut random);
+            // What is refused is counted by the port.
+            let _ = port.transmit_frame(&frame);
+        }
+        made = due - late;
+        port.flush()?;
+        std::thread::sleep(PAUSE);
+    }
+    let took = begin.elapsed().as_secs_f64();
+    let stats = port.stats();
+    let refused: u64 = stats.send_failures.iter().map(|(_, frames)| frames).sum();
+    println!(
+        "{} SYNs sent in {took:.1} s ({:.0} per second), {late} given up as late, {refused} refused by the device",
+        stats.sent,
+        stats.sent as f64 / took,
+    );
+    Ok(())
+}
+
+fn main() -> std::process::ExitCode {
+    match arguments().map_err(Into::into).and_then(|arguments| run(&arguments)) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flood: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
