@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the policies that the bench runs, and prints the forwarders for inline.py: NAME=COMMAND, a line each.
 
-    benches/inline/chains.py [--etopen RULES --settings SURICATA.YAML] PROGRAM FOLDER [NAME ...]
+    benches/inline/chains.py [--any] [--etopen RULES --settings SURICATA.YAML] PROGRAM FOLDER [NAME ...]
 
 A name that ends in `+etopen` is the chain before it with Emerging Threats Open's rules instead of the one rule, and with those
 settings: what it is compared with is Suricata with the same two files.
@@ -52,8 +52,10 @@ def filter_rules(count):
     return lines
 
 
-def policy(functions, rules):
-    lines = ["policies:", "  - name: bench", '    from: ["10.77.0.0/24"]', '    to: ["10.77.0.0/24"]']
+def policy(functions, rules, anyone):
+    lines = ["policies:", "  - name: bench"]
+    if not anyone:
+        lines += ['    from: ["10.77.0.0/24"]', '    to: ["10.77.0.0/24"]']
     lines.append(f"    chain: [{', '.join(functions)}]")
     if "pfw" in functions:
         lines += filter_rules(rules)
@@ -67,6 +69,7 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--etopen", metavar="RULES", help="Emerging Threats Open, plain or compressed")
     parser.add_argument("--settings", metavar="SURICATA.YAML", help="settings of the chains that end in +etopen")
+    parser.add_argument("--any", action="store_true", help="the chain is for all addresses, not only for the bench's own")
     parser.add_argument("names", nargs="*", default=list(CHAINS))
     options = parser.parse_args()
     program, folder = options.program, options.folder
@@ -83,7 +86,7 @@ def main():
             rules, settings = options.etopen, options.settings
         path = os.path.join(folder, f"{chain}.yaml")
         with open(path, "w") as file:
-            file.write(policy(CHAINS[chain], RULES.get(chain, 1000)))
+            file.write(policy(CHAINS[chain], RULES.get(chain, 1000), options.any))
         rules = f" --rules {rules}" if "ids" in CHAINS[chain] else ""
         print(
             f"{name}={program} run --inline {{a}} {{b}} --policy {path}{rules}"

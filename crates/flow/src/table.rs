@@ -6,14 +6,15 @@
 //! entry's position. Ended entries are used again, last ended first, while they are warm.
 //!
 //! **Timeouts** stand in 16 timer wheels, one per protocol and state. A packet only writes
-//! `last_seen`; when the timer fires and the flow was used since, it is armed again. A flow whose
+//! `last_seen`; when the timer fires and the flow was used since, it is armed again. (TCP connections that are not
+//! established are the exception: they have few packets, and stand in the order of their use.) A flow whose
 //! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
 //! how often [`FlowTable::expire`] is called. In emergency mode the wheels are read ahead by the
 //! difference of both timeouts, without touching a timer.
 //!
 //! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout,
 //! looking among closed ones first, then new, established, bypassed ones, so a flood of first
-//! packets evicts itself before it evicts anyone's connection. At most [`EVICTION_SCAN`] entries are
+//! packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is not hit. At most [`EVICTION_SCAN`] entries are
 //! looked at. Either way emergency mode begins, and ends when enough is free. All of it is counted.
 //!
 //! What a flow's end means (logs, reassembly, rules at the end of a stream) is the caller's: the
@@ -482,8 +483,11 @@ impl<E: Default> FlowTable<E> {
             next = Some(FlowState::Established);
         }
         let established = next.unwrap_or(entry.state) == FlowState::Established;
+        let opening = entry.state == FlowState::New && entry.key.protocol() == protocol::TCP;
         if let Some(state) = next {
             self.set_state(id, state);
+        } else if opening {
+            self.keep_order(id.0);
         }
         Accounted { first_in_direction, established }
     }

@@ -189,6 +189,17 @@ impl<E: Default> FlowTable<E> {
             .min_by_key(|(_, tick)| *tick)
     }
 
+    /// A flow was used: its timer goes to its real place, if that is another tick. So the timers of a wheel stand in the order of
+    /// use, and the first is the flow that was silent for longest, however late a flood is answered.
+    pub(super) fn keep_order(&mut self, id: u32) {
+        let due =
+            self.entries.get(id as usize).map(|entry| Tick::after(entry.last_seen + self.timeout(entry).0));
+        let armed = self.links.get(id as usize).filter(|link| link.is_armed()).map(|link| link.tick());
+        if armed.is_some_and(|armed| Some(armed) < due) {
+            self.rearm(id);
+        }
+    }
+
     fn rearm(&mut self, id: u32) {
         let Some(entry) = self.entries.get(id as usize) else { return };
         if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {

@@ -157,6 +157,51 @@ fn a_closed_tcp_flow_stays_for_its_timeout_and_can_be_replaced() {
 }
 
 #[test]
+fn a_flood_that_is_answered_always_makes_room() {
+    // Of both families; all are used once more than the timers that were armed at their beginning know. TCP is answered; UDP goes on
+    // one way, and its timers stay as they are.
+    for (first, kept) in
+        [(0, FlowState::Established), (4, FlowState::LocalBypassed), (4, FlowState::Established)]
+    {
+        let flood = |n: u16| key(first + n * 12, false);
+        let mut t = table(100);
+        let connection = created(t.find_or_insert(&flood(0), at(0), none));
+        t.set_state(connection, kept);
+        let mut forced = 0;
+        for n in 1..1_000 {
+            let now = u64::from(n) * 10;
+            let id = created(t.find_or_insert(&flood(n), at(now), |_, _, why| {
+                assert_eq!(why, EndReason::Forced);
+                forced += 1;
+            }));
+            t.account(id, Direction::ToServer, 60, at(now), true);
+            if let Some(answered) = n.checked_sub(50)
+                && let Find::Found { id, direction } = t.find(&flood(answered), at(now))
+            {
+                let tcp = first == 0;
+                t.account(id, if tcp { direction.flip() } else { direction }, 60, at(now), true);
+            }
+        }
+        assert_eq!((t.len(), t.counters().get_used, forced), (100, 900, 900));
+        assert_eq!((t.counters().get_used_failed, t.counters().memcap), (0, 0));
+        assert_eq!(t.get(connection).unwrap().state(), kept);
+        if first == 0 {
+            // Of what is half-open the one that was silent for longest goes, to within a tick.
+            let seen = t.iter().filter(|(_, f)| f.state() == FlowState::New).map(|(_, f)| f.last_seen);
+            let quietest = seen.min().unwrap();
+            let victim = t.session_to_end(at(10_000)).unwrap();
+            assert!(t.get(victim).unwrap().last_seen.since(quietest) < PacketDuration::from_millis(135));
+        }
+    }
+    let mut t = table(4);
+    let connection = created(t.find_or_insert(&key(0, false), at(0), none));
+    t.set_state(connection, FlowState::Established);
+    assert_eq!(t.session_to_end(at(1)), None);
+    t.set_state(connection, FlowState::Closed);
+    assert_eq!(t.session_to_end(at(1)), Some(connection));
+}
+
+#[test]
 fn a_full_table_refuses_or_evicts_by_policy_and_counts_it() {
     let mut settings = config(4);
     settings.when_full = WhenFull::Refuse;
