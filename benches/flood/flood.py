@@ -235,7 +235,7 @@ def show(rows):
         if "core" in r:
             stats = r["metrics"]
             flows = sum(v for k, v in stats.items() if k.startswith("bartizan_flows_active"))
-            evicted = sum(v for k, v in stats.items() if k.startswith("bartizan_flow_evictions"))
+            evicted = sum(v for k, v in stats.items() if k.startswith("bartizan_flows_ended_total") and 'reason="forced"' in k)
             line += f" {r['ring drops'] if r['ring drops'] is not None else '':>10} {r['core']:>5.2f} {flows:>8.0f} {evicted:>9.0f} {r['RSS MiB']:>8.0f}"
         print(line)
         print(f"{'':<22} IPv4 {r['IPv4'][0]} of {r['IPv4'][1]}, IPv6 {r['IPv6'][0]} of {r['IPv6'][1]}; {r['generator']}")
@@ -260,6 +260,8 @@ def verdicts(rows, options):
 
 
 def records(rows):
+    # More than half of them may have failed: no figure then.
+    rows = {name: r | {p: r[p] if r[p] < float("inf") else None for p in ("p50", "p99")} for name, r in rows.items()}
     base = rows["bridge, flood"]
     out = []
     for name, r in rows.items():
@@ -330,7 +332,7 @@ def main():
         signal.signal(number, lambda *_: sys.exit(3))
     options = arguments()
     try:
-        inline.check_machine()
+        inline.check_machine(("ip", "ethtool", "nginx"))
         with tempfile.TemporaryDirectory(prefix="btzf-") as folder:
             # Readable for the web server's worker.
             os.chmod(folder, 0o755)

@@ -407,12 +407,12 @@ def arguments():
     return parsed
 
 
-def check_machine():
+def check_machine(programs=("ip", "ethtool", "iperf3", "wrk", "nginx")):
     if os.geteuid() != 0:
         raise Problem("needs root (network namespaces): run it with sudo")
     packages = {"ip": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3", "wrk": "wrk", "nginx": "nginx-light"}
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    missing = sorted({package for tool, package in packages.items() if shutil.which(tool) is None})
+    missing = sorted({packages[tool] for tool in programs if shutil.which(tool) is None})
     if missing:
         raise Problem("missing programs: apt-get install --no-install-recommends " + " ".join(missing))
     if os.cpu_count() < 2:
