@@ -283,9 +283,8 @@ pub struct Mark {
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut rest = text;
-    loop {
-        // Nearly all text needs nothing done: it is taken in runs.
-        let Some((plain, special)) = rest.split_at_checked(plain_run(rest)) else { break };
+    // Nearly all text needs nothing done: it is taken in runs.
+    while let Some((plain, special)) = rest.split_at_checked(plain_run(rest)) {
         out.extend_from_slice(plain);
         let Some((byte, after)) = special.split_first() else { break };
         rest = special;
@@ -346,10 +345,10 @@ fn plain_run(text: &[u8]) -> usize {
 const fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
-    let quote = word ^ ONES * b'"' as u64;
-    let backslash = word ^ ONES * b'\\' as u64;
+    let quote = word ^ (ONES * b'"' as u64);
+    let backslash = word ^ (ONES * b'\\' as u64);
     let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let marks = quote.wrapping_sub(ONES) & !quote | backslash.wrapping_sub(ONES) & !backslash;
+    let marks = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
     let beyond = word | word.wrapping_add(ONES);
     (control | marks | beyond) & HIGH == 0
 }
