@@ -335,7 +335,6 @@ impl Worker {
         None
     }
 
-    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
     /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are closed or half-open give way, the
     /// oldest first, as in a full flow table; else a flood of SYNs would have everyone else refused.
     fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>, recorder: &mut dyn Recorder) {
@@ -355,6 +354,7 @@ impl Worker {
         }
     }
 
+    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
     fn track(
         &mut self,
         id: FlowId,
