@@ -114,6 +114,12 @@ impl EngineSettings {
         Ok((result, warnings))
     }
 
+    /// Whether what leaves is read by somebody: prevention, and not its simulation over captures.
+    #[must_use]
+    pub const fn has_real_receivers(&self) -> bool {
+        self.prevention && self.stream.strict
+    }
+
     /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
     /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
