@@ -690,7 +690,8 @@ impl AppLayer {
                     }
                 }
                 // It may be one that the receiver throws away.
-                Detected::Pending | Detected::Unknown if self.by_direction[direction].protocol().is_some() => {}
+                Detected::Pending | Detected::Unknown
+                    if self.by_direction[direction].protocol().is_some() => {}
                 Detected::Pending | Detected::Unknown => match other {
                     Known::Protocol(_) => self.by_direction[direction] = other,
                     Known::Failed => {

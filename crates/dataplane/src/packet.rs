@@ -90,10 +90,8 @@ impl Worker {
     /// that it says counts for what comes after it. Asked before real receivers only, when their packets are checked
     /// (`stream.checksum-validation`, and what the capture settings say of checksums). For TCP the session says it.
     pub(crate) fn is_thrown_away(&self, view: &PacketView<'_>) -> bool {
-        let counts = matches!(
-            view.decoded().transport,
-            Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_)
-        );
+        let counts =
+            matches!(view.decoded().transport, Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_));
         counts
             && self.settings.has_real_receivers()
             && self.settings.stream.checksum_validation

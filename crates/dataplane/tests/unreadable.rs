@@ -123,14 +123,25 @@ fn unreadable() -> Vec<(&'static str, Vec<u8>)> {
         ("four tags of VLAN 0, IPv4", tagged(4, false, &ip(false, ENDS, 17, &text))),
         ("four tags of VLAN 0, IPv6", tagged(4, true, &ip(true, ENDS, 17, &text))),
         ("in GRE", v6(&ip(true, ENDS, 47, &gre(false, &broken)))),
-        ("in GRE with a header that is not read", v4(&ip(false, ENDS, 47, &{
-            let mut tunnel = gre(false, &ip(false, ENDS, 17, &text));
-            tunnel[0] |= 1;
-            tunnel
-        }))),
+        (
+            "in GRE with a header that is not read",
+            v4(&ip(false, ENDS, 47, &{
+                let mut tunnel = gre(false, &ip(false, ENDS, 17, &text));
+                tunnel[0] |= 1;
+                tunnel
+            })),
+        ),
         ("in an IPv4 tunnel", v4(&ip(false, ENDS, 4, &broken))),
         ("in an IPv6 tunnel", v6(&ip(true, ENDS, 41, &lengthless))),
-        ("in VXLAN", v4(&ip(false, ENDS, 17, &udp((9, 4789), &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &ethernet(false, &broken)].concat())))),
+        (
+            "in VXLAN",
+            v4(&ip(
+                false,
+                ENDS,
+                17,
+                &udp((9, 4789), &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &ethernet(false, &broken)].concat()),
+            )),
+        ),
     ]
 }
 
@@ -150,7 +161,10 @@ fn odd() -> Vec<(&'static str, Vec<u8>)> {
         ("a router alert", v4(&optioned(&[0x94, 4, 0, 0], 17, &text))),
         ("a record route", v4(&optioned(&[7, 7, 4, 0, 0, 0, 0, 0], 17, &text))),
         ("an option that nobody knows", v4(&optioned(&[0x9e, 4, 1, 2], 17, &text))),
-        ("a security option of a kind that is not known", v4(&optioned(&[0x86, 10, 0, 0, 0, 1, 128, 4, 0, 1, 0, 0], 17, &text))),
+        (
+            "a security option of a kind that is not known",
+            v4(&optioned(&[0x86, 10, 0, 0, 0, 1, 128, 4, 0, 1, 0, 0], 17, &text)),
+        ),
         ("a trailer", with_trailer(v4(&ip(false, ENDS, 17, &text)))),
         ("a trailer, IPv6", with_trailer(v6(&ip(true, ENDS, 17, &text)))),
         ("a packet of a protocol that is not decoded", v4(&ip(false, ENDS, 89, b"please"))),
@@ -158,7 +172,10 @@ fn odd() -> Vec<(&'static str, Vec<u8>)> {
         ("the same behind options", v6(&extended(60, &padded(89), b"please"))),
         ("no next header", v6(&ip(true, ENDS, 59, b""))),
         ("no next header, and bytes", v6(&extended(0, &padded(59), b"please"))),
-        ("options, a routing header, options", v6(&extended(60, &[&padded(43)[..], &[60, 0, 4, 0, 0, 0, 0, 0], &padded(17)].concat(), &text))),
+        (
+            "options, a routing header, options",
+            v6(&extended(60, &[&padded(43)[..], &[60, 0, 4, 0, 0, 0, 0, 0], &padded(17)].concat(), &text)),
+        ),
         ("an authentication header", v6(&extended(51, &[&[17, 4, 0, 0][..], &[0; 20]].concat(), &text))),
         ("the same over IPv4", v4(&ip(false, ENDS, 51, &[&[17, 4, 0, 0][..], &[0; 20], &text].concat()))),
         ("a datagram in one fragment", v6(&extended(44, &[17, 0, 0, 0, 0, 0, 0, 9], &text))),
@@ -171,9 +188,28 @@ fn odd() -> Vec<(&'static str, Vec<u8>)> {
             frame.extend([0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
             frame
         }),
-        ("a frame of a protocol that is not known", ethernet(false, b"please").iter().copied().enumerate().map(|(at, byte)| if at == 12 { 0x88 } else { byte }).collect()),
-        ("an ICMP error that quotes little", v4(&ip(false, ENDS, 1, &common::unreachable(&ip(false, (2, 1), 17, &text)[..20])))),
-        ("a tunnel that is none", v4(&ip(false, ENDS, 17, &udp((9, 4789), b"please do not take this for VXLAN, whatever its port says")))),
+        (
+            "a frame of a protocol that is not known",
+            ethernet(false, b"please")
+                .iter()
+                .copied()
+                .enumerate()
+                .map(|(at, byte)| if at == 12 { 0x88 } else { byte })
+                .collect(),
+        ),
+        (
+            "an ICMP error that quotes little",
+            v4(&ip(false, ENDS, 1, &common::unreachable(&ip(false, (2, 1), 17, &text)[..20]))),
+        ),
+        (
+            "a tunnel that is none",
+            v4(&ip(
+                false,
+                ENDS,
+                17,
+                &udp((9, 4789), b"please do not take this for VXLAN, whatever its port says"),
+            )),
+        ),
     ]
 }
 
@@ -217,8 +253,14 @@ fn what_is_wrong_but_can_be_read_is_inspected() {
     let inner = ip(true, ENDS, 17, &text);
     let options = |next: u8| [next, 0, 4, 1, 4, 1, 1, 0];
     let frames = [
-        ("a record route with an odd pointer", ethernet(false, &optioned(&[7, 11, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0], 17, &text))),
-        ("a destination option that is too short", ethernet(true, &extended(60, &[17, 0, 5, 1, 0, 1, 1, 0], &text))),
+        (
+            "a record route with an odd pointer",
+            ethernet(false, &optioned(&[7, 11, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0], 17, &text)),
+        ),
+        (
+            "a destination option that is too short",
+            ethernet(true, &extended(60, &[17, 0, 5, 1, 0, 1, 1, 0], &text)),
+        ),
         ("IPv6 behind options", ethernet(true, &extended(60, &options(41), &inner))),
         ("GRE behind options", ethernet(true, &extended(60, &options(47), &gre(true, &inner)))),
     ];

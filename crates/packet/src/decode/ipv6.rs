@@ -70,13 +70,9 @@ fn header(bytes: &[u8]) -> Result<Ipv6, DecodeEvent> {
 
 fn after_header(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> Step {
     match ip.next_header {
-        proto::TCP
-        | proto::UDP
-        | proto::ICMPV6
-        | proto::SCTP
-        | proto::IPIP
-        | proto::IPV6
-        | proto::GRE => transport(cx, p, ip.next_header, data),
+        proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP | proto::IPV6 | proto::GRE => {
+            transport(cx, p, ip.next_header, data)
+        }
         proto::FRAGMENT
         | proto::HOP_BY_HOP
         | proto::ROUTING

@@ -31,7 +31,7 @@ pub const KINDS: &[Kind] = &[
     kind(
         "udp-fragments",
         90,
-        false,
+        true,
         udp_fragments,
         "datagrams in fragments, with decoys that receivers throw away",
     ),
@@ -268,7 +268,10 @@ fn odd_packets(made: &mut Made<'_>) -> Play {
     let ports = (made.sport, made.service.port());
     let mut frames = Out::new();
     if made.random.percent(20) {
-        frames.push((0, Ip { protocol: UDP, ..true_ip.clone() }.frame(&udp(&true_ip, ports, &good, None, None), None)));
+        frames.push((
+            0,
+            Ip { protocol: UDP, ..true_ip.clone() }.frame(&udp(&true_ip, ports, &good, None, None), None),
+        ));
     }
     let mut bytes = udp(&true_ip, ports, &evil, None, None);
     if made.random.percent(30) {
@@ -302,7 +305,8 @@ fn decoy_datagrams(made: &mut Made<'_>) -> Play {
         };
         let (mut frame, mut fault) = odd::decoy(&made.ip, ports, &load, made.random);
         if load.get(2).is_some_and(|flags| flags & 0x80 != 0) && made.random.percent(50) {
-            (frame, fault) = (made.ip.frame(&udp(&made.ip, ports, &load, None, None), None), "none, an answer");
+            (frame, fault) =
+                (made.ip.frame(&udp(&made.ip, ports, &load, None, None), None), "none, an answer");
         }
         made.note.push_str(&format!("{} bytes with fault: {fault}; ", load.len()));
         frames.push((turn, frame));
