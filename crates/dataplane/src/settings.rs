@@ -53,6 +53,8 @@ pub struct EngineSettings {
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
     pub tunnel_in_key: bool,
+    /// The side of an inline link by which a packet came is part of it, too ([`EngineSettings::between_two_sides`]).
+    pub side_in_key: bool,
     /// Host policies.
     pub hosts: HostPolicies,
     /// Checksums.
@@ -104,6 +106,7 @@ impl EngineSettings {
             app_memory_policy: policy(settings, "app-layer.memcap-policy", prevention)?,
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
+            side_in_key: false,
             hosts,
             checksums: checksums(settings)?,
             prevention,
@@ -112,6 +115,15 @@ impl EngineSettings {
             seed,
         };
         Ok((result, warnings))
+    }
+
+    /// Traffic crosses a link with two sides, and the caller says by which one each frame came (`Worker::arrives_by`). A host then cannot speak
+    /// for the one that it talks to: what its packets acknowledge, answer or reset in that one's name belongs to another flow, since they
+    /// come by the wrong side. Their receiver never gets them, but the engine would believe them.
+    #[must_use]
+    pub const fn between_two_sides(mut self) -> Self {
+        self.side_in_key = true;
+        self
     }
 
     /// Whether what leaves is read by somebody: prevention, and not its simulation over captures.

@@ -45,6 +45,7 @@ pub const KINDS: &[Kind] = &[
     kind("depth", 8, true, depth, "what a rule forbids at the beginning of a segment, in later segments"),
     kind("trees", 20, true, tree, "random strategies of Geneva's grammar"),
     kind("odd-packets", 14, true, odd_packets, "whole packets with odd lengths, options, extension headers"),
+    kind("forged-answers", 10, true, forged, "packets of the server that the client has made itself"),
     kind("decoy-datagrams", 10, true, decoy_datagrams, "queries behind datagrams that are thrown away"),
 ];
 
@@ -334,6 +335,14 @@ fn rough(made: &mut Made<'_>) -> Play {
     }
     client.timestamps = made.random.percent(50);
     client.style = Style::Rough(made.random.within(3, 40));
+    Play::Tcp(Box::new(client))
+}
+
+fn forged(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    client.timestamps = made.random.percent(50);
+    client.style = Style::Forged;
     Play::Tcp(Box::new(client))
 }
 
