@@ -9,11 +9,12 @@ mod stack;
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_packet::{InternetChecksum, pseudo_header};
-use common::{Captured, address, ethernet, ip, udp};
+use common::{Captured, address, ethernet, ip, tcp, udp};
 use stack::{Made, Stack};
 
 const RULES: &str = "drop dns any any -> any 53 (msg:\"query\"; dns.query; content:\"evil\"; sid:1;)\n\
 drop udp any any -> any 9000 (msg:\"to the server\"; flow:to_server; content:\"evil\"; sid:2;)\n\
+drop http any any -> any any (msg:\"path\"; flow:established,to_server; http.uri; content:\"evil\"; sid:4;)\n\
 drop udp any any -> any 9001 (msg:\"answered\"; flow:established; content:\"good\"; sid:3;)\n";
 
 fn message(name: &[u8; 4], answer: bool) -> Vec<u8> {
@@ -52,15 +53,21 @@ impl Gate {
             name,
             policy: "chain: [ids], ids: {rules: r}",
             set: &with_checks,
-            tune: |_| (),
+            tune: |settings| *settings = settings.clone().between_two_sides(),
             rules: RULES,
             thresholds: "",
         };
         Gate { stack: Stack::new(&made), millis: 0 }
     }
 
-    /// Why a frame was refused.
+    /// Why a frame of the client's side was refused.
     fn refused(&mut self, bytes: Vec<u8>) -> Option<Reason> {
+        self.refused_from(0, bytes)
+    }
+
+    /// Why a frame of one side was refused.
+    fn refused_from(&mut self, side: u32, bytes: Vec<u8>) -> Option<Reason> {
+        self.stack.worker.arrives_by(side);
         self.millis += 1;
         let now = Timestamp::from_nanos(1_000_000_000 + self.millis * 1_000_000);
         let frame = Captured { now, bytes };
@@ -138,17 +145,45 @@ fn wrong_checksums_say_nothing_of_a_flow() {
     for v6 in [false, true] {
         let mut backwards = datagram(v6, (2, 1), (9000, 3000), b"nothing");
         backwards[sum_at(v6)] ^= 1;
-        assert_eq!(gate.refused(backwards), None);
+        assert_eq!(gate.refused_from(1, backwards), None);
         let evil = datagram(v6, ENDS, (3000, 9000), b"evil");
         assert_eq!(gate.refused(evil), Some(Reason::IdsRule), "v6 {v6}");
         // Nothing answered: the rule on established flows has nothing to say.
         assert_eq!(gate.refused(datagram(v6, ENDS, (3001, 9001), b"first")), None);
         let mut answer = datagram(v6, (2, 1), (9001, 3001), b"nothing");
         answer[sum_at(v6)] ^= 1;
-        assert_eq!(gate.refused(answer), None);
+        assert_eq!(gate.refused_from(1, answer), None);
         assert_eq!(gate.refused(datagram(v6, ENDS, (3001, 9001), b"good")), None, "v6 {v6}");
-        assert_eq!(gate.refused(datagram(v6, (2, 1), (9001, 3001), b"nothing")), None);
+        assert_eq!(gate.refused_from(1, datagram(v6, (2, 1), (9001, 3001), b"nothing")), None);
         assert_eq!(gate.refused(datagram(v6, ENDS, (3001, 9001), b"good")), Some(Reason::IdsRule), "v6 {v6}");
+    }
+    gate.end();
+}
+
+/// What a client says in its server's name comes by the wrong side. Else bytes that the server has "acknowledged" without having
+/// them would be a gap for the parser, and could still be sent.
+#[test]
+fn a_client_does_not_speak_for_its_server() {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let mut gate = Gate::new("forged", &[("capture.checksum-validation", "none")]);
+    for v6 in [false, true] {
+        let client = |seq, ack, flags, load: &[u8]| {
+            ethernet(v6, &ip(v6, ENDS, 6, &tcp((4000, 80), seq, ack, flags, load)))
+        };
+        let server = |seq, ack, flags| ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 4000), seq, ack, flags, b"")));
+        assert_eq!(gate.refused(client(100, 0, SYN, b"")), None);
+        assert_eq!(gate.refused_from(1, server(500, 101, SYN | ACK)), None);
+        assert_eq!(gate.refused(client(101, 501, ACK, b"")), None);
+        // The server "acknowledges" a byte that it was never sent, then some that it throws away behind a gap.
+        gate.refused(server(501, 102, ACK));
+        gate.refused(client(111, 501, ACK, b"letters, and more of them"));
+        gate.refused(server(501, 136, ACK));
+        let request = b"GET /evil.php HTTP/1.1\r\nHost: a\r\nX: some letters to fill it\r\n\r\n";
+        let refused = gate.refused(client(101, 501, ACK, request));
+        let left = gate.stack.worker.take_rewrite().map_or(request.to_vec(), |change| change.bytes);
+        let says_evil = left.windows(4).any(|word| word == b"evil");
+        assert!(refused.is_some() || !says_evil, "v6 {v6}: it leaves: {:?}", String::from_utf8_lossy(&left));
     }
     gate.end();
 }
