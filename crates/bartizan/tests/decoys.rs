@@ -188,6 +188,38 @@ fn a_client_does_not_speak_for_its_server() {
     gate.end();
 }
 
+/// A RST with the right number that the server never gets: by it the readers of the stream are not told that it is over.
+#[test]
+fn a_rst_hides_nothing_that_comes_behind_it() {
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    let mut gate = Gate::new("reset", &[("capture.checksum-validation", "none")]);
+    for v6 in [false, true] {
+        for (port, before) in [(4000, &b""[..]), (4001, b"GET /e")] {
+            let client = |seq, ack, flags, load: &[u8]| {
+                ethernet(v6, &ip(v6, ENDS, 6, &tcp((port, 80), seq, ack, flags, load)))
+            };
+            assert_eq!(gate.refused(client(100, 0, SYN, b"")), None);
+            let answer = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, port), 500, 101, SYN | ACK, b"")));
+            assert_eq!(gate.refused_from(1, answer), None);
+            assert_eq!(gate.refused(client(101, 501, ACK, b"")), None);
+            let mut next = 101;
+            if !before.is_empty() {
+                assert_eq!(gate.refused(client(next, 501, ACK, before)), None);
+                next += before.len() as u32;
+            }
+            let mut reset = client(next, 0, RST, b"");
+            reset[5] = 99;
+            assert_eq!(gate.refused(reset), None);
+            let request = b"GET /evil.php HTTP/1.1\r\nHost: a\r\n\r\n";
+            let rest = client(next, 501, ACK, &request[before.len()..]);
+            assert_eq!(gate.refused(rest), Some(Reason::IdsRule), "v6 {v6}, {} bytes before", before.len());
+        }
+    }
+    gate.end();
+}
+
 /// The settings that let TCP segments with wrong checksums count do so here.
 #[test]
 fn checksums_count_as_the_settings_say() {

@@ -137,11 +137,15 @@ impl EngineSettings {
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
     /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
     /// go ([`DefragConfig::hold`]). Open connections are not forgotten while there is room, since what is picked up in the middle
-    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]).
+    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no sample decides.
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
         self.defrag.hold = true;
+        // What the first thousand segments look like is for their senders to say.
+        if self.checksums == ChecksumMode::Auto {
+            self.checksums = ChecksumMode::Check;
+        }
         self.timeouts = self.timeouts.keeping_idle_tcp();
         if urgent {
             self.stream.reassembly.urgent = UrgentPolicy::Inline;

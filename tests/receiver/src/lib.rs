@@ -10,7 +10,7 @@
 //! * [`receivers`]: UDP, TCP, nginx, OpenSSL, with their records; [`judge`] holds these against the rules.
 //! * [`net`], [`program`], [`player`], [`run`]: namespaces, the program under test, the sending loop, a whole run.
 //!
-//! Not done: strategies of the server's side; jumbo frames; VLANs and tunnels.
+//! Not done: strategies of the server's side; jumbo frames; VLANs other than 0; tunnels.
 
 pub mod forged;
 pub mod honest;

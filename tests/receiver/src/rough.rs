@@ -102,14 +102,26 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
             segment.flags = if random.percent(50) { RST } else { RST | ACK };
             let place = client.isn.wrapping_add(1).wrapping_add(client.acked as u32);
             let ahead = random.within(1, 3000) as u32;
-            segment.seq = match random.below(4) {
+            segment.seq = match random.below(6) {
                 0 => place.wrapping_add(ahead),
                 1 => place.wrapping_sub(ahead),
                 2 => {
                     segment.chksum_error = 77;
                     place
                 }
-                _ => place.wrapping_add(1 << 30),
+                3 => place.wrapping_add(1 << 30),
+                // The right one, which does not arrive.
+                _ => {
+                    other = true;
+                    match random.below(4) {
+                        0 => ip.mac = [2, 9, 9, 9, 9, 9],
+                        1 if ip.src.is_ipv4() => ip.options = vec![0x83, 7, 4, 10, 66, 0, 9, 0],
+                        1 => ip.extensions.push((60, vec![0, 0x81, 4, 0, 0, 0, 0])),
+                        2 => segment.options.push((19, vec![7; 16])),
+                        _ => ip.ttl = 3,
+                    }
+                    place
+                }
             };
             if random.percent(70) {
                 segment.load.clear();
