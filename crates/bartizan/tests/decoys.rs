@@ -171,7 +171,8 @@ fn a_client_does_not_speak_for_its_server() {
         let client = |seq, ack, flags, load: &[u8]| {
             ethernet(v6, &ip(v6, ENDS, 6, &tcp((4000, 80), seq, ack, flags, load)))
         };
-        let server = |seq, ack, flags| ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 4000), seq, ack, flags, b"")));
+        let server =
+            |seq, ack, flags| ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 4000), seq, ack, flags, b"")));
         assert_eq!(gate.refused(client(100, 0, SYN, b"")), None);
         assert_eq!(gate.refused_from(1, server(500, 101, SYN | ACK)), None);
         assert_eq!(gate.refused(client(101, 501, ACK, b"")), None);

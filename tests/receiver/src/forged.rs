@@ -2,7 +2,7 @@
 //! A client that speaks for its server as well: packets with the server's addresses, from the client's side of the link. They
 //! never reach anybody, but who looks at them may believe that the server has acknowledged, answered or reset.
 
-use crate::packet::{ACK, FIN, Ip, PSH, RST, SYN, SERVER_MAC, CLIENT_MAC, Segment};
+use crate::packet::{ACK, CLIENT_MAC, FIN, Ip, PSH, RST, SERVER_MAC, SYN, Segment};
 use crate::strategy::Packet;
 use crate::tcp::{Client, Out};
 
