@@ -75,6 +75,11 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
                 if matches!(next, proto::IPV6 | proto::GRE) {
                     p.event(DecodeEvent::Ipv6UnknownNextHeader);
                 }
+                let is_packet =
+                    || cx.head::<{ ipv6::HEADER_LEN }>(walk.rest).is_some_and(|[first, ..]| first >> 4 == 6);
+                if next == proto::IPV6 && !is_packet() {
+                    return Err(Stop);
+                }
                 return Ok(Some(next));
             }
             proto::ESP => {
