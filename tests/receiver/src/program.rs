@@ -196,6 +196,15 @@ fn not_taken(summary: &str) -> u64 {
     before(" dropped in the ring") + before(" not sent: ")
 }
 
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -203,14 +212,5 @@ mod tests {
         let summary = "9 frames, 5 forwarded\na1: 10 received, 2 dropped in the ring, 8 sent\n    3 not sent: ring full\n";
         assert_eq!(super::not_taken(summary), 5);
         assert_eq!(super::not_taken("a1: 10 received, 0 dropped in the ring, 8 sent"), 0);
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
     }
 }
