@@ -651,6 +651,15 @@ impl AppLayer {
         self.switched = true;
     }
 
+    /// Whether a direction's datagrams are asked once more what they are. Who prevents cannot tell which of them the receiver throws
+    /// away (hops run out, another hardware address, an option), so none decides for those behind it: not that there is no
+    /// protocol, and not which, nor whose direction it is, unless the other side has answered in it.
+    fn asks_again(&self, direction: Direction, flow: &FlowInfo) -> bool {
+        let is_known = |known: Known| known.protocol().is_some();
+        flow.prevents
+            && !(is_known(self.by_direction[direction]) && is_known(self.by_direction[direction.flip()]))
+    }
+
     /// Hands in a datagram.
     pub fn datagram(
         &mut self,
@@ -659,16 +668,19 @@ impl AppLayer {
         data: &[u8],
         flow: &FlowInfo,
     ) -> Advance {
-        if data.is_empty() || self.finished {
+        let again = self.asks_again(direction, flow);
+        if data.is_empty() || self.finished && !again {
             return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
         }
-        if self.by_direction[direction] == Known::Pending {
+        if self.by_direction[direction] == Known::Pending || again {
             let other = self.by_direction[direction.flip()];
             match engine.detector.detect(Transport::Udp, direction, flow.ports, data, true) {
                 Detected::Protocol(id, shown) => {
-                    if shown != direction && other == Known::Pending {
+                    let open = other == Known::Pending || again && other == Known::Failed;
+                    if shown != direction && open {
                         return Advance { reverse: true, ..Advance::default() };
                     }
+                    self.finished = false;
                     self.by_direction[direction] = Known::Protocol(id);
                     match other {
                         Known::Protocol(before) if before != id => {
@@ -677,6 +689,9 @@ impl AppLayer {
                         _ => self.settle(engine, id, Transport::Udp),
                     }
                 }
+                // It may be one that the receiver throws away.
+                Detected::Pending | Detected::Unknown
+                    if self.by_direction[direction].protocol().is_some() => {}
                 Detected::Pending | Detected::Unknown => match other {
                     Known::Protocol(_) => self.by_direction[direction] = other,
                     Known::Failed => {
@@ -691,7 +706,7 @@ impl AppLayer {
                 },
             }
         }
-        if self.parser.is_none() {
+        if self.parser.is_none() || self.finished {
             return Advance { consumed: data.len(), finished: self.finished, ..Advance::default() };
         }
         self.parse(engine, direction, Input { data, offset: 0, eof: false }, flow)

@@ -130,6 +130,17 @@ fn row(reason: Reason) -> Row {
             all.insert(1, fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[2; 64]), 32)[0].clone());
             all.iter().map(|f| ethernet(v6, f)).collect()
         }),
+        // An option, or a header, that reaches beyond its place.
+        Reason::Unreadable => packets("chain: [pfw], pfw: {default: allow}", |v6| {
+            let mut packet = ip(v6, (1, 2), if v6 { 60 } else { 17 }, &udp((17, 9999), b"x"));
+            if v6 {
+                packet[41] = 9;
+            } else {
+                packet[0] = 0x46;
+                packet[20..22].copy_from_slice(&[7, 99]);
+            }
+            vec![ethernet(v6, &packet), datagram(v6, (1000, 53), b"x")]
+        }),
         Reason::DefragMemory => Packets { tune: |settings| settings.defrag.memory = 1, ..packets("chain: [ids]",
             |v6| fragments(v6, (1, 2), 17, 9, &udp((1000, 53), &[1; 64]), 24).iter().map(|f| ethernet(v6, f)).collect()) },
         // Data without an ACK.

@@ -114,6 +114,8 @@ reasons! {
     TunnelInner => "tunnel_inner",
     /// A fragment could not be kept, or its datagram is not allowed to be completed.
     Defrag => "defrag",
+    /// Headers are broken so that what the packet carries cannot be found and inspected, but a receiver may find it.
+    Unreadable => "unreadable",
     /// A TCP segment that the stream engine does not accept inline.
     StreamError => "stream_error",
     /// Retransmitted bytes that differ from those inspected, and the policy drops such segments.

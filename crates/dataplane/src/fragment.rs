@@ -108,6 +108,20 @@ pub(crate) fn defragment(
 }
 
 impl Worker {
+    /// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it. Fragments that can be put to
+    /// their datagram do not come here.
+    pub(crate) fn refused_as_it_is(&self, packet: &Decoded) -> Option<Reason> {
+        if !self.settings.prevention {
+            None
+        } else if packet.is_fragment() || is_fragmented_twice(packet) {
+            Some(Reason::Defrag)
+        } else if packet.is_unreadable() && self.settings.has_real_receivers() {
+            Some(Reason::Unreadable)
+        } else {
+            None
+        }
+    }
+
     /// All packets of a frame are handled, and `decision` is what they say. Datagrams that have become whole go or are refused with it;
     /// one that is not whole keeps it.
     pub(crate) fn settle(

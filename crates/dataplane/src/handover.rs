@@ -28,7 +28,7 @@
 
 pub(crate) mod walk;
 
-use crate::fragment::{Settled, is_fragmented_twice};
+use crate::fragment::Settled;
 use crate::record::Recorder;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, FunctionId, LinkId, Reason, Spread, Timestamp, Verdict, WorkerId};
@@ -295,7 +295,7 @@ impl Station {
         // One whole packet of its own: what nearly all are. Nothing is copied.
         if let [packet] = output.packets()
             && !packet.is_fragment()
-            && !is_fragmented_twice(packet)
+            && self.worker.refused_as_it_is(packet).is_none()
             && self.owners.of_packet(packet) == self.me
         {
             let decision = self.worker.packet(frame, frame.bytes, packet, packet.recursion > 0, recorder);

@@ -3,7 +3,7 @@
 
 use crate::worker::{Frame, Worker};
 use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
-use bartizan_flow::{FlowKey, FlowScope};
+use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, Transport};
 
 /// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
@@ -14,6 +14,11 @@ pub(crate) fn scope_of(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> 
         tunnel: if worker.settings.tunnel_in_key { packet.tunnel.key() } else { 0 },
         level: if worker.settings.tunnel_in_key { packet.recursion } else { 0 },
         vlans: if worker.settings.vlan_in_key { packet.vlan.padded() } else { [0; 3] },
+        side: match worker.arrived_by & 1 {
+            _ if !worker.settings.side_in_key => FlowSide::Unknown,
+            0 => FlowSide::First,
+            _ => FlowSide::Second,
+        },
     }
 }
 
@@ -26,7 +31,9 @@ pub(crate) fn flow_key(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> 
 pub(crate) fn key_about(worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
     // Nearly no packet is one: asked before anything is looked up.
     let quoted = packet.about()?;
-    Some(FlowKey::of_quoted(&scope_of(worker, frame, packet), quoted))
+    let scope = scope_of(worker, frame, packet);
+    // What it quotes came across the link before, from the side to which the error goes.
+    Some(FlowKey::of_quoted(&FlowScope { side: scope.side.other(), ..scope }, quoted))
 }
 
 /// Type and code of an ICMP packet.

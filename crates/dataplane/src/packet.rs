@@ -13,10 +13,10 @@ use bartizan_flow::tcp::{
     Arrival, ExceptionPolicy, ExceptionTarget, HostPolicy, Outcome, Segment, StreamConfig, StreamContext,
     StreamEvent, TcpFlags, TcpSession,
 };
-use bartizan_flow::{EndReason, Find, FlowKey, Insert};
+use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey, Insert};
 use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
 use bartizan_function::{Model, Notes, PacketContext};
-use bartizan_packet::{Decoded, PacketFlags, PacketView};
+use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
 
 /// Flows that end to make room for a session, at most: some have none.
 const SESSIONS_ENDED: u32 = 4;
@@ -60,7 +60,7 @@ impl Worker {
             direction: Direction::ToServer,
             around: place.around,
         };
-        let flow = if packet.has_flow() && place.refused.is_none() {
+        let flow = if self.has_flow(packet) && place.refused.is_none() {
             self.flow_of(frame, packet, recorder)
         } else {
             Err(Flowless::Apart)
@@ -80,6 +80,28 @@ impl Worker {
             return decision;
         }
         self.in_flow(frame, &occasion, id, recorder)
+    }
+
+    /// Whether a packet belongs to a flow. Options of IP that are wrong make it invalid, but some receivers take it all the same:
+    /// before them a datagram has its flow, so that it is inspected like others.
+    fn has_flow(&self, packet: &Decoded) -> bool {
+        let is_datagram = matches!(packet.transport, Transport::Udp(_));
+        packet.has_flow() || is_datagram && packet.wants_flow() && self.settings.has_real_receivers()
+    }
+
+    /// Whether the receiver of a datagram or an ICMP message throws it away, as its checksums say: it is inspected and leaves, but nothing
+    /// that it says counts for what comes after it. Asked before real receivers only, when their packets are checked
+    /// (`stream.checksum-validation`, and what the capture settings say of checksums). For TCP the session says it.
+    pub(crate) fn is_thrown_away(&self, view: &PacketView<'_>) -> bool {
+        let counts =
+            matches!(view.decoded().transport, Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_));
+        counts
+            && self.settings.has_real_receivers()
+            && self.settings.stream.checksum_validation
+            && self.checks_checksums()
+            && (view.l4_checksum_ok() == Some(false)
+                || view.ip_checksum_ok() == Some(false)
+                    && !view.decoded().flags.contains(PacketFlags::REBUILT))
     }
 
     /// Judges a packet without a flow.
@@ -187,7 +209,7 @@ impl Worker {
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
         let related = self.relates_to(id, frame, packet);
-        let proves = related != Some(true);
+        let mut proves = related != Some(true);
         let mut direction = occasion.direction;
         if let Some(decision) = self.settled(frame, occasion, id, length, recorder) {
             return decision;
@@ -217,6 +239,19 @@ impl Worker {
                 direction = direction.flip();
             }
             tcp = Some(&outcome);
+        }
+        if let Some(flags) = self.flows.get(id).map(|entry| entry.flags).filter(|_| tcp.is_none() && proves) {
+            let (here, there) = match direction {
+                Direction::ToServer => (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN),
+                Direction::ToClient => (FlowFlags::TO_CLIENT_SEEN, FlowFlags::TO_SERVER_SEEN),
+            };
+            proves = flags.contains(here) || !self.is_thrown_away(occasion.packet);
+            // Who really begins it: before it came only what is thrown away.
+            let begins = proves && !flags.intersects(here | there) && direction == Direction::ToClient;
+            if begins && matches!(packet.transport, Transport::Udp(_)) {
+                self.reverse(id);
+                direction = direction.flip();
+            }
         }
         let accounted = self.flows.account(id, direction, length, frame.now, proves);
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
@@ -325,7 +360,7 @@ impl Worker {
                 let later =
                     Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
                 entry.ext.refused = Some(later);
-                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+                entry.flags.insert(FlowFlags::DROPPED);
             }
             return Some(decision);
         }

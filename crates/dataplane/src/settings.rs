@@ -55,6 +55,8 @@ pub struct EngineSettings {
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
     pub tunnel_in_key: bool,
+    /// The side of an inline link by which a packet came is part of it, too ([`EngineSettings::between_two_sides`]).
+    pub side_in_key: bool,
     /// Host policies.
     pub hosts: HostPolicies,
     /// Checksums.
@@ -107,6 +109,7 @@ impl EngineSettings {
             app_memory_policy: policy(settings, "app-layer.memcap-policy", prevention)?,
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
+            side_in_key: false,
             hosts,
             checksums: checksums(settings)?,
             prevention,
@@ -124,16 +127,35 @@ impl EngineSettings {
         self
     }
 
+    /// Traffic crosses a link with two sides, and the caller says by which one each frame came (`Worker::arrives_by`). A host then cannot speak
+    /// for the one that it talks to: what its packets acknowledge, answer or reset in that one's name belongs to another flow, since they
+    /// come by the wrong side. Their receiver never gets them, but the engine would believe them.
+    #[must_use]
+    pub const fn between_two_sides(mut self) -> Self {
+        self.side_in_key = true;
+        self
+    }
+
+    /// Whether what leaves is read by somebody: prevention, and not its simulation over captures.
+    #[must_use]
+    pub const fn has_real_receivers(&self) -> bool {
+        self.prevention && self.stream.strict
+    }
+
     /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
     /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
     /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
     /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
     /// go ([`DefragConfig::hold`]). Open connections are not forgotten while there is room, since what is picked up in the middle
-    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]).
+    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no sample decides.
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
         self.defrag.hold = true;
+        // What the first thousand segments look like is for their senders to say.
+        if self.checksums == ChecksumMode::Auto {
+            self.checksums = ChecksumMode::Check;
+        }
         self.timeouts = self.timeouts.keeping_idle_tcp();
         if urgent {
             self.stream.reassembly.urgent = UrgentPolicy::Inline;

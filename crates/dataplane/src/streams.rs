@@ -30,7 +30,9 @@ pub(crate) fn advance(
                 && stream(worker, occasion, id, parts, readable, recorder)
         }
         (Transport::Udp(_), _) => {
-            datagram(worker, occasion, id, parts);
+            if !worker.is_thrown_away(occasion.packet) {
+                datagram(worker, occasion, id, parts);
+            }
             false
         }
         _ => false,
@@ -57,7 +59,10 @@ fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts:
     }
     let Some(info) = info_of(worker, id, occasion.now, AppTransport::Udp) else { return };
     let app = parts.app.get_or_insert_default();
-    if app.datagram(&worker.engine, occasion.direction, payload, &info).reverse {
+    let turns = app.datagram(&worker.engine, occasion.direction, payload, &info).reverse;
+    // Before real receivers what a sender writes into a datagram does not make it the server: rules on the other side of the flow would
+    // not look at what it sends next. A flow whose first datagram was not seen stays as it was found.
+    if turns && !worker.settings.has_real_receivers() {
         app.turn();
         worker.reverse(id);
         occasion.direction = occasion.direction.flip();

@@ -5,7 +5,7 @@ use crate::app_memory::AppMemory;
 use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
-use crate::fragment::{Fragmented, Joined, Settled, defragment, is_fragmented_twice};
+use crate::fragment::{Fragmented, Joined, Settled, defragment};
 use crate::handover::walk::count_decision;
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
@@ -56,7 +56,7 @@ pub(crate) const MAX_DEPTH: u8 = 4;
 /// Reasons by the names of EVE's `stats.ips.drop_reason`.
 const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
-        ("ips.drop_reason.decode_error", &[]),
+        ("ips.drop_reason.decode_error", &[Reason::Unreadable]),
         ("ips.drop_reason.defrag_error", &[Reason::Defrag]),
         ("ips.drop_reason.defrag_memcap", &[Reason::DefragMemory]),
         ("ips.drop_reason.flow_memcap", &[Reason::FlowMemory]),
@@ -488,14 +488,14 @@ impl Worker {
         };
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
-            let mut refused = None;
+            let refused;
             if packet.is_fragment() && depth < MAX_DEPTH {
                 let outermost = outermost.or_else(|| around(packet, frame.number));
                 let (inner, fragment) = self.fragment(frame, bytes, packet, recorder, (depth, outermost));
                 decision = decision.strictest(inner);
                 refused = fragment;
-            } else if self.settings.prevention && (packet.is_fragment() || is_fragmented_twice(packet)) {
-                refused = Some(Reason::Defrag);
+            } else {
+                refused = self.refused_as_it_is(packet);
             }
             let place = Place {
                 made: depth > 0 || packet.recursion > 0,

@@ -55,13 +55,43 @@ pub struct FlowScope {
     pub level: u8,
     /// VLAN ids, outermost first, 0 for none. Zeros unless the policy keys on VLANs.
     pub vlans: [u16; 3],
+    /// On which side of the link the packet's source is.
+    pub side: FlowSide,
+}
+
+/// On which side of an inline link the source of a packet is. Answers come by the other side; what a host sends in the name of the one
+/// that it talks to comes by its own, and is of another flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FlowSide {
+    /// Not known, or it does not matter.
+    #[default]
+    Unknown,
+    /// The side of the link's first port.
+    First,
+    /// The side of its second port.
+    Second,
+}
+
+impl FlowSide {
+    /// The side across the link.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            FlowSide::Unknown => FlowSide::Unknown,
+            FlowSide::First => FlowSide::Second,
+            FlowSide::Second => FlowSide::First,
+        }
+    }
 }
 
 const FAMILY_V6: u64 = 1 << 16;
 /// A flow of one direction, and which of both endpoints sends.
 const ONE_WAY_FROM_LOW: u64 = 1 << 17;
 const ONE_WAY_FROM_HIGH: u64 = 1 << 18;
-const KNOWN_FLAGS: u64 = FAMILY_V6 | ONE_WAY_FROM_LOW | ONE_WAY_FROM_HIGH;
+/// The sides of both endpoints are known: the lower one is on the first, or on the second.
+const LOW_ON_FIRST: u64 = 1 << 19;
+const LOW_ON_SECOND: u64 = 1 << 20;
+const KNOWN_FLAGS: u64 = FAMILY_V6 | ONE_WAY_FROM_LOW | ONE_WAY_FROM_HIGH | LOW_ON_FIRST | LOW_ON_SECOND;
 
 /// Identity of a flow, with the direction of the packet that it was made from.
 ///
@@ -70,7 +100,7 @@ const KNOWN_FLAGS: u64 = FAMILY_V6 | ONE_WAY_FROM_LOW | ONE_WAY_FROM_HIGH;
 pub struct FlowKey {
     /// 0-1 lower address, 2-3 higher address, 4 tunnel,
     /// 5 lower port | higher port << 16 | tenant << 32 | link << 48,
-    /// 6 protocol | level << 8 | flags << 16 | three VLAN ids of 12 bits << 24.
+    /// 6 protocol | level << 8 | flags (family, one way, sides) << 16 | three VLAN ids of 12 bits << 24.
     words: [u64; 7],
     /// The packet went from the higher to the lower endpoint.
     reversed: bool,
@@ -105,6 +135,11 @@ impl FlowKey {
             u64::from(protocol)
                 | u64::from(scope.level) << 8
                 | if v6 { FAMILY_V6 } else { 0 }
+                | match if reversed { scope.side.other() } else { scope.side } {
+                    FlowSide::Unknown => 0,
+                    FlowSide::First => LOW_ON_FIRST,
+                    FlowSide::Second => LOW_ON_SECOND,
+                }
                 | (a | b << 12 | c << 24) << 24,
         ];
         Self { words, reversed }
@@ -250,7 +285,13 @@ impl FlowKey {
     #[must_use]
     pub const fn scope(&self) -> FlowScope {
         let vlans = self.words[6] >> 24;
+        let low = match self.words[6] & (LOW_ON_FIRST | LOW_ON_SECOND) {
+            LOW_ON_FIRST => FlowSide::First,
+            LOW_ON_SECOND => FlowSide::Second,
+            _ => FlowSide::Unknown,
+        };
         FlowScope {
+            side: if self.reversed { low.other() } else { low },
             tenant: self.tenant(),
             link: LinkId((self.words[5] >> 48) as u16),
             tunnel: self.words[4],
@@ -488,10 +529,15 @@ mod tests {
     fn both_directions_are_one_flow_and_keep_their_own_view() {
         let hasher = FlowHasher::new([1, 2]);
         for v6 in [false, true] {
-            let scope = FlowScope { vlans: [7, 0xfff, 1], tunnel: 99, ..FlowScope::default() };
+            let side = FlowSide::Second;
+            let scope = FlowScope { vlans: [7, 0xfff, 1], tunnel: 99, side, ..FlowScope::default() };
+            let across = FlowScope { side: FlowSide::First, ..scope };
             let (a, b) = ((address(v6, 9), 40_000), (address(v6, 3), 80));
             let there = FlowKey::ported(&scope, protocol::TCP, a, b);
-            let back = FlowKey::ported(&scope, protocol::TCP, b, a);
+            let back = FlowKey::ported(&across, protocol::TCP, b, a);
+            let forged = FlowKey::ported(&scope, protocol::TCP, b, a);
+            assert_ne!(there, forged, "an answer does not come from where the question came from");
+            assert_eq!(back.scope(), across);
             assert_eq!(there, back);
             assert_eq!(hasher.hash(&there), hasher.hash(&back));
             assert_eq!((there.source(), there.source_port()), a);
@@ -516,6 +562,8 @@ mod tests {
             FlowScope { vlans: [1, 0, 0], ..base },
             FlowScope { vlans: [0, 1, 0], ..base },
             FlowScope { vlans: [0, 0, 1], ..base },
+            FlowScope { side: FlowSide::First, ..base },
+            FlowScope { side: FlowSide::Second, ..base },
         ];
         let keys = scopes
             .map(|s| FlowKey::ported(&s, protocol::UDP, (address(false, 1), 5), (address(false, 2), 6)));
@@ -597,8 +645,9 @@ mod tests {
         fn words_round_trip(
             v6: bool, a: u8, b: u8, ports: (u16, u16), proto: u8,
             tenant: u16, link: u16, tunnel: u64, level: u8, vlans in prop::array::uniform3(0_u16..4096),
+            side in prop::sample::select(vec![FlowSide::Unknown, FlowSide::First, FlowSide::Second]),
         ) {
-            let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), tunnel, level, vlans };
+            let scope = FlowScope { tenant: TenantId(tenant), link: LinkId(link), tunnel, level, vlans, side };
             let key = FlowKey::ported(&scope, proto, (address(v6, a), ports.0), (address(v6, b), ports.1));
             let again = FlowKey::from_words(*key.words(), key.is_reversed()).expect("normalised");
             prop_assert_eq!(again, key);

@@ -26,6 +26,6 @@ pub mod wheel;
 
 pub use counters::FlowCounters;
 pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState, ImportError};
-pub use key::{FlowHash, FlowHasher, FlowKey, FlowScope};
+pub use key::{FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};
 pub use table::{Accounted, Find, FlowTable, FlowTableConfig, Insert, Lookup, TableError, WhenFull};
 pub use timeouts::{FlowTimeouts, ProtocolTimeouts, StateTimeouts};

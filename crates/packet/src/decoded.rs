@@ -26,6 +26,9 @@ bitflags! {
         const HAS_INNER = 1 << 4;
         /// PPP said Van Jacobson uncompressed: IP protocol 0 is TCP.
         const VJ_UNCOMPRESSED = 1 << 5;
+        /// Headers are broken so that what the packet carries was not found, though a receiver that asks less of them may
+        /// find it: nothing of it has been looked at.
+        const UNREADABLE = 1 << 6;
     }
 }
 
@@ -209,6 +212,18 @@ impl Decoded {
     pub fn invalid(&mut self, event: DecodeEvent) {
         self.flags |= PacketFlags::INVALID;
         self.events.push(event);
+    }
+
+    /// Adds an event that makes the packet invalid, and hides what it carries.
+    pub fn unreadable(&mut self, event: DecodeEvent) {
+        self.flags |= PacketFlags::UNREADABLE;
+        self.invalid(event);
+    }
+
+    /// Whether what the packet carries was not found: nobody can inspect it.
+    #[must_use]
+    pub const fn is_unreadable(&self) -> bool {
+        self.flags.contains(PacketFlags::UNREADABLE)
     }
 
     /// Whether a header is broken so that the packet must not reach flow state.

@@ -64,6 +64,22 @@ pub struct Judge {
     pub strategies: BTreeMap<u64, (bool, bool)>,
     /// Those whose receiver read something forbidden.
     pub readers: Vec<(IpAddr, u16, &'static str)>,
+    /// Good datagrams that did not arrive: to be played again.
+    pub doubts: Vec<Doubt>,
+    /// Those of them that arrived then.
+    pub arrived_later: Vec<Doubt>,
+}
+
+/// A good datagram that did not arrive. A fault of the program does that again; a machine that was busy for a moment does not.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    /// Place of the family in [`KINDS`].
+    pub kind: usize,
+    /// Number of the case.
+    pub number: u64,
+    what: String,
+    story: String,
+    after: f64,
 }
 
 /// Captures of a family that are kept.
@@ -81,6 +97,8 @@ impl Judge {
             findings: Vec::new(),
             strategies: BTreeMap::new(),
             readers: Vec::new(),
+            doubts: Vec::new(),
+            arrived_later: Vec::new(),
         }
     }
 
@@ -89,6 +107,62 @@ impl Judge {
     /// # Errors
     /// A capture that cannot be written.
     pub fn cases(&mut self, cases: &[Case], read: &HashMap<Key, Read>, after: f64) -> Result<(), Problem> {
+        self.look(cases, read, after, false)
+    }
+
+    /// Looks at cases of [`Judge::doubts`] that were played again: what is lost again is a finding.
+    ///
+    /// # Errors
+    /// A capture that cannot be written.
+    pub fn again(&mut self, cases: &[Case], read: &HashMap<Key, Read>, after: f64) -> Result<(), Problem> {
+        self.look(cases, read, after, true)?;
+        let lost = |doubt: &Doubt| {
+            let is_it = |case: &&Case| case.kind == Some(doubt.kind) && case.number == doubt.number;
+            cases.iter().filter(is_it).any(|case| copies(case, read) == Some(0))
+        };
+        self.arrived_later.extend(self.doubts.drain(..).filter(|doubt| !lost(doubt)));
+        Ok(())
+    }
+
+    /// The run is over, and so many packets were lost by a busy machine, by its own counters. Good datagrams that were lost once are findings
+    /// if they are more.
+    pub fn account(&mut self, dropped: u64) {
+        let once = std::mem::take(&mut self.arrived_later);
+        if once.is_empty() {
+            return;
+        }
+        println!(
+            "   {} good datagrams came only when they were played again; {dropped} packets were dropped by sockets, rings and processors",
+            once.len()
+        );
+        if once.len() as u64 <= dropped {
+            return;
+        }
+        for doubt in once {
+            let name = KINDS.get(doubt.kind).map_or("", |kind| kind.name);
+            self.tally.entry(name).or_default().lost += 1;
+            self.findings.push(Finding {
+                family: name.to_owned(),
+                number: doubt.number,
+                setup: self.setup.clone(),
+                what: format!(
+                    "{}; it did when played again, but the machine did not lose so many",
+                    doubt.what
+                ),
+                story: doubt.story,
+                after: doubt.after,
+                capture: None,
+            });
+        }
+    }
+
+    fn look(
+        &mut self,
+        cases: &[Case],
+        read: &HashMap<Key, Read>,
+        after: f64,
+        again: bool,
+    ) -> Result<(), Problem> {
         for case in cases {
             let key = (case.peer.0, case.peer.1, case.service.port());
             let record = read.get(&key);
@@ -109,15 +183,20 @@ impl Judge {
                     self.finding(case, what, after)?;
                 }
             }
-            let Some(good) = &case.good else { continue };
-            let there = record.map_or(0, |read| read.datagrams.iter().filter(|d| *d == good).count());
+            let Some(there) = copies(case, read) else { continue };
             let tally = self.tally.entry(case.family()).or_default();
             tally.good += 1;
             // Without prevention the dirt may fill the receiver's own memory for fragments.
             if there != 1 && self.prevention {
-                tally.lost += 1;
-                let what = format!("a good datagram of {} bytes arrived {there} times", good.len());
-                self.finding(case, what, after)?;
+                let length = case.good.as_ref().map_or(0, Vec::len);
+                let what = format!("a good datagram of {length} bytes arrived {there} times");
+                if let (Some(kind), 0, false) = (case.kind, there, again) {
+                    let (number, story) = (case.number, case.story());
+                    self.doubts.push(Doubt { kind, number, what, story, after });
+                } else {
+                    tally.lost += 1;
+                    self.finding(case, what, after)?;
+                }
             }
         }
         Ok(())
@@ -209,6 +288,13 @@ impl Judge {
             .collect();
         json!({"setup": self.setup, "families": families})
     }
+}
+
+/// How often a case's good datagram arrived; none if it has none.
+fn copies(case: &Case, read: &HashMap<Key, Read>) -> Option<usize> {
+    let good = case.good.as_ref()?;
+    let record = read.get(&(case.peer.0, case.peer.1, case.service.port()));
+    Some(record.map_or(0, |read| read.datagrams.iter().filter(|d| *d == good).count()))
 }
 
 fn text(bytes: &[u8]) -> String {

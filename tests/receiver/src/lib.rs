@@ -3,15 +3,16 @@
 //! read, by its own record, must hold nothing that a drop rule forbids, and good traffic must arrive.
 //!
 //! * [`packet`]: packets by their fields, right and wrong ones.
-//! * [`tcp`], [`rough`]: a TCP client of our own, and one that keeps to no rule.
+//! * [`tcp`], [`rough`], [`forged`]: a TCP client of our own, one that keeps to no rule, one that speaks for the server, too.
 //! * [`kinds`]: the families of attacks; each case follows from the seed.
 //! * [`strategy`]: evasions in the grammar of Geneva, published and random ones.
 //! * [`honest`]: good traffic of an unmodified stack.
 //! * [`receivers`]: UDP, TCP, nginx, OpenSSL, with their records; [`judge`] holds these against the rules.
 //! * [`net`], [`program`], [`player`], [`run`]: namespaces, the program under test, the sending loop, a whole run.
 //!
-//! Not done: strategies of the server's side; jumbo frames; VLANs and tunnels.
+//! Not done: strategies of the server's side; jumbo frames; VLANs other than 0; tunnels.
 
+pub mod forged;
 pub mod honest;
 pub mod judge;
 pub mod kinds;

@@ -83,6 +83,8 @@ pub struct Ip {
     pub mac: [u8; 6],
     /// Bytes behind the packet.
     pub trailer: usize,
+    /// VLAN tags before it, outermost first: priority, "drop eligible" and id.
+    pub tags: Vec<u16>,
     /// By hand.
     pub fixed: IpFixed,
 }
@@ -102,6 +104,7 @@ impl Ip {
             protocol,
             mac: SERVER_MAC,
             trailer: 0,
+            tags: Vec::new(),
             fixed: IpFixed::default(),
         }
     }
@@ -112,6 +115,10 @@ impl Ip {
         let mut frame = Vec::with_capacity(payload.len() + 100);
         frame.extend_from_slice(&self.mac);
         frame.extend_from_slice(&CLIENT_MAC);
+        for tag in &self.tags {
+            frame.extend_from_slice(&[0x81, 0]);
+            frame.extend_from_slice(&tag.to_be_bytes());
+        }
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 frame.extend_from_slice(&[8, 0]);

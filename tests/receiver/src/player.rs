@@ -26,6 +26,8 @@ pub struct Player {
     pub sent: u64,
     /// Frames that did not leave.
     pub unsent: u64,
+    /// Of these, for want of room in the ring.
+    pub crowded: u64,
 }
 
 impl Player {
@@ -36,7 +38,14 @@ impl Player {
     pub fn open() -> Result<Self, Problem> {
         let port =
             InlinePort::open("a0", &InlineOptions::default()).map_err(|error| problem(error.to_string()))?;
-        Ok(Player { port, batch: Batch::with_capacity(256), begun: Instant::now(), sent: 0, unsent: 0 })
+        Ok(Player {
+            port,
+            batch: Batch::with_capacity(256),
+            begun: Instant::now(),
+            sent: 0,
+            unsent: 0,
+            crowded: 0,
+        })
     }
 
     fn now(&self) -> u64 {
@@ -125,7 +134,8 @@ impl Player {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<(), Problem> {
-        for _ in 0..1000 {
+        for turn in 0..1000 {
+            self.crowded += u64::from(turn == 999);
             match self.port.transmit_frame(frame) {
                 Ok(()) => {
                     self.sent += 1;

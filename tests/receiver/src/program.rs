@@ -65,6 +65,8 @@ pub struct Program {
 pub struct Told {
     /// Its summary.
     pub summary: String,
+    /// Frames that it did not get or could not send, its rings being full.
+    pub not_taken: u64,
     /// Refused frames by reason.
     pub refused: BTreeMap<String, u64>,
     /// Refused frames from and to honest hosts: reason and packet.
@@ -149,6 +151,7 @@ impl Program {
         if !status.success() {
             return Err(problem(format!("the program ended with {status}: {}", self.words())));
         }
+        told.not_taken = not_taken(&told.summary);
         let eve = self.out.join("eve.json");
         let file =
             std::fs::File::open(&eve).map_err(|error| problem(format!("{}: {error}", eve.display())))?;
@@ -184,11 +187,30 @@ impl Told {
     }
 }
 
+/// Frames that no ring had room for, by the summary: `a1: 10 received, 2 dropped in the ring, 8 sent`, `3 not sent: ring full`.
+fn not_taken(summary: &str) -> u64 {
+    let before = |mark: &str| {
+        let line = summary.lines().filter_map(|line| line.split_once(mark));
+        line.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    before(" dropped in the ring") + before(" not sent: ")
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_rings_had_no_room_for_is_read_from_the_summary() {
+        let summary = "9 frames, 5 forwarded\na1: 10 received, 2 dropped in the ring, 8 sent\n    3 not sent: ring full\n";
+        assert_eq!(super::not_taken(summary), 5);
+        assert_eq!(super::not_taken("a1: 10 received, 0 dropped in the ring, 8 sent"), 0);
     }
 }

@@ -44,6 +44,17 @@ fn range(client: &Client, random: &mut Random) -> (usize, usize) {
     (start, (start + length).min(all))
 }
 
+/// Makes it a packet that its receiver does not get, or throws away.
+fn lose(ip: &mut Ip, segment: &mut Segment, random: &mut Random) {
+    match random.below(4) {
+        0 => ip.mac = [2, 9, 9, 9, 9, 9],
+        1 if ip.src.is_ipv4() => ip.options = vec![0x83, 7, 4, 10, 66, 0, 9, 0],
+        1 => ip.extensions.push((60, vec![0, 0x81, 4, 0, 0, 0, 0])),
+        2 => segment.options.push((19, vec![7; 16])),
+        _ => ip.ttl = 3,
+    }
+}
+
 fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
     let (start, end) = range(client, random);
     let load = content(client, start, end - start, random);
@@ -102,14 +113,20 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
             segment.flags = if random.percent(50) { RST } else { RST | ACK };
             let place = client.isn.wrapping_add(1).wrapping_add(client.acked as u32);
             let ahead = random.within(1, 3000) as u32;
-            segment.seq = match random.below(4) {
+            segment.seq = match random.below(6) {
                 0 => place.wrapping_add(ahead),
                 1 => place.wrapping_sub(ahead),
                 2 => {
                     segment.chksum_error = 77;
                     place
                 }
-                _ => place.wrapping_add(1 << 30),
+                3 => place.wrapping_add(1 << 30),
+                // The right one, which does not arrive.
+                _ => {
+                    other = true;
+                    lose(&mut ip, &mut segment, random);
+                    place
+                }
             };
             if random.percent(70) {
                 segment.load.clear();
@@ -139,6 +156,18 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
         }
         22 => segment.dataofs = Some(random.within(4, 12) as u8),
         23 => segment.reserved = random.within(1, 7) as u8,
+        // An end, or times far ahead, that do not arrive.
+        24 => {
+            other = true;
+            let load = if random.percent(50) { &load[..] } else { &[] };
+            segment = client.segment(ACK | FIN, client.acked as i64, load);
+            lose(&mut ip, &mut segment, random);
+        }
+        25 if client.timestamps => {
+            other = true;
+            segment.options = client.options(0, (random.below(1 << 30) as u32).wrapping_neg());
+            lose(&mut ip, &mut segment, random);
+        }
         _ => {}
     }
     (other.then_some(ip), segment)

@@ -45,6 +45,11 @@ pub struct Plan {
 
 /// Cases of a round.
 const ROUND: u64 = 600;
+/// Good datagrams that were lost in a round and are played again, and how often each.
+const DOUBTS: usize = 20;
+const TIMES: usize = 5;
+/// How often that is done while receivers lose packets for want of room.
+const TRIES: usize = 4;
 
 /// What was found.
 pub struct Outcome {
@@ -55,7 +60,15 @@ pub struct Outcome {
 }
 
 type Job = (Vec<Case>, u64, bool);
-type Done = Result<(Vec<Case>, honest::Report), Problem>;
+type Done = Result<Played, Problem>;
+
+/// What was played.
+struct Played {
+    cases: Vec<Case>,
+    good: honest::Report,
+    /// Frames that did not leave the player for want of room.
+    unsent: u64,
+}
 
 /// The clients' thread: it plays what it is given.
 struct Clients {
@@ -75,6 +88,7 @@ impl Clients {
             let _ = ready.send(Ok(()));
             while let Ok((mut cases, seed, first)) = todo.recv() {
                 let stop = AtomicBool::new(false);
+                let before = player.crowded;
                 let played = std::thread::scope(|scope| {
                     let good = scope.spawn(|| honest::play(seed, &goods, first, &stop));
                     let played = player.play(&mut cases, || false);
@@ -82,7 +96,8 @@ impl Clients {
                     let good = good.join().map_err(|_| problem("good traffic has panicked"))?;
                     played.map(|()| good)
                 });
-                if told.send(played.map(|good| (cases, good))).is_err() {
+                let unsent = player.crowded - before;
+                if told.send(played.map(|good| Played { cases, good, unsent })).is_err() {
                     return;
                 }
             }
@@ -122,7 +137,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     net::middle()?;
     let records = Arc::new(Records::default());
     let own = honest::addresses();
-    let (mut web, _sinks, hop) = receivers(plan, &records)?;
+    let (mut web, sinks, hop) = receivers(plan, &records)?;
     if !hop {
         println!("note: no hop before the receivers (is nftables installed?): time-to-live tricks arrive");
     }
@@ -136,8 +151,12 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
         let mut judge = Judge::new(setup.name(), setup.prevention, plan.folder.clone());
         println!("== {}", setup.name());
         let mut rounds = Rounds::new(plan, setup);
+        let dropped_before = sinks.dropped();
+        let mut unsent = 0;
         while let Some(cases) = rounds.next(plan, &mut hosts) {
-            let (cases, good) = clients.play(cases, plan.seed ^ hosts, rounds.number == 1)?;
+            let Played { cases, good, unsent: more } =
+                clients.play(cases, plan.seed ^ hosts, rounds.number == 1)?;
+            unsent += more;
             // What is under way arrives.
             std::thread::sleep(Duration::from_millis(150));
             program.is_alive()?;
@@ -146,6 +165,21 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             let after = begun.elapsed().as_secs_f64();
             judge.cases(&cases, &read, after)?;
             judge.good(&good, &read, after);
+            // Until the machine has time for it.
+            for turn in 1..=TRIES {
+                let again = again(plan, &judge, &mut hosts);
+                if again.is_empty() {
+                    break;
+                }
+                let before = sinks.dropped();
+                let played = clients.play(again, plan.seed ^ hosts, false)?;
+                std::thread::sleep(Duration::from_millis(150));
+                let read = records.take();
+                judge.good(&played.good, &read, after);
+                if sinks.dropped() == before || turn == TRIES {
+                    judge.again(&played.cases, &read, after)?;
+                }
+            }
             if begun.elapsed() > plan.limit || plan.first && !judge.findings.is_empty() {
                 break;
             }
@@ -156,6 +190,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
                 judge.good_finding("refused", refused.clone(), begun.elapsed().as_secs_f64());
             }
         }
+        judge.account(sinks.dropped() - dropped_before + told.not_taken + unsent);
         judge.told(&told.alerted);
         judge.table();
         println!("   refused by reason: {:?}; of good traffic: {}", told.refused, told.good_refused.len());
@@ -258,6 +293,16 @@ impl Rounds {
         self.left = self.left.saturating_sub(ROUND);
         (!cases.is_empty()).then_some(cases)
     }
+}
+
+/// Cases whose good datagrams were lost, once more.
+fn again(plan: &Plan, judge: &Judge, hosts: &mut u64) -> Vec<Case> {
+    let doubts = judge.doubts.iter().take(DOUBTS).map(|doubt| (doubt.kind, doubt.number));
+    let make = |(kind, number)| {
+        *hosts += 1;
+        kinds::make(kind, plan.seed, number, *hosts)
+    };
+    doubts.flat_map(|doubt| std::iter::repeat_n(doubt, TIMES)).map(make).collect()
 }
 
 /// The table of the list: what a strategy did in the control and in prevention.

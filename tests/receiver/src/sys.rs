@@ -2,6 +2,34 @@
 //! System calls that the standard library does not have.
 
 use std::io;
+use std::os::fd::AsRawFd;
+
+/// Gives a socket room for so many bytes that were not read yet, beyond what is allowed to others. Asks for the right to
+/// administer the network.
+///
+/// # Errors
+/// As setsockopt(2).
+pub fn set_receive_buffer(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
+    let length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the descriptor is open while `socket` is borrowed; the kernel reads `length` bytes of a number that lives on.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const bytes).cast(),
+            length,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Number of the calling thread.
+#[must_use]
+pub fn thread() -> i32 {
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
 
 /// Gives the calling thread a network namespace of its own. Returns the thread's number.
 ///
@@ -12,6 +40,5 @@ pub fn own_namespace() -> io::Result<i32> {
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has no arguments and cannot fail.
-    Ok(unsafe { libc::gettid() })
+    Ok(thread())
 }

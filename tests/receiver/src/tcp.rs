@@ -4,6 +4,7 @@
 //!
 //! Not done: congestion control, selective acknowledgments, windows (what it sends fits into the first one).
 
+use crate::forged;
 use crate::kinds::fragments;
 use crate::packet::{ACK, Answer, FIN, Ip, PSH, RST, SYN, Segment};
 use crate::random::Random;
@@ -24,6 +25,8 @@ pub enum Style {
     Rough(usize),
     /// The first segment as fragments with decoys, once.
     Fragments,
+    /// Beside what is sent, packets of the server that the client has made itself: see [`forged`].
+    Forged,
 }
 
 /// More segments with the SYN.
@@ -83,8 +86,8 @@ pub struct Client {
     pub(crate) isn: u32,
     pub(crate) acked: usize,
     pub(crate) now: u64,
-    peer: u32,
-    echo: u32,
+    pub(crate) peer: u32,
+    pub(crate) echo: u32,
     phase: Phase,
     begun: u64,
     due: u64,
@@ -164,6 +167,11 @@ impl Client {
         }
     }
 
+    /// The time of its timestamps.
+    pub(crate) fn now_stamp(&self) -> u32 {
+        1_000_000u32.wrapping_add(self.now as u32)
+    }
+
     /// TCP options; the timestamp is `age` units old.
     pub(crate) fn options(&self, flags: u16, age: u32) -> Vec<(u8, Vec<u8>)> {
         let mut options = Vec::new();
@@ -171,7 +179,7 @@ impl Client {
             options.push((2, vec![5, 180]));
         }
         if self.timestamps {
-            let value = 1_000_000u32.wrapping_add(self.now as u32).wrapping_sub(age);
+            let value = self.now_stamp().wrapping_sub(age);
             options.extend([(1, vec![]), (1, vec![])]);
             options.push((8, [value.to_be_bytes(), self.echo.to_be_bytes()].concat()));
         }
@@ -335,6 +343,12 @@ impl Client {
                 out.extend(plan.frames.into_iter().map(|(wait, frame)| (self.now + wait, frame)));
                 self.due = self.now + 400;
             }
+            Style::Forged if self.steps == 0 => {
+                self.steps = 1;
+                out.extend(forged::frames(self).into_iter().map(|(wait, frame)| (self.now + wait, frame)));
+                self.due = self.now + 60;
+            }
+            Style::Forged => self.send_piece(&[all], None, out),
             // What was cut is not sent again whole.
             Style::Fragments => self.give_up(out),
             Style::Pieces { ends, gap } => self.send_piece(&ends, gap, out),

@@ -60,6 +60,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         settings
     };
+    let is_inline = matches!(plan.ports, plan::Ports::Inline { .. });
+    let settings = if is_inline { settings.between_two_sides() } else { settings };
     let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
     let run = RunInfo {
         own_fields: true,

@@ -2,7 +2,7 @@
 //! Who owns a packet, and the walk of a frame from owner to owner.
 
 use crate::chain::Chains;
-use crate::fragment::{Fragmented, Joined, defragment, is_fragmented_twice};
+use crate::fragment::{Fragmented, Joined, defragment};
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
@@ -203,9 +203,9 @@ impl Walk {
             if owner != me {
                 return Stop::At(owner);
             }
-            let uncertain = packet.is_fragment() && !layer.fragment_done || is_fragmented_twice(packet);
-            if uncertain && worker.settings.prevention {
-                layer.refused = Some(Reason::Defrag);
+            // What became of a fragment was said when it was put to its datagram.
+            if !layer.fragment_done {
+                layer.refused = worker.refused_as_it_is(packet);
             }
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,

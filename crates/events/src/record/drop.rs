@@ -171,6 +171,7 @@ pub const fn drop_reason(reason: Reason) -> &'static str {
         Reason::IdsFlow => "flow drop",
         Reason::ExceptionFlow => "exception policy flow drop",
         Reason::TunnelInner => "tunnel packet drop",
+        Reason::Unreadable => "decode error",
         Reason::Defrag => "defrag error",
         Reason::DefragMemory => "defrag memcap",
         Reason::FlowMemory => "flow memcap",

@@ -99,7 +99,8 @@ impl StreamPair {
             let peer = &session.peers[direction];
             let one_sided = session.is_async() && context.config.compares();
             let stream = self.stream_mut(direction);
-            stream.sync(peer, session.state(), context.config, chunk, context.budget);
+            let state = session.state_for_readers(context.config);
+            stream.sync(peer, state, context.config, chunk, context.budget);
             stream.flags.set(StreamFlags::ONE_SIDED, one_sided);
         }
     }

@@ -67,7 +67,8 @@ impl Step<'_, '_> {
 
     fn established_rst(&mut self) -> Handled {
         if let Err(refused) = self.validate_rst() {
-            return if self.is_rst_for_old_data() { Ok(()) } else { Err(refused) };
+            let stray = self.is_rst_for_old_data() || self.is_rst_for_an_earlier_connection();
+            return if stray { Ok(()) } else { Err(refused) };
         }
         self.close_by_rst();
         let (seq, ack, end) = (self.segment.seq, self.segment.ack, self.segment.end());

@@ -17,6 +17,9 @@ impl Step<'_, '_> {
             return if self.to_server() { self.four_way_syn_ack() } else { self.syn_ack() };
         }
         if !self.echo_is_plausible() {
+            if self.is_rest_of_an_earlier_connection() {
+                return Ok(());
+            }
             return self.reject(StreamEvent::PktInvalidTimestamp);
         }
         if self.has(TcpFlags::RST) {
@@ -157,13 +160,25 @@ impl Step<'_, '_> {
         !self.config.inline() || self.to_server() != self.is(SessionFlags::MIDSTREAM_SYN_ACK)
     }
 
+    /// Whether a segment of the server, before it has answered the SYN, is what an earlier connection of these ports has left under way: a
+    /// FIN or an ACK without data, whose echo is of a timestamp from then. It leaves and changes nothing.
+    fn is_rest_of_an_earlier_connection(&self) -> bool {
+        self.config.inline()
+            && !self.to_server()
+            && self.segment.is_empty()
+            && self.has(TcpFlags::ACK)
+            && !self.segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+    }
+
     fn rst_of_syn(&mut self) -> Handled {
         let challenged = self.session.challenge == Some(self.segment.seq);
         if self.to_server() && challenged && self.segment.is_empty() {
             // It ends the connection that the server still has, so that this one can begin.
             return Ok(());
         }
-        self.validate_rst()?;
+        if let Err(refused) = self.validate_rst() {
+            return if self.is_rst_for_an_earlier_connection() { Ok(()) } else { Err(refused) };
+        }
         let isn = self.session.client().isn;
         let segment = self.segment;
         let counts =
@@ -207,7 +222,9 @@ impl Step<'_, '_> {
 
     pub(crate) fn syn_recv(&mut self) -> Handled {
         if self.has(TcpFlags::RST) {
-            self.validate_rst()?;
+            if let Err(refused) = self.validate_rst() {
+                return if self.is_rst_for_an_earlier_connection() { Ok(()) } else { Err(refused) };
+            }
             // After a wrong ACK in the handshake these take the RST for a stray one.
             let ignored = self.is(SessionFlags::EVASION_ATTEMPT)
                 && matches!(self.policy, HostPolicy::Linux | HostPolicy::OldLinux | HostPolicy::Solaris);

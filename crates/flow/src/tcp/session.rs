@@ -197,6 +197,14 @@ impl TcpSession {
         self.flags.contains(SessionFlags::ASYNC)
     }
 
+    /// The state by which readers are told that no more comes. Strictly, a RST does not tell them: its receiver may throw it away (hops run
+    /// out, another hardware address, an option), and then goes on where it was. What is held is readable inline in any case, and
+    /// the end of the flow tells the rest.
+    pub(crate) fn state_for_readers(&self, config: &StreamConfig) -> TcpState {
+        let doubted = self.state == TcpState::Closed && self.closed_by_rst();
+        if doubted && config.inline() && config.strict { self.previous } else { self.state }
+    }
+
     /// Whether a RST ended the session.
     #[must_use]
     pub const fn closed_by_rst(&self) -> bool {

@@ -437,6 +437,54 @@ fn which_rst_ends_a_session_depends_on_the_receiver() {
 }
 
 #[test]
+fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
+    let config = StreamConfig { mode: StreamMode::Inline, strict: true, ..StreamConfig::default() };
+    // The opening up to each state, then: what is left of a connection of the same ports, and the rest of the new one.
+    for steps in 1..=3 {
+        for policy in [HostPolicy::Bsd, HostPolicy::Linux] {
+            let mut rig = Rig::new(config);
+            rig.policy = policy;
+            let mut syn = segment(S, 100_000, 0, b"");
+            syn.options.ts = Some((50, 0));
+            let mut syn_ack = segment(SA, 500, 100_001, b"");
+            syn_ack.options.ts = Some((70, 50));
+            let mut ack = segment(A, 100_001, 501, b"");
+            ack.options.ts = Some((51, 70));
+            let opening = [(ToServer, &syn), (ToClient, &syn_ack), (ToServer, &ack)];
+            opening[..steps].iter().for_each(|(direction, segment)| {
+                rig.handle(*direction, segment);
+            });
+            let state = rig.session.state();
+            if steps == 1 {
+                // What the server sent last, with the client's old timestamp in it; with data it does not leave.
+                for (flags, payload, leaves) in [(FA, &b""[..], true), (A, b"", true), (A, b"old", false)] {
+                    let mut old = segment(flags, 90_000, 3_000, payload);
+                    old.options.ts = Some((69, 12));
+                    let out = rig.handle(ToClient, &old);
+                    assert_eq!(out.advice == Advice::Forward, leaves, "{flags:?} {payload:?}");
+                }
+            }
+            // Before the answer no window is known.
+            let others = if steps > 1 { 3 } else { 1 };
+            for (flags, seq, leaves) in
+                [(R, 3_000, true), (RA, 3_000, false), (R, 4_000_000, false)].into_iter().take(others)
+            {
+                let out = rig.put(ToServer, flags, seq, 0, b"");
+                assert_eq!(out.advice == Advice::Forward, leaves, "{state:?} {policy:?} {flags:?} {seq}");
+                assert_eq!(rig.session.state(), state, "{policy:?} {flags:?} {seq}");
+            }
+            opening[steps..].iter().for_each(|(direction, segment)| {
+                rig.handle(*direction, segment);
+            });
+            let mut data = segment(A, 100_001, 501, b"still read");
+            data.options.ts = Some((52, 70));
+            assert_eq!(rig.handle(ToServer, &data).advice, Advice::Forward);
+            assert_eq!(rig.read.to_server, "still read", "{state:?}");
+        }
+    }
+}
+
+#[test]
 fn traffic_after_a_signed_rst_shows_it_was_forged() {
     let mut rig = Rig::open(StreamConfig::default());
     let mut rst = segment(R, 101, 0, b"");

@@ -105,6 +105,20 @@ impl Step<'_, '_> {
             && self.segment.seq.at_most(latest)
     }
 
+    /// Whether a client that opens these ports anew answers what an earlier connection of them has left under way (RFC 9293 section
+    /// 3.10.7.1 and 3.10.7.3): with a bare RST whose number is one of that connection's, before its own beginning. Nobody who has the new
+    /// connection believes it, as it lies before the window; it ends what is left of the old one. So it leaves and changes nothing: were
+    /// it believed all the same, what comes behind it would still be inspected.
+    pub(crate) fn is_rst_for_an_earlier_connection(&self) -> bool {
+        self.config.inline()
+            && self.to_server()
+            && !self.is(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && self.has(TcpFlags::RST)
+            && !self.segment.flags.intersects(TcpFlags::ACK | TcpFlags::SYN | TcpFlags::FIN)
+            && self.segment.is_empty()
+            && self.segment.seq.before(self.session.client().isn)
+    }
+
     /// Whether the packet stands right behind the client's FIN, which has a number of its own that is counted only once it is
     /// acknowledged.
     fn follows_own_fin(&self) -> bool {

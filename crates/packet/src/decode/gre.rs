@@ -43,7 +43,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     };
     match header_len {
         Ok(len) => inner(cx, p, head, key, span.skip(len)),
-        Err(event) => p.invalid(event),
+        Err(event) => p.unreadable(event),
     }
     Ok(())
 }

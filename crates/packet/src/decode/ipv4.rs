@@ -26,6 +26,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             if let Some(event) = event {
                 p.invalid(event);
             }
+            p.flags |= PacketFlags::UNREADABLE;
             p.clear_network();
             // A receiver that asks less of a header may take it for the part of a datagram that it is.
             let is_part = |[.., flags, offset]: &[u8; 8]| flags & 0x3f != 0 || *offset != 0;

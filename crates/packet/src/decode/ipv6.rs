@@ -18,7 +18,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let ip = match header(cx.slice(span)) {
         Ok(ip) => ip,
         Err(event) => {
-            p.invalid(event);
+            p.unreadable(event);
             p.clear_network();
             // As of IPv4.
             if cx.slice(span).get(6) == Some(&proto::FRAGMENT) {
@@ -70,9 +70,7 @@ fn header(bytes: &[u8]) -> Result<Ipv6, DecodeEvent> {
 
 fn after_header(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> Step {
     match ip.next_header {
-        proto::IPV6 => ipv6_in_ipv6(cx, p, data),
-        proto::GRE => gre::decode(cx, p, data),
-        proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP => {
+        proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP | proto::IPV6 | proto::GRE => {
             transport(cx, p, ip.next_header, data)
         }
         proto::FRAGMENT
@@ -105,13 +103,18 @@ pub(super) fn transport(cx: &mut Context<'_>, p: &mut Decoded, next: u8, data: S
         proto::ICMPV6 => icmpv6::decode(cx, p, data),
         proto::SCTP => sctp::decode(cx, p, data),
         proto::IPIP => ipv4_in_ipv6(cx, p, data),
+        proto::IPV6 => ipv6_in_ipv6(cx, p, data),
+        proto::GRE => gre::decode(cx, p, data),
         _ => Ok(()),
     }
 }
 
 /// Whether [`transport`] decodes this protocol.
 pub(super) const fn is_transport(next: u8) -> bool {
-    matches!(next, proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP)
+    matches!(
+        next,
+        proto::TCP | proto::UDP | proto::ICMPV6 | proto::SCTP | proto::IPIP | proto::IPV6 | proto::GRE
+    )
 }
 
 /// Writes back what extension headers changed.

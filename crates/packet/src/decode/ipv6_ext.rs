@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv6 extension headers (RFC 8200 4, RFC 4302, 5533, 6275, 7401): walked to the transport header.
 //!
-//! Not done: what ESP encrypts; IPv6 and GRE behind extension headers are unknown next headers, as in Suricata.
+//! Tunnels behind extension headers (a Linux end of one puts a destination header there, RFC 2473 section 5.1) are opened.
+//! Suricata does not know them there, and its event is raised here as well.
+//!
+//! Not done: what ESP encrypts.
 
 use super::{Context, Span, Step, Stop, esp, ipv6, ipv6_options, proto};
 use crate::{DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, PacketFlags};
@@ -61,14 +64,24 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
             return Ok(None);
         }
         if walk.rest.len() < 2 {
-            p.invalid(DecodeEvent::Ipv6TruncExthdr);
+            p.unreadable(DecodeEvent::Ipv6TruncExthdr);
             return Err(Stop);
         }
         if walk.next != proto::ICMP {
             walk.ip.proto = walk.next;
         }
         let step = match walk.next {
-            next if ipv6::is_transport(next) => return Ok(Some(next)),
+            next if ipv6::is_transport(next) => {
+                if matches!(next, proto::IPV6 | proto::GRE) {
+                    p.event(DecodeEvent::Ipv6UnknownNextHeader);
+                }
+                let is_packet =
+                    || cx.head::<{ ipv6::HEADER_LEN }>(walk.rest).is_some_and(|[first, ..]| first >> 4 == 6);
+                if next == proto::IPV6 && !is_packet() {
+                    return Err(Stop);
+                }
+                return Ok(Some(next));
+            }
             proto::ESP => {
                 walk.ip.ext_headers |= Ipv6ExtHeaders::ESP;
                 return Ok(Some(proto::ESP));
@@ -100,7 +113,7 @@ fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -
 fn take<'a>(cx: &Context<'a>, p: &mut Decoded, walk: &mut Walk, len: usize) -> Result<&'a [u8], Stop> {
     let bytes = cx.slice(walk.rest);
     let (Some(header), Some(next)) = (bytes.get(..len), bytes.first()) else {
-        p.invalid(DecodeEvent::Ipv6TruncExthdr);
+        p.unreadable(DecodeEvent::Ipv6TruncExthdr);
         return Err(Stop);
     };
     walk.named_at = walk.rest.start();

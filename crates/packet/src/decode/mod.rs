@@ -152,7 +152,7 @@ impl<'a> Context<'a> {
     fn layer(&self, p: &mut Decoded) -> Step {
         p.layers = p.layers.saturating_add(1);
         if p.layers >= self.config.max_layers {
-            p.invalid(DecodeEvent::TooManyLayers);
+            p.unreadable(DecodeEvent::TooManyLayers);
             return Err(Stop);
         }
         Ok(())
@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
         decode: fn(&mut Context<'_>, &mut Decoded, Span) -> Step,
     ) -> Step {
         if p.layers.saturating_add(1) >= self.config.max_layers {
-            p.invalid(DecodeEvent::TooManyLayers);
+            p.unreadable(DecodeEvent::TooManyLayers);
             return Err(Stop);
         }
         let mut inner = Decoded {
@@ -189,7 +189,11 @@ impl<'a> Context<'a> {
             // That nesting went too deep must not be lost with the packet that met the bound: what is inside goes
             // uninspected.
             if inner.events.contains(DecodeEvent::TooManyLayers) {
-                p.invalid(DecodeEvent::TooManyLayers);
+                p.unreadable(DecodeEvent::TooManyLayers);
+            }
+            // Nor that nobody could look into it, unless it was a guess that there is a packet.
+            if inner.is_unreadable() && !tunnel.strict {
+                p.flags |= PacketFlags::UNREADABLE;
             }
             return Err(Stop);
         }

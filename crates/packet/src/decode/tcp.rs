@@ -22,7 +22,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             Ok(())
         }
         Err(event) => {
-            p.invalid(event);
+            p.unreadable(event);
             p.clear_transport();
             Err(Stop)
         }

@@ -11,7 +11,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let udp = match header(cx, span) {
         Ok(udp) => udp,
         Err(event) => {
-            p.invalid(event);
+            p.unreadable(event);
             p.clear_transport();
             return Err(Stop);
         }

@@ -2,7 +2,7 @@
 //! VLAN tags: IEEE 802.1Q, 802.1ad (QinQ, up to three tags) and 802.1ah (MAC in MAC).
 
 use super::{Context, Span, Step, Stop, link};
-use crate::{DecodeEvent, Decoded, VlanIds};
+use crate::{DecodeEvent, Decoded, PacketFlags, VlanIds};
 
 const TAG_LEN: usize = 4;
 const BACKBONE_LEN: usize = 18;
@@ -16,6 +16,8 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     }
     if p.vlan.len() >= VlanIds::CAPACITY {
         p.event(DecodeEvent::VlanTooManyLayers);
+        // Linux takes off as many tags of VLAN 0 as there are.
+        p.flags |= PacketFlags::UNREADABLE;
         return Err(Stop);
     }
     let Some([a, b, c, d]) = cx.head::<TAG_LEN>(span) else {

@@ -3,6 +3,7 @@
 //! its members are cases.
 
 pub mod fragments;
+pub mod odd;
 pub mod payload;
 
 use crate::packet::{Answer, Ip, SYN, TCP, UDP, udp};
@@ -30,7 +31,7 @@ pub const KINDS: &[Kind] = &[
     kind(
         "udp-fragments",
         90,
-        false,
+        true,
         udp_fragments,
         "datagrams in fragments, with decoys that receivers throw away",
     ),
@@ -43,6 +44,9 @@ pub const KINDS: &[Kind] = &[
     kind("tls-forms", 10, true, tls_forms, "hellos in odd records, with odd names"),
     kind("depth", 8, true, depth, "what a rule forbids at the beginning of a segment, in later segments"),
     kind("trees", 20, true, tree, "random strategies of Geneva's grammar"),
+    kind("odd-packets", 14, true, odd_packets, "whole packets with odd lengths, options, extension headers"),
+    kind("forged-answers", 10, true, forged, "packets of the server that the client has made itself"),
+    kind("decoy-datagrams", 10, true, decoy_datagrams, "queries behind datagrams that are thrown away"),
 ];
 
 const fn kind(
@@ -249,6 +253,72 @@ fn udp_headers(made: &mut Made<'_>) -> Play {
     Play::Frames(frames)
 }
 
+/// All packets of the case have the same odd header.
+fn odd_packets(made: &mut Made<'_>) -> Play {
+    made.service =
+        *made.random.pick(&[Service::Udp, Service::Udp, Service::Dns, Service::Raw, Service::Http]);
+    let true_ip = made.ip.clone();
+    if made.random.percent(85) {
+        made.note = odd::header(&mut made.ip, made.random).to_owned();
+    }
+    if !matches!(made.service, Service::Udp | Service::Dns) {
+        return Play::Tcp(Box::new(made.client()));
+    }
+    made.ip.protocol = UDP;
+    let (evil, good) = payload::pair(made.service, made.random);
+    let ports = (made.sport, made.service.port());
+    let mut frames = Out::new();
+    if made.random.percent(20) {
+        frames.push((
+            0,
+            Ip { protocol: UDP, ..true_ip.clone() }.frame(&udp(&true_ip, ports, &good, None, None), None),
+        ));
+    }
+    let mut bytes = udp(&true_ip, ports, &evil, None, None);
+    if made.random.percent(30) {
+        let (odd, note) = odd::odd_length(&true_ip, ports, &evil, made.random);
+        bytes = odd;
+        made.note.push_str(note);
+    }
+    made.ip.trailer = if made.random.percent(10) { made.random.below(30) } else { 0 };
+    frames.push((1, made.ip.frame(&bytes, None)));
+    Play::Frames(frames)
+}
+
+/// A forbidden query, behind datagrams that its receiver never reads and that look like something else.
+fn decoy_datagrams(made: &mut Made<'_>) -> Play {
+    made.service = Service::Dns;
+    made.ip.protocol = UDP;
+    let ports = (made.sport, Service::Dns.port());
+    let mut frames = Out::new();
+    for turn in 0..made.random.within(1, 4) as u64 {
+        let length = *made.random.pick(&[1usize, 11, 12, 40, 200]);
+        let load = match made.random.below(4) {
+            0 => payload::pair(Service::Dns, made.random).1,
+            1 => made.random.bytes(length),
+            2 => {
+                // An answer, as if the client were the server; nobody waits for it.
+                let mut answer = payload::pair(Service::Dns, made.random).1;
+                answer[2] |= 0x80;
+                answer
+            }
+            _ => made.random.letters(length),
+        };
+        let (mut frame, mut fault) = odd::decoy(&made.ip, ports, &load, made.random);
+        if load.get(2).is_some_and(|flags| flags & 0x80 != 0) && made.random.percent(50) {
+            (frame, fault) =
+                (made.ip.frame(&udp(&made.ip, ports, &load, None, None), None), "none, an answer");
+        }
+        made.note.push_str(&format!("{} bytes with fault: {fault}; ", load.len()));
+        frames.push((turn, frame));
+    }
+    let (evil, _) = payload::pair(Service::Dns, made.random);
+    for turn in 0..made.random.within(1, 2) as u64 {
+        frames.push((5 + 5 * turn, made.ip.frame(&udp(&made.ip, ports, &evil, None, None), None)));
+    }
+    Play::Frames(frames)
+}
+
 fn tcp_fragments(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -265,6 +335,14 @@ fn rough(made: &mut Made<'_>) -> Play {
     }
     client.timestamps = made.random.percent(50);
     client.style = Style::Rough(made.random.within(3, 40));
+    Play::Tcp(Box::new(client))
+}
+
+fn forged(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    client.timestamps = made.random.percent(50);
+    client.style = Style::Forged;
     Play::Tcp(Box::new(client))
 }
 

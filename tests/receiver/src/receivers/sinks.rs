@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// What a socket holds that its thread has not read yet: many rounds' worth, so that a busy machine loses nothing here.
+const ROOM: i32 = 16 << 20;
 /// A stream on which nothing comes for so long is closed.
 const IDLE: Duration = Duration::from_secs(4);
 
@@ -16,6 +18,8 @@ const IDLE: Duration = Duration::from_secs(4);
 pub struct Sinks {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// A thread of theirs, by its number: it has their network namespace.
+    thread: i32,
 }
 
 impl Sinks {
@@ -29,6 +33,7 @@ impl Sinks {
         for service in [Service::Udp, Service::Dns] {
             let socket = UdpSocket::bind(("::", service.port()))?;
             socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+            crate::sys::set_receive_buffer(&socket, ROOM)?;
             let (records, stop) = (Arc::clone(records), Arc::clone(&stop));
             threads.push(std::thread::spawn(move || datagrams(&socket, service, &records, honest, &stop)));
         }
@@ -39,8 +44,28 @@ impl Sinks {
         let listeners = listeners?;
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
         let (records, ended) = (Arc::clone(records), Arc::clone(&stop));
-        threads.push(std::thread::spawn(move || streams(&listeners, &records, &ended)));
-        Ok(Sinks { stop, threads })
+        let (tell, told) = std::sync::mpsc::channel();
+        threads.push(std::thread::spawn(move || {
+            let _ = tell.send(crate::sys::thread());
+            streams(&listeners, &records, &ended);
+        }));
+        Ok(Sinks { stop, threads, thread: told.recv().unwrap_or(0) })
+    }
+
+    /// Datagrams that were lost here since the beginning because the machine was busy, by the kernel's counters: sockets that had no room
+    /// (`drops` in /proc/net/udp6), packets that no processor took up in time (of the whole machine, /proc/net/softnet_stat).
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        let read = |file: &str| {
+            std::fs::read_to_string(format!("/proc/self/task/{}/net/{file}", self.thread)).unwrap_or_default()
+        };
+        let sockets = read("udp6");
+        let sockets =
+            sockets.lines().skip(1).filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok());
+        let processors = read("softnet_stat");
+        let processors =
+            processors.lines().filter_map(|line| u64::from_str_radix(line.split(' ').nth(1)?, 16).ok());
+        sockets.chain(processors).sum()
     }
 }
 
