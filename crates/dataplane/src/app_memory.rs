@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of a worker's application layers: one budget, with bounds by protocol and fair shares by tenant.
+//! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with bounds by protocol, and
+//! buffers of streams.
 //!
-//! Each flow's application layer says after each packet what it holds ([`bartizan_applayer::flow::AppLayer::held`]); the difference goes
-//! here. Nothing is refused beforehand: when a bound is passed, flows give way until it holds again
-//! ([`crate::overload`]), the flow in hand at last. So a bound is passed by no more than what one packet brings.
+//! Each flow says after each packet what it holds: its application layer ([`bartizan_applayer::flow::AppLayer::held`]) with what functions
+//! remember ([`bartizan_function::SlotState::held`]), and its streams
+//! ([`bartizan_flow::stream::StreamPair::held`]); the difference goes here. When a bound is passed, flows give way until it holds again
+//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at last: the
+//! bound is passed by no more than what one packet brings. Buffers of streams have a hard bound, which their budget keeps
+//! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is reached, so that there is room for those that come.
 //!
 //! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
 //! packet: a flow enters with the first byte that it holds and leaves with the last.
@@ -12,11 +16,47 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{FlowId, TenantId};
 use smallvec::SmallVec;
 
-/// What a flow's application layer is counted with.
+/// The pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// Application layers.
+    App,
+    /// Streams.
+    Streams,
+}
+
+/// Bytes by pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Of the application layer.
+    pub app: u64,
+    /// Of the streams.
+    pub streams: u64,
+}
+
+impl Held {
+    const fn of(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::App => self.app,
+            Pool::Streams => self.streams,
+        }
+    }
+
+    const fn is_nothing(&self) -> bool {
+        self.app == 0 && self.streams == 0
+    }
+
+    fn change(&mut self, before: &Held, after: &Held) {
+        self.app = self.app.saturating_add(after.app).saturating_sub(before.app);
+        self.streams = self.streams.saturating_add(after.streams).saturating_sub(before.streams);
+    }
+}
+
+/// What a flow is counted with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Bytes.
-    pub bytes: u64,
+    pub held: Held,
     /// For this protocol.
     protocol: Option<ProtocolId>,
     /// Whose they are.
@@ -46,10 +86,13 @@ impl AppMemoryLimits {
     }
 }
 
+/// A part of this size of the streams' memory is kept free by flows that give way.
+const STREAM_ROOM: u64 = 16;
+
 /// The flows of a tenant.
 #[derive(Debug, Default)]
 struct Tenant {
-    used: u64,
+    used: Held,
     flows: Vec<FlowId>,
     /// Where to look on for one that gives way.
     hand: usize,
@@ -71,10 +114,22 @@ impl Bound {
 /// A bound that is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// That of everything.
+    /// That of all application layers.
     Total,
     /// That of a protocol.
     Protocol(ProtocolId),
+    /// That of streams, soon.
+    Streams,
+}
+
+impl Passed {
+    /// Whose it is.
+    pub(crate) const fn pool(self) -> Pool {
+        match self {
+            Passed::Total | Passed::Protocol(_) => Pool::App,
+            Passed::Streams => Pool::Streams,
+        }
+    }
 }
 
 /// What was done to keep the bounds.
@@ -86,19 +141,22 @@ pub struct AppMemoryCounters {
     pub in_hand: u64,
     /// Bytes that were let go of.
     pub freed: u64,
+    /// Flows that gave way since memory of streams was nearly used up.
+    pub streams: u64,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct AppMemory {
     total: Bound,
+    streams: Bound,
     peak: u64,
     protocols: Vec<Bound>,
     tenants: Vec<Tenant>,
     /// Tenants that hold something.
     active: u64,
-    /// The tenant that holds most, as far as was seen.
-    heaviest: usize,
+    /// The tenant that holds most of application layers and of streams, as far as was seen.
+    heaviest: [usize; 2],
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
     /// A protocol's bound may be passed.
@@ -107,19 +165,20 @@ pub struct AppMemory {
 }
 
 impl AppMemory {
-    /// With these bounds.
+    /// With these bounds; `streams`: bytes that buffers of streams may take, 0 for no bound.
     #[must_use]
-    pub fn new(limits: &AppMemoryLimits) -> Self {
+    pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
         let bound = |limit: u64| Bound { limit, used: 0 };
         AppMemory {
             total: bound(limits.total),
+            streams: bound(streams - streams / STREAM_ROOM),
             protocols: limits.by_protocol.iter().map(|l| bound(*l)).collect(),
             checks_protocols: limits.by_protocol.iter().any(|l| *l > 0),
             ..AppMemory::default()
         }
     }
 
-    /// Bytes held now.
+    /// Bytes of application layers held now.
     #[must_use]
     pub const fn used(&self) -> u64 {
         self.total.used
@@ -149,38 +208,47 @@ impl AppMemory {
         &self.counters
     }
 
-    /// A flow holds `bytes` now. Returns the flow that took its place in the list, with that place: the caller notes it in that
+    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the caller notes it in that
     /// flow's charge ([`Charge::moved`]).
     pub(crate) fn set(
         &mut self,
         id: FlowId,
         charge: &mut Charge,
-        bytes: u64,
+        held: Held,
         (tenant, protocol): (TenantId, Option<ProtocolId>),
     ) -> Option<(FlowId, u32)> {
-        if charge.bytes == bytes && charge.protocol == protocol {
+        if charge.held == held && charge.protocol == protocol {
             return None;
         }
-        if bytes > charge.bytes {
+        if held.app > charge.held.app || held.streams > charge.held.streams {
             self.grown.push(id);
         }
-        if charge.bytes == 0 {
+        if charge.held.is_nothing() {
             (charge.tenant, charge.place) = (tenant, self.enter(id, tenant));
         }
-        let before = core::mem::replace(&mut charge.bytes, bytes);
+        let before = core::mem::replace(&mut charge.held, held);
         let old = core::mem::replace(&mut charge.protocol, protocol);
-        self.count(old, 0, before);
-        self.count(protocol, bytes, 0);
+        self.count(old, 0, before.app);
+        self.count(protocol, held.app, 0);
         let at = usize::from(charge.tenant.0);
         let tenant = self.tenants.get_mut(at)?;
-        tenant.used = tenant.used.saturating_add(bytes).saturating_sub(before);
+        tenant.used.change(&before, &held);
         let used = tenant.used;
-        if self.tenants.get(self.heaviest).is_none_or(|t| t.used < used) {
-            self.heaviest = at;
+        for pool in [Pool::App, Pool::Streams] {
+            if self.heaviest(pool).is_none_or(|t| t.used.of(pool) < used.of(pool)) {
+                self.heaviest[pool as usize] = at;
+            }
         }
-        self.total.used = self.total.used.saturating_add(bytes).saturating_sub(before);
+        let mut all = Held { app: self.total.used, streams: self.streams.used };
+        all.change(&before, &held);
+        (self.total.used, self.streams.used) = (all.app, all.streams);
         self.peak = self.peak.max(self.total.used);
-        if bytes == 0 { self.leave(charge) } else { None }
+        if held.is_nothing() { self.leave(charge) } else { None }
+    }
+
+    /// The tenant that holds most of a pool, as far as was seen.
+    fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
+        self.tenants.get(self.heaviest[pool as usize])
     }
 
     fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
@@ -216,6 +284,9 @@ impl AppMemory {
         if self.total.is_passed() {
             return Some(Passed::Total);
         }
+        if self.streams.is_passed() {
+            return Some(Passed::Streams);
+        }
         if !self.checks_protocols {
             return None;
         }
@@ -223,18 +294,22 @@ impl AppMemory {
         Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
     }
 
-    /// The next flows among which one is to give way: of the tenant that holds most, which is over its fair share when the
-    /// bound of everything is passed.
-    pub(crate) fn draw(&mut self, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
+    /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
+    /// bound of the whole pool is passed.
+    pub(crate) fn draw(&mut self, pool: Pool, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
         out.clear();
+        let whole = match pool {
+            Pool::App => self.total,
+            Pool::Streams => self.streams,
+        };
         // Some tenant holds more than its share, if the bound of everything is passed.
-        let share = if self.total.is_passed() { self.total.limit / self.active.max(1) } else { 0 };
-        if self.tenants.get(self.heaviest).is_none_or(|t| t.flows.is_empty() || t.used <= share) {
+        let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
+        if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used.of(pool) <= share) {
             // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
-            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used);
-            self.heaviest = heaviest.map_or(0, |(at, _)| at);
+            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used.of(pool));
+            self.heaviest[pool as usize] = heaviest.map_or(0, |(at, _)| at);
         }
-        let Some(tenant) = self.tenants.get_mut(self.heaviest) else { return };
+        let Some(tenant) = self.tenants.get_mut(self.heaviest[pool as usize]) else { return };
         for _ in 0..count.min(tenant.flows.len()) {
             tenant.hand = if tenant.hand + 1 < tenant.flows.len() { tenant.hand + 1 } else { 0 };
             out.extend(tenant.flows.get(tenant.hand).copied());
@@ -279,21 +354,22 @@ mod tests {
     impl Rig {
         fn new(total: u64, by_protocol: &[u64]) -> Self {
             let limits = AppMemoryLimits { total, by_protocol: by_protocol.to_vec() };
-            Rig { memory: AppMemory::new(&limits), charges: HashMap::new() }
+            Rig { memory: AppMemory::new(&limits, 0), charges: HashMap::new() }
         }
 
         fn set(&mut self, id: u32, tenant: u16, protocol: u8, bytes: u64) {
             let charge = self.charges.entry(id).or_default();
             let flow = FlowId(id);
             let of = (TenantId(tenant), Some(ProtocolId(protocol)));
-            if let Some((moved, place)) = self.memory.set(flow, charge, bytes, of) {
+            let held = Held { app: bytes, ..charge.held };
+            if let Some((moved, place)) = self.memory.set(flow, charge, held, of) {
                 self.charges.get_mut(&moved.0).unwrap().moved(place);
             }
         }
 
         fn draw(&mut self, count: usize) -> Vec<u32> {
             let mut out = SmallVec::new();
-            self.memory.draw(count, &mut out);
+            self.memory.draw(Pool::App, count, &mut out);
             let mut ids: Vec<_> = out.iter().map(|id| id.0).collect();
             ids.sort_unstable();
             ids
@@ -309,20 +385,20 @@ mod tests {
             let (id, bytes) = (state >> 8 & 63, u64::from(state >> 20 & 7) * 100);
             rig.set(id, (id % 3) as u16, (id % 2) as u8, bytes);
         }
-        let all: u64 = rig.charges.values().map(|c| c.bytes).sum();
+        let all: u64 = rig.charges.values().map(|c| c.held.app).sum();
         assert_eq!(rig.memory.used(), all);
         for protocol in 0..2 {
             let part = rig.charges.iter().filter(|(id, _)| *id % 2 == u32::from(protocol));
             assert_eq!(
                 rig.memory.of_protocol(ProtocolId(protocol)).0,
-                part.map(|(_, c)| c.bytes).sum::<u64>()
+                part.map(|(_, c)| c.held.app).sum::<u64>()
             );
         }
         for id in 0..64 {
             rig.set(id, 0, 0, 0);
         }
         assert_eq!((rig.memory.used(), rig.memory.active), (0, 0));
-        assert!(rig.memory.tenants.iter().all(|t| t.used == 0 && t.flows.is_empty()));
+        assert!(rig.memory.tenants.iter().all(|t| t.used.is_nothing() && t.flows.is_empty()));
     }
 
     #[test]
