@@ -111,6 +111,44 @@ impl Bound {
     }
 }
 
+/// How soon a flow gives way: the least goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rank {
+    /// Somebody looks at it, or it is not worth closing.
+    pub needed: bool,
+    /// Its policy's.
+    pub priority: u8,
+    /// Memory beyond the usual times idle time.
+    pub weight: u64,
+    /// Time since its last packet, in milliseconds.
+    pub idle: u64,
+}
+
+impl Rank {
+    fn key(&self) -> impl Ord {
+        (self.needed, self.priority, core::cmp::Reverse((self.weight, self.idle)))
+    }
+
+    /// Whether a flow of this rank goes about as soon as one of another rank does.
+    pub(crate) const fn is_about(&self, other: &Rank) -> bool {
+        let alike =
+            if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
+        alike && self.priority <= other.priority && (!self.needed || other.needed)
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
 /// A bound that is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
@@ -157,6 +195,8 @@ pub struct AppMemory {
     active: u64,
     /// The tenant that holds most of application layers and of streams, as far as was seen.
     heaviest: [usize; 2],
+    /// The rank of the flow that gave way last, by pool.
+    last: [Rank; 2],
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
     /// A protocol's bound may be passed.
@@ -296,6 +336,9 @@ impl AppMemory {
 
     /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
     /// bound of the whole pool is passed.
+    ///
+    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold often lies on the same pages, which go
+    /// back to the system when all of it is let go of.
     pub(crate) fn draw(&mut self, pool: Pool, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
         out.clear();
         let whole = match pool {
@@ -310,10 +353,23 @@ impl AppMemory {
             self.heaviest[pool as usize] = heaviest.map_or(0, |(at, _)| at);
         }
         let Some(tenant) = self.tenants.get_mut(self.heaviest[pool as usize]) else { return };
-        for _ in 0..count.min(tenant.flows.len()) {
-            tenant.hand = if tenant.hand + 1 < tenant.flows.len() { tenant.hand + 1 } else { 0 };
-            out.extend(tenant.flows.get(tenant.hand).copied());
+        if tenant.hand >= tenant.flows.len() {
+            tenant.hand = 0;
         }
+        let in_turn = tenant.flows.iter().cycle().skip(tenant.hand);
+        out.extend(in_turn.take(count.min(tenant.flows.len())).copied());
+    }
+
+    /// The first `count` of those that were drawn last need not be looked at again soon.
+    pub(crate) fn pass_over(&mut self, pool: Pool, count: usize) {
+        if let Some(tenant) = self.tenants.get_mut(self.heaviest[pool as usize]) {
+            tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
+        }
+    }
+
+    /// The rank of the flow that gave way last in a pool.
+    pub(crate) fn last_rank(&mut self, pool: Pool) -> &mut Rank {
+        &mut self.last[pool as usize]
     }
 
     /// The flows that hold more since this was asked last.

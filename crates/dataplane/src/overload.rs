@@ -3,7 +3,8 @@
 //!
 //! Of the flows of the tenant that holds most some are looked at in turn, and one of them is closed: first such as nobody inspects any
 //! more (bypassed, passed, refused), then those whose policy has the lower priority, then the one that holds much for long: memory beyond
-//! that of an idle connection, times the time since its last packet. So an idle flood goes before a request that is under way, and one that
+//! that of an idle connection, times the time since its last packet. One that goes about as soon as the one that went last is taken at
+//! once: so neighbours in a flood go one after the other, and whole pages with them. So an idle flood goes before a request that is under way, and one that
 //! holds 400 KB before ones that hold 4. A few are closed per packet; if that is not enough, the flows that the packet in hand made
 //! larger are closed, and the bound holds whatever comes. (Not so for streams: what finds no room there is refused by their budget.)
 //!
@@ -12,7 +13,7 @@
 //! or else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed
 //! passes prevention without (docs/limits.md).
 
-use crate::app_memory::{Held, Passed, Pool};
+use crate::app_memory::{Held, Passed, Pool, Rank};
 use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::functions::Looks;
 use crate::pseudo::{self, Made};
@@ -169,14 +170,27 @@ impl Worker {
                 };
                 let idle = self.clock.since(entry.last_seen).as_nanos() / 1_000_000;
                 let weight = held.saturating_sub(usual).saturating_mul(idle.saturating_add(1));
-                let priority = self.chains.overload(entry.fid).priority;
                 // What nobody looks at any more goes first, if it is worth it.
                 let needed = !is_settled(entry) || pool == Pool::App && held <= IDLE;
-                counts.then_some((needed, priority, core::cmp::Reverse((weight, idle))))
+                let priority = self.chains.overload(entry.fid).priority;
+                counts.then_some(Rank { needed, priority, weight, idle })
             };
-            let first = drawn.iter().filter_map(|id| Some((rank(id)?, *id))).min_by_key(|(rank, _)| *rank);
-            if let Some((_, id)) = first {
-                return Some(id);
+            let ranks: SmallVec<[Option<Rank>; LOOKED_AT]> = drawn.iter().map(rank).collect();
+            // The first that is like the one before it, so that neighbours go together; else the first of all in rank.
+            let last = *self.app_memory.last_rank(pool);
+            let alike = ranks.iter().position(|rank| rank.is_some_and(|rank| rank.is_about(&last)));
+            let least = || {
+                (0..ranks.len())
+                    .filter(|at| ranks.get(*at).is_some_and(Option::is_some))
+                    .min_by_key(|at| ranks.get(*at))
+            };
+            let chosen = alike.or_else(least);
+            self.app_memory.pass_over(pool, alike.unwrap_or(drawn.len()));
+            if let Some(at) = chosen
+                && let (Some(Some(rank)), Some(id)) = (ranks.get(at), drawn.get(at))
+            {
+                *self.app_memory.last_rank(pool) = *rank;
+                return Some(*id);
             }
         }
         None
