@@ -471,7 +471,56 @@ mod tests {
         assert_eq!(rig.memory.passed(), Some(Passed::Total));
         let drawn = rig.draw(16);
         assert!(drawn.len() == 16 && drawn.iter().all(|id| *id < 50), "{drawn:?}");
+        assert_eq!(rig.draw(16), drawn, "until they are passed over");
+        rig.memory.pass_over(Pool::App, 16);
         assert_ne!(rig.draw(16), drawn);
+    }
+
+    #[test]
+    fn streams_have_a_pool_of_their_own() {
+        let limits = AppMemoryLimits { total: 1000, by_protocol: Vec::new() };
+        let mut memory = AppMemory::new(&limits, 1600);
+        let mut charges = [Charge::default(); 2];
+        let mut set = |memory: &mut AppMemory, n: usize, app, streams| {
+            let of = (TenantId(n as u16), None);
+            memory.set(FlowId(n as u32), &mut charges[n], Held { app, streams }, of);
+        };
+        set(&mut memory, 0, 900, 0);
+        set(&mut memory, 1, 10, 1500);
+        assert_eq!((memory.used(), memory.passed()), (910, None));
+        // There is room for those that come when the first gives way.
+        set(&mut memory, 1, 10, 1501);
+        assert_eq!(memory.passed(), Some(Passed::Streams));
+        let mut drawn = SmallVec::new();
+        for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
+            memory.draw(pool, 1, &mut drawn);
+            assert_eq!(drawn.as_slice(), [FlowId(id)], "{pool:?}");
+        }
+        set(&mut memory, 1, 10, 0);
+        assert_eq!((memory.passed(), memory.active), (None, 2));
+        set(&mut memory, 1, 0, 0);
+        set(&mut memory, 0, 0, 0);
+        assert_eq!((memory.used(), memory.streams.used, memory.active), (0, 0, 0));
+    }
+
+    #[test]
+    fn ranks_go_by_need_priority_memory_and_time() {
+        let rank = |needed, priority, weight, idle| Rank { needed, priority, weight, idle };
+        let order = [
+            rank(false, 200, 0, 0),
+            rank(true, 1, 0, 5),
+            rank(true, 100, 9000, 1),
+            rank(true, 100, 4000, 90),
+            rank(true, 100, 0, 90),
+            rank(true, 100, 0, 10),
+        ];
+        assert!(order.is_sorted());
+        let last = rank(true, 100, 8000, 1);
+        assert!(rank(true, 100, 4000, 0).is_about(&last) && rank(false, 1, 4000, 0).is_about(&last));
+        for other in [rank(true, 100, 3999, 99), rank(true, 101, 9000, 9)] {
+            assert!(!other.is_about(&last), "{other:?}");
+        }
+        assert!(!rank(true, 1, 8000, 1).is_about(&rank(false, 100, 8000, 1)));
     }
 
     #[test]
