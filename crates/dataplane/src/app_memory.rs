@@ -129,6 +129,11 @@ impl Rank {
         (self.needed, self.priority, core::cmp::Reverse((self.weight, self.idle)))
     }
 
+    /// Whether a flow of this rank is worth more than one of another rank, whatever they hold.
+    pub(crate) fn is_worth_more(&self, other: &Rank) -> bool {
+        (self.needed, self.priority) > (other.needed, other.priority)
+    }
+
     /// Whether a flow of this rank goes about as soon as one of another rank does.
     pub(crate) const fn is_about(&self, other: &Rank) -> bool {
         let alike =
@@ -515,6 +520,7 @@ mod tests {
             rank(true, 100, 0, 10),
         ];
         assert!(order.is_sorted());
+        assert!(order[1].is_worth_more(&order[0]) && !order[5].is_worth_more(&order[2]));
         let last = rank(true, 100, 8000, 1);
         assert!(rank(true, 100, 4000, 0).is_about(&last) && rank(false, 1, 4000, 0).is_about(&last));
         for other in [rank(true, 100, 3999, 99), rank(true, 101, 9000, 9)] {

@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 const CLOSINGS: usize = 4;
 /// Flows looked at to close one.
 const LOOKED_AT: usize = 16;
-/// As many again are looked at so many times when none of them holds anything of what is short.
+/// As many again are looked at so many times when all of them are needed more than the flow that went last, or hold nothing of what is short.
 const DRAWS: usize = 8;
 /// An idle connection holds about this much of the application layer's memory.
 const IDLE: u64 = 6 << 10;
@@ -153,6 +153,7 @@ impl Worker {
     fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
         let pool = passed.pool();
         let mut drawn = SmallVec::new();
+        let mut first: Option<(Rank, FlowId)> = None;
         for _ in 0..DRAWS {
             self.app_memory.draw(pool, LOOKED_AT, &mut drawn);
             let rank = |id: &FlowId| {
@@ -175,25 +176,25 @@ impl Worker {
                 let priority = self.chains.overload(entry.fid).priority;
                 counts.then_some(Rank { needed, priority, weight, idle })
             };
-            let ranks: SmallVec<[Option<Rank>; LOOKED_AT]> = drawn.iter().map(rank).collect();
-            // The first that is like the one before it, so that neighbours go together; else the first of all in rank.
             let last = *self.app_memory.last_rank(pool);
-            let alike = ranks.iter().position(|rank| rank.is_some_and(|rank| rank.is_about(&last)));
-            let least = || {
-                (0..ranks.len())
-                    .filter(|at| ranks.get(*at).is_some_and(Option::is_some))
-                    .min_by_key(|at| ranks.get(*at))
-            };
-            let chosen = alike.or_else(least);
+            let ranked: SmallVec<[Option<Rank>; LOOKED_AT]> = drawn.iter().map(rank).collect();
+            // The first that is like the one before it, so that neighbours go together.
+            let alike = ranked.iter().position(|rank| rank.is_some_and(|rank| rank.is_about(&last)));
             self.app_memory.pass_over(pool, alike.unwrap_or(drawn.len()));
-            if let Some(at) = chosen
-                && let (Some(Some(rank)), Some(id)) = (ranks.get(at), drawn.get(at))
-            {
-                *self.app_memory.last_rank(pool) = *rank;
-                return Some(*id);
+            let among = alike.map_or(0..ranked.len(), |at| at..at + 1);
+            for (rank, id) in among.filter_map(|at| Some(((*ranked.get(at)?)?, *drawn.get(at)?))) {
+                if first.is_none_or(|(known, _)| rank < known) {
+                    first = Some((rank, id));
+                }
+            }
+            // Else the first of all in rank; one that is worth more than the one before it only if there is no other.
+            if alike.is_some() || first.is_some_and(|(rank, _)| !rank.is_worth_more(&last)) {
+                break;
             }
         }
-        None
+        let (rank, id) = first?;
+        *self.app_memory.last_rank(pool) = rank;
+        Some(id)
     }
 
     /// Closes a flow; see the module.
