@@ -25,6 +25,33 @@ pub(crate) enum Pool {
     Streams,
 }
 
+/// Something of each pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct PerPool<T> {
+    app: T,
+    streams: T,
+}
+
+impl<T> core::ops::Index<Pool> for PerPool<T> {
+    type Output = T;
+
+    fn index(&self, pool: Pool) -> &T {
+        match pool {
+            Pool::App => &self.app,
+            Pool::Streams => &self.streams,
+        }
+    }
+}
+
+impl<T> core::ops::IndexMut<Pool> for PerPool<T> {
+    fn index_mut(&mut self, pool: Pool) -> &mut T {
+        match pool {
+            Pool::App => &mut self.app,
+            Pool::Streams => &mut self.streams,
+        }
+    }
+}
+
 /// Bytes by pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
@@ -199,9 +226,9 @@ pub struct AppMemory {
     /// Tenants that hold something.
     active: u64,
     /// The tenant that holds most of application layers and of streams, as far as was seen.
-    heaviest: [usize; 2],
+    heaviest: PerPool<usize>,
     /// The rank of the flow that gave way last, by pool.
-    last: [Rank; 2],
+    last: PerPool<Rank>,
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
     /// A protocol's bound may be passed.
@@ -281,7 +308,7 @@ impl AppMemory {
         let used = tenant.used;
         for pool in [Pool::App, Pool::Streams] {
             if self.heaviest(pool).is_none_or(|t| t.used.of(pool) < used.of(pool)) {
-                self.heaviest[pool as usize] = at;
+                self.heaviest[pool] = at;
             }
         }
         let mut all = Held { app: self.total.used, streams: self.streams.used };
@@ -293,7 +320,7 @@ impl AppMemory {
 
     /// The tenant that holds most of a pool, as far as was seen.
     fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
-        self.tenants.get(self.heaviest[pool as usize])
+        self.tenants.get(self.heaviest[pool])
     }
 
     fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
@@ -355,9 +382,9 @@ impl AppMemory {
         if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used.of(pool) <= share) {
             // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
             let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used.of(pool));
-            self.heaviest[pool as usize] = heaviest.map_or(0, |(at, _)| at);
+            self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
-        let Some(tenant) = self.tenants.get_mut(self.heaviest[pool as usize]) else { return };
+        let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) else { return };
         if tenant.hand >= tenant.flows.len() {
             tenant.hand = 0;
         }
@@ -367,14 +394,14 @@ impl AppMemory {
 
     /// The first `count` of those that were drawn last need not be looked at again soon.
     pub(crate) fn pass_over(&mut self, pool: Pool, count: usize) {
-        if let Some(tenant) = self.tenants.get_mut(self.heaviest[pool as usize]) {
+        if let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) {
             tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
         }
     }
 
     /// The rank of the flow that gave way last in a pool.
     pub(crate) fn last_rank(&mut self, pool: Pool) -> &mut Rank {
-        &mut self.last[pool as usize]
+        &mut self.last[pool]
     }
 
     /// The flows that hold more since this was asked last.
