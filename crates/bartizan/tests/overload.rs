@@ -17,6 +17,9 @@ const CLIENT: u8 = 1;
 const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; content:\"/good\"; sid:1;)\n\
     alert http any any -> any any (msg:\"body\"; http.request_body; content:\"nothing of it\"; sid:2;)\n";
 
+/// Data, and whether it goes to the server.
+type Said = Vec<(bool, Vec<u8>)>;
+
 /// A connection of port `from` to a server's port 80, and what it sends.
 struct Talk {
     v6: bool,
@@ -218,10 +221,10 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
     folder.write("r.rules", RULES);
     let pipelined =
         || vec![(true, b"GET /pipelined HTTP/1.1\r\nHost: h\r\nUser-Agent: someone\r\n\r\n".repeat(200))];
-    let shapes: [(&str, fn() -> Vec<(bool, Vec<u8>)>); 3] =
+    let shapes: [(&str, fn() -> Said); 3] =
         [("post", || post(100_000)), ("pipelined", pipelined), ("tls", half_a_record)];
     for (name, said) in shapes {
-        let talk = |n: u16| Talk { v6: n % 2 == 0, server: 2, vlan: None, from: 1_000 + n, said: said() };
+        let talk = |n: u16| Talk { v6: n & 1 == 0, server: 2, vlan: None, from: 1_000 + n, said: said() };
         folder.write("c.pcap", capture(&(0..1_000).map(talk).collect::<Vec<_>>()));
         let memory =
             ["app-layer.memcap=16mb", "stream.reassembly.memcap=8mb", "flow.memcap=1mb", "defrag.memcap=4mb"];
