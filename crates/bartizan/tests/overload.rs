@@ -19,6 +19,8 @@ const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; cont
 
 /// Data, and whether it goes to the server.
 type Said = Vec<(bool, Vec<u8>)>;
+/// What a connection of a shape says.
+type Shape = fn() -> Said;
 
 /// A connection of port `from` to a server's port 80, and what it sends.
 struct Talk {
@@ -221,7 +223,7 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
     folder.write("r.rules", RULES);
     let pipelined =
         || vec![(true, b"GET /pipelined HTTP/1.1\r\nHost: h\r\nUser-Agent: someone\r\n\r\n".repeat(200))];
-    let shapes: [(&str, fn() -> Said); 3] =
+    let shapes: [(&str, Shape); 3] =
         [("post", || post(100_000)), ("pipelined", pipelined), ("tls", half_a_record)];
     for (name, said) in shapes {
         let talk = |n: u16| Talk { v6: n & 1 == 0, server: 2, vlan: None, from: 1_000 + n, said: said() };
