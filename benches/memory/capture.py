@@ -2,20 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a capture in which many connections make the engine hold as much as they can.
 
-capture.py SHAPE FLOWS FILE: SHAPE is one of post, headers, pipeline, gzip, tls, dns. Packets of all connections take turns, so that
-all of them are open at once. A good request with its answer, `GET /good`, comes after each 1,000 packets.
+capture.py SHAPE FLOWS: SHAPE is one of post, headers, pipeline, gzip, tls, dns; the capture goes to standard output, the number of good
+requests to standard error. The connections take turns packet by packet, so that all of them are open at once, and none of them ends.
+Beside them goes good traffic: with each 1,000 packets of theirs a client connects, whose request and answer come in several segments with 1,000
+packets between one and the next (SHAPE `good`: the good traffic alone, as much as there is beside so many `post` connections).
+100,000 packets a second.
 """
 import gzip
 import struct
 import sys
+from collections import deque
 
 SEGMENT = 1400
+APART = 1000
 PORTS = {"tls": 443, "dns": 53}
+GOOD = [
+    (True, b"GET /good HTTP/1.1\r\nHost: "),
+    (True, b"h\r\nUser-Agent: someone\r\n\r\n"),
+    (False, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2000\r\n\r\n" + b"a" * 1000),
+    (False, b"b" * 1000),
+]
 
 
 def shape(name):
     """What a connection sends: (to the server, bytes)."""
-    if name == "post":
+    if name in ("post", "good"):
         head = b"POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"
         return [(True, head + b"b" * (100_000 - len(head)))]
     if name == "headers":
@@ -37,71 +48,96 @@ def shape(name):
     sys.exit(f"there is no shape {name}; {__doc__}")
 
 
-class Connection:
-    """A connection between two addresses that nobody else has."""
+SERVER = b"\x0a\xff\x00\x01"
 
-    def __init__(self, number, port):
-        self.client = struct.pack(">BBH", 10, number >> 16 & 255, number & 0xFFFF)
-        self.server = b"\x0a\xff\x00\x01"
-        self.ports = (1024 + number % 60_000, port)
-        self.sent = [100, 500]
 
-    def packet(self, to_server, flags, data=b""):
-        here, there = (0, 1) if to_server else (1, 0)
-        ends = (self.client, self.server) if to_server else (self.server, self.client)
-        acknowledged = self.sent[there] if flags & 16 else 0
-        segment = struct.pack(">HHIIBBHHH", self.ports[here], self.ports[there], self.sent[here], acknowledged, 0x50, flags, 65535, 0, 0)
-        total = 40 + len(data)
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, total, 7, 0, 64, 6, 0) + ends[0] + ends[1]
-        high = sum(struct.unpack(">10H", ip))
-        high = (high & 0xFFFF) + (high >> 16)
-        ip = ip[:10] + struct.pack(">H", ~((high & 0xFFFF) + (high >> 16)) & 0xFFFF) + ip[12:]
-        self.sent[here] += len(data) + (1 if flags & 3 else 0)
-        return b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0" + ip + segment + data
+def client(number):
+    """What differs between connections: the client's address, and an IP id that makes the header's checksum the same for all."""
+    high, low = 0x0A00 | number >> 16 & 255, number & 0xFFFF
+    return struct.pack(">HH", high, low), struct.pack(">H", -(high + low) % 0xFFFF)
 
-    def opening(self):
-        yield self.packet(True, 2)
-        yield self.packet(False, 18)
-        yield self.packet(True, 16)
 
-    def conversation(self, said):
-        yield from self.opening()
-        for to_server, data in said:
-            for at in range(0, len(data), SEGMENT):
-                yield self.packet(to_server, 24, data[at : at + SEGMENT])
-                yield self.packet(not to_server, 16)
+def total(words):
+    """Sum of 16-bit words in one's complement."""
+    value = sum(struct.unpack(f">{len(words) // 2}H", words))
+    while value >> 16:
+        value = (value & 0xFFFF) + (value >> 16)
+    return value
+
+
+class Step:
+    """A packet of every connection: three pieces, between which stand the IP id and the client's address."""
+
+    def __init__(self, to_server, sequence, acknowledged, flags, data, port):
+        ports = (40_000, port) if to_server else (port, 40_000)
+        tcp = struct.pack(">HHIIBBHHH", *ports, sequence, acknowledged, 0x50, flags, 65535, 0, 0) + data
+        start, fields = struct.pack(">BBH", 0x45, 0, 20 + len(tcp)), struct.pack(">HBB", 0, 64, 6)
+        checksum = struct.pack(">H", 0xFFFF - total(start + fields + SERVER))
+        self.length = 34 + len(tcp)
+        self.head = b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0" + start
+        self.middle = fields + checksum + (b"" if to_server else SERVER)
+        self.tail = (SERVER if to_server else b"") + tcp
+
+
+def steps(said, port):
+    """The packets of a connection; each segment is acknowledged by the next one of the other side, or by an empty one."""
+    sent = {True: 100, False: 500}
+    yield Step(True, 100, 0, 2, b"", port)
+    yield Step(False, 500, 101, 18, b"", port)
+    sent = {True: 101, False: 501}
+    yield Step(True, 101, 501, 16, b"", port)
+    for to_server, data in said:
+        for at in range(0, len(data), SEGMENT):
+            piece = data[at : at + SEGMENT]
+            yield Step(to_server, sent[to_server], sent[not to_server], 24, piece, port)
+            sent[to_server] += len(piece)
+            yield Step(not to_server, sent[not to_server], sent[to_server], 16, b"", port)
+
+
+class Capture:
+    """Writes packets with the time of their number."""
+
+    def __init__(self, out):
+        self.out, self.count = out, 0
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
+
+    def write(self, step, clients):
+        count, length, pack = self.count, step.length, struct.Struct("<IIII").pack
+        head, middle, tail = step.head, step.middle, step.tail
+        pieces = []
+        for address, number in clients:
+            time = pack(1_700_000_000 + count // 100_000, count % 100_000 * 10, length, length)
+            pieces += (time, head, number, middle, address, tail)
+            count += 1
+        self.out.write(b"".join(pieces))
+        self.count = count
 
 
 def main():
-    name, flows, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    said = shape(name)
-    talks = [Connection(n, PORTS.get(name, 80)).conversation(said) for n in range(flows)]
-    good = 0
-    with open(path, "wb", buffering=1 << 20) as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
-        count = 0
-
-        def write(frame):
-            nonlocal count
-            # 100,000 packets a second.
-            out.write(struct.pack("<IIII", 1_700_000_000 + count // 100_000, count % 100_000 * 10, len(frame), len(frame)) + frame)
-            count += 1
-
-        while talks:
-            left = []
-            for talk in talks:
-                frame = next(talk, None)
-                if frame is None:
-                    continue
-                left.append(talk)
-                write(frame)
-                if count % 1000 == 0:
-                    asks = [(True, b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n"), (False, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")]
-                    for frame in Connection((1 << 21) + good, 80).conversation(asks):
-                        write(frame)
-                    good += 1
-            talks = left
-    print(good)
+    name, flows = sys.argv[1], int(sys.argv[2])
+    capture = Capture(sys.stdout.buffer)
+    load = name != "good"
+    clients = [client(n) for n in range(flows)]
+    talk, under_way, good = list(steps(GOOD, 80)), deque(), 0
+    for step in steps(shape(name), PORTS.get(name, 80)):
+        for at in range(0, flows, APART):
+            group = clients[at : at + APART]
+            if load:
+                capture.write(step, group)
+            else:
+                capture.count += len(group)
+            under_way.append((client(1 << 21 | good), iter(talk)))
+            good += 1
+            for who, rest in list(under_way):
+                following = next(rest, None)
+                if following is None:
+                    under_way.popleft()
+                else:
+                    capture.write(following, [who])
+    for who, rest in under_way:
+        for following in rest:
+            capture.write(following, [who])
+    print(good, file=sys.stderr)
 
 
 main()

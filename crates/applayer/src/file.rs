@@ -4,7 +4,7 @@
 //! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
 //! record read it.
 
-use crate::memory::{Held as _, extend};
+use crate::memory::{Held as _, slide};
 use md5::Digest as _;
 
 /// How files are tracked; from settings and from what the loaded rules need.
@@ -163,13 +163,13 @@ impl FileTrack {
         if let Some(hash) = &mut self.hash_sha256 {
             hash.update(data);
         }
-        extend(&mut self.content, data);
-        // Cut at twice the window, so that a byte is moved at most once on average.
-        if self.content.len() > self.window.saturating_mul(2) {
-            let excess = self.content.len() - self.window;
-            self.content.drain(..excess);
-            self.content_offset = self.content_offset.saturating_add(excess as u64);
-        }
+        let gone = slide(&mut self.content, data, self.window);
+        self.content_offset = self.content_offset.saturating_add(gone);
+    }
+
+    /// So many bytes of content are held at least.
+    pub(crate) fn widen(&mut self, window: usize) {
+        self.window = self.window.max(window);
     }
 
     /// `missing` bytes will never come.

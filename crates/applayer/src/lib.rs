@@ -9,7 +9,7 @@ pub mod detection;
 pub mod event;
 pub mod file;
 pub mod flow;
-pub(crate) mod memory;
+pub mod memory;
 #[cfg(test)]
 mod open_tests;
 pub mod protocol;

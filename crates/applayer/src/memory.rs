@@ -6,7 +6,7 @@
 
 /// Memory that an allocation of `bytes` takes: allocators have sizes, mimalloc four from one power of two to the next.
 #[must_use]
-pub(crate) const fn allocated(bytes: usize) -> usize {
+pub const fn allocated(bytes: usize) -> usize {
     const SMALLEST: usize = 16;
     if bytes == 0 {
         return 0;
@@ -20,7 +20,7 @@ pub(crate) const fn allocated(bytes: usize) -> usize {
 }
 
 /// Something that holds memory beside its own place.
-pub(crate) trait Held {
+pub trait Held {
     /// Bytes held beside its own place.
     fn held(&self) -> usize;
 }
@@ -34,6 +34,15 @@ impl<T> Held for Vec<T> {
 impl<T> Held for std::collections::VecDeque<T> {
     fn held(&self) -> usize {
         allocated(self.capacity().saturating_mul(size_of::<T>()))
+    }
+}
+
+impl<T, const N: usize> Held for smallvec::SmallVec<[T; N]>
+where
+    [T; N]: smallvec::Array<Item = T>,
+{
+    fn held(&self) -> usize {
+        if self.spilled() { allocated(self.capacity().saturating_mul(size_of::<T>())) } else { 0 }
     }
 }
 
@@ -57,6 +66,16 @@ pub(crate) fn extend(window: &mut Vec<u8>, data: &[u8]) {
         window.reserve_exact(data.len().max(held / 4));
     }
     window.extend_from_slice(data);
+}
+
+/// Adds to a window of so many bytes, of which up to twice as many are held: a byte is moved once at most on average. Returns how many
+/// bytes went at the front. Whole windows go, so that what is held depends on the bytes alone, not on the pieces that they came in.
+pub(crate) fn slide(window: &mut Vec<u8>, data: &[u8], keep: usize) -> u64 {
+    extend(window, data);
+    let windows = (window.len() / keep.max(1)).saturating_sub(1);
+    let excess = windows.saturating_mul(keep).min(window.len());
+    window.drain(..excess);
+    excess as u64
 }
 
 #[cfg(test)]

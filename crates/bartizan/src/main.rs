@@ -5,6 +5,8 @@
 #[macro_use]
 mod say;
 
+#[allow(unsafe_code)] // The allocator's options; the argument stands in the module.
+mod allocator;
 mod cache;
 mod commands;
 mod crew;
@@ -22,10 +24,6 @@ mod signals;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-/// Transactions of application protocols are many small pieces of memory, made and freed in the order of the traffic.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Integrated network security: packet filter, stateful firewall and IDS/IPS in one chain per flow.
 ///
@@ -62,6 +60,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::set_up();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of a worker's application layers: one budget, with bounds by protocol and fair shares by tenant.
+//! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with bounds by protocol, and
+//! buffers of streams.
 //!
-//! Each flow's application layer says after each packet what it holds ([`bartizan_applayer::flow::AppLayer::held`]); the difference goes
-//! here. Nothing is refused beforehand: when a bound is passed, flows give way until it holds again
-//! ([`crate::overload`]), the flow in hand at last. So a bound is passed by no more than what one packet brings.
+//! Each flow says after each packet what it holds: its application layer ([`bartizan_applayer::flow::AppLayer::held`]) with what functions
+//! remember ([`bartizan_function::SlotState::held`]), and its streams
+//! ([`bartizan_flow::stream::StreamPair::held`]); the difference goes here. When a bound is passed, flows give way until it holds again
+//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at last: the
+//! bound is passed by no more than what one packet brings. Buffers of streams have a hard bound, which their budget keeps
+//! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is reached, so that there is room for those that come.
 //!
 //! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
 //! packet: a flow enters with the first byte that it holds and leaves with the last.
@@ -12,11 +16,74 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{FlowId, TenantId};
 use smallvec::SmallVec;
 
-/// What a flow's application layer is counted with.
+/// The pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// Application layers.
+    App,
+    /// Streams.
+    Streams,
+}
+
+/// Something of each pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct PerPool<T> {
+    app: T,
+    streams: T,
+}
+
+impl<T> core::ops::Index<Pool> for PerPool<T> {
+    type Output = T;
+
+    fn index(&self, pool: Pool) -> &T {
+        match pool {
+            Pool::App => &self.app,
+            Pool::Streams => &self.streams,
+        }
+    }
+}
+
+impl<T> core::ops::IndexMut<Pool> for PerPool<T> {
+    fn index_mut(&mut self, pool: Pool) -> &mut T {
+        match pool {
+            Pool::App => &mut self.app,
+            Pool::Streams => &mut self.streams,
+        }
+    }
+}
+
+/// Bytes by pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Of the application layer.
+    pub app: u64,
+    /// Of the streams.
+    pub streams: u64,
+}
+
+impl Held {
+    const fn of(&self, pool: Pool) -> u64 {
+        match pool {
+            Pool::App => self.app,
+            Pool::Streams => self.streams,
+        }
+    }
+
+    const fn is_nothing(&self) -> bool {
+        self.app == 0 && self.streams == 0
+    }
+
+    fn change(&mut self, before: &Held, after: &Held) {
+        self.app = self.app.saturating_add(after.app).saturating_sub(before.app);
+        self.streams = self.streams.saturating_add(after.streams).saturating_sub(before.streams);
+    }
+}
+
+/// What a flow is counted with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Bytes.
-    pub bytes: u64,
+    pub held: Held,
     /// For this protocol.
     protocol: Option<ProtocolId>,
     /// Whose they are.
@@ -46,10 +113,13 @@ impl AppMemoryLimits {
     }
 }
 
+/// A part of this size of the streams' memory is kept free by flows that give way.
+const STREAM_ROOM: u64 = 16;
+
 /// The flows of a tenant.
 #[derive(Debug, Default)]
 struct Tenant {
-    used: u64,
+    used: Held,
     flows: Vec<FlowId>,
     /// Where to look on for one that gives way.
     hand: usize,
@@ -68,13 +138,68 @@ impl Bound {
     }
 }
 
+/// How soon a flow gives way: the least goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rank {
+    /// Somebody looks at it, or it is not worth closing.
+    pub needed: bool,
+    /// Its policy's.
+    pub priority: u8,
+    /// Memory beyond the usual times idle time.
+    pub weight: u64,
+    /// Time since its last packet, in milliseconds.
+    pub idle: u64,
+}
+
+impl Rank {
+    fn key(&self) -> impl Ord {
+        (self.needed, self.priority, core::cmp::Reverse((self.weight, self.idle)))
+    }
+
+    /// Whether a flow of this rank is worth more than one of another rank, whatever they hold.
+    pub(crate) fn is_worth_more(&self, other: &Rank) -> bool {
+        (self.needed, self.priority) > (other.needed, other.priority)
+    }
+
+    /// Whether a flow of this rank goes about as soon as one of another rank does.
+    pub(crate) const fn is_about(&self, other: &Rank) -> bool {
+        let alike =
+            if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
+        alike && self.priority <= other.priority && (!self.needed || other.needed)
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
 /// A bound that is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// That of everything.
+    /// That of all application layers.
     Total,
     /// That of a protocol.
     Protocol(ProtocolId),
+    /// That of streams, soon.
+    Streams,
+}
+
+impl Passed {
+    /// Whose it is.
+    pub(crate) const fn pool(self) -> Pool {
+        match self {
+            Passed::Total | Passed::Protocol(_) => Pool::App,
+            Passed::Streams => Pool::Streams,
+        }
+    }
 }
 
 /// What was done to keep the bounds.
@@ -86,19 +211,24 @@ pub struct AppMemoryCounters {
     pub in_hand: u64,
     /// Bytes that were let go of.
     pub freed: u64,
+    /// Flows that gave way since memory of streams was nearly used up.
+    pub streams: u64,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct AppMemory {
     total: Bound,
+    streams: Bound,
     peak: u64,
     protocols: Vec<Bound>,
     tenants: Vec<Tenant>,
     /// Tenants that hold something.
     active: u64,
-    /// The tenant that holds most, as far as was seen.
-    heaviest: usize,
+    /// The tenant that holds most of application layers and of streams, as far as was seen.
+    heaviest: PerPool<usize>,
+    /// The rank of the flow that gave way last, by pool.
+    last: PerPool<Rank>,
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
     /// A protocol's bound may be passed.
@@ -107,19 +237,20 @@ pub struct AppMemory {
 }
 
 impl AppMemory {
-    /// With these bounds.
+    /// With these bounds; `streams`: bytes that buffers of streams may take, 0 for no bound.
     #[must_use]
-    pub fn new(limits: &AppMemoryLimits) -> Self {
+    pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
         let bound = |limit: u64| Bound { limit, used: 0 };
         AppMemory {
             total: bound(limits.total),
+            streams: bound(streams - streams / STREAM_ROOM),
             protocols: limits.by_protocol.iter().map(|l| bound(*l)).collect(),
             checks_protocols: limits.by_protocol.iter().any(|l| *l > 0),
             ..AppMemory::default()
         }
     }
 
-    /// Bytes held now.
+    /// Bytes of application layers held now.
     #[must_use]
     pub const fn used(&self) -> u64 {
         self.total.used
@@ -149,38 +280,47 @@ impl AppMemory {
         &self.counters
     }
 
-    /// A flow holds `bytes` now. Returns the flow that took its place in the list, with that place: the caller notes it in that
+    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the caller notes it in that
     /// flow's charge ([`Charge::moved`]).
     pub(crate) fn set(
         &mut self,
         id: FlowId,
         charge: &mut Charge,
-        bytes: u64,
+        held: Held,
         (tenant, protocol): (TenantId, Option<ProtocolId>),
     ) -> Option<(FlowId, u32)> {
-        if charge.bytes == bytes && charge.protocol == protocol {
+        if charge.held == held && charge.protocol == protocol {
             return None;
         }
-        if bytes > charge.bytes {
+        if held.app > charge.held.app || held.streams > charge.held.streams {
             self.grown.push(id);
         }
-        if charge.bytes == 0 {
+        if charge.held.is_nothing() {
             (charge.tenant, charge.place) = (tenant, self.enter(id, tenant));
         }
-        let before = core::mem::replace(&mut charge.bytes, bytes);
+        let before = core::mem::replace(&mut charge.held, held);
         let old = core::mem::replace(&mut charge.protocol, protocol);
-        self.count(old, 0, before);
-        self.count(protocol, bytes, 0);
+        self.count(old, 0, before.app);
+        self.count(protocol, held.app, 0);
         let at = usize::from(charge.tenant.0);
         let tenant = self.tenants.get_mut(at)?;
-        tenant.used = tenant.used.saturating_add(bytes).saturating_sub(before);
+        tenant.used.change(&before, &held);
         let used = tenant.used;
-        if self.tenants.get(self.heaviest).is_none_or(|t| t.used < used) {
-            self.heaviest = at;
+        for pool in [Pool::App, Pool::Streams] {
+            if self.heaviest(pool).is_none_or(|t| t.used.of(pool) < used.of(pool)) {
+                self.heaviest[pool] = at;
+            }
         }
-        self.total.used = self.total.used.saturating_add(bytes).saturating_sub(before);
+        let mut all = Held { app: self.total.used, streams: self.streams.used };
+        all.change(&before, &held);
+        (self.total.used, self.streams.used) = (all.app, all.streams);
         self.peak = self.peak.max(self.total.used);
-        if bytes == 0 { self.leave(charge) } else { None }
+        if held.is_nothing() { self.leave(charge) } else { None }
+    }
+
+    /// The tenant that holds most of a pool, as far as was seen.
+    fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
+        self.tenants.get(self.heaviest[pool])
     }
 
     fn count(&mut self, protocol: Option<ProtocolId>, more: u64, less: u64) {
@@ -216,6 +356,9 @@ impl AppMemory {
         if self.total.is_passed() {
             return Some(Passed::Total);
         }
+        if self.streams.is_passed() {
+            return Some(Passed::Streams);
+        }
         if !self.checks_protocols {
             return None;
         }
@@ -223,22 +366,42 @@ impl AppMemory {
         Some(Passed::Protocol(ProtocolId(u8::try_from(at).ok()?)))
     }
 
-    /// The next flows among which one is to give way: of the tenant that holds most, which is over its fair share when the
-    /// bound of everything is passed.
-    pub(crate) fn draw(&mut self, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
+    /// The next flows among which one is to give way: of the tenant that holds most of a pool, which is over its fair share when the
+    /// bound of the whole pool is passed.
+    ///
+    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold often lies on the same pages, which go
+    /// back to the system when all of it is let go of.
+    pub(crate) fn draw(&mut self, pool: Pool, count: usize, out: &mut SmallVec<[FlowId; 16]>) {
         out.clear();
+        let whole = match pool {
+            Pool::App => self.total,
+            Pool::Streams => self.streams,
+        };
         // Some tenant holds more than its share, if the bound of everything is passed.
-        let share = if self.total.is_passed() { self.total.limit / self.active.max(1) } else { 0 };
-        if self.tenants.get(self.heaviest).is_none_or(|t| t.flows.is_empty() || t.used <= share) {
+        let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
+        if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used.of(pool) <= share) {
             // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
-            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used);
-            self.heaviest = heaviest.map_or(0, |(at, _)| at);
+            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used.of(pool));
+            self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
-        let Some(tenant) = self.tenants.get_mut(self.heaviest) else { return };
-        for _ in 0..count.min(tenant.flows.len()) {
-            tenant.hand = if tenant.hand + 1 < tenant.flows.len() { tenant.hand + 1 } else { 0 };
-            out.extend(tenant.flows.get(tenant.hand).copied());
+        let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) else { return };
+        if tenant.hand >= tenant.flows.len() {
+            tenant.hand = 0;
         }
+        let in_turn = tenant.flows.iter().cycle().skip(tenant.hand);
+        out.extend(in_turn.take(count.min(tenant.flows.len())).copied());
+    }
+
+    /// The first `count` of those that were drawn last need not be looked at again soon.
+    pub(crate) fn pass_over(&mut self, pool: Pool, count: usize) {
+        if let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) {
+            tenant.hand = (tenant.hand + count) % tenant.flows.len().max(1);
+        }
+    }
+
+    /// The rank of the flow that gave way last in a pool.
+    pub(crate) fn last_rank(&mut self, pool: Pool) -> &mut Rank {
+        &mut self.last[pool]
     }
 
     /// The flows that hold more since this was asked last.
@@ -279,21 +442,22 @@ mod tests {
     impl Rig {
         fn new(total: u64, by_protocol: &[u64]) -> Self {
             let limits = AppMemoryLimits { total, by_protocol: by_protocol.to_vec() };
-            Rig { memory: AppMemory::new(&limits), charges: HashMap::new() }
+            Rig { memory: AppMemory::new(&limits, 0), charges: HashMap::new() }
         }
 
         fn set(&mut self, id: u32, tenant: u16, protocol: u8, bytes: u64) {
             let charge = self.charges.entry(id).or_default();
             let flow = FlowId(id);
             let of = (TenantId(tenant), Some(ProtocolId(protocol)));
-            if let Some((moved, place)) = self.memory.set(flow, charge, bytes, of) {
+            let held = Held { app: bytes, ..charge.held };
+            if let Some((moved, place)) = self.memory.set(flow, charge, held, of) {
                 self.charges.get_mut(&moved.0).unwrap().moved(place);
             }
         }
 
         fn draw(&mut self, count: usize) -> Vec<u32> {
             let mut out = SmallVec::new();
-            self.memory.draw(count, &mut out);
+            self.memory.draw(Pool::App, count, &mut out);
             let mut ids: Vec<_> = out.iter().map(|id| id.0).collect();
             ids.sort_unstable();
             ids
@@ -309,20 +473,20 @@ mod tests {
             let (id, bytes) = (state >> 8 & 63, u64::from(state >> 20 & 7) * 100);
             rig.set(id, (id % 3) as u16, (id % 2) as u8, bytes);
         }
-        let all: u64 = rig.charges.values().map(|c| c.bytes).sum();
+        let all: u64 = rig.charges.values().map(|c| c.held.app).sum();
         assert_eq!(rig.memory.used(), all);
         for protocol in 0..2 {
             let part = rig.charges.iter().filter(|(id, _)| *id % 2 == u32::from(protocol));
             assert_eq!(
                 rig.memory.of_protocol(ProtocolId(protocol)).0,
-                part.map(|(_, c)| c.bytes).sum::<u64>()
+                part.map(|(_, c)| c.held.app).sum::<u64>()
             );
         }
         for id in 0..64 {
             rig.set(id, 0, 0, 0);
         }
         assert_eq!((rig.memory.used(), rig.memory.active), (0, 0));
-        assert!(rig.memory.tenants.iter().all(|t| t.used == 0 && t.flows.is_empty()));
+        assert!(rig.memory.tenants.iter().all(|t| t.used.is_nothing() && t.flows.is_empty()));
     }
 
     #[test]
@@ -339,7 +503,57 @@ mod tests {
         assert_eq!(rig.memory.passed(), Some(Passed::Total));
         let drawn = rig.draw(16);
         assert!(drawn.len() == 16 && drawn.iter().all(|id| *id < 50), "{drawn:?}");
+        assert_eq!(rig.draw(16), drawn, "until they are passed over");
+        rig.memory.pass_over(Pool::App, 16);
         assert_ne!(rig.draw(16), drawn);
+    }
+
+    #[test]
+    fn streams_have_a_pool_of_their_own() {
+        let limits = AppMemoryLimits { total: 1000, by_protocol: Vec::new() };
+        let mut memory = AppMemory::new(&limits, 1600);
+        let mut charges = [Charge::default(); 2];
+        let mut set = |memory: &mut AppMemory, n: usize, app, streams| {
+            let of = (TenantId(n as u16), None);
+            memory.set(FlowId(n as u32), &mut charges[n], Held { app, streams }, of);
+        };
+        set(&mut memory, 0, 900, 0);
+        set(&mut memory, 1, 10, 1500);
+        assert_eq!((memory.used(), memory.passed()), (910, None));
+        // There is room for those that come when the first gives way.
+        set(&mut memory, 1, 10, 1501);
+        assert_eq!(memory.passed(), Some(Passed::Streams));
+        let mut drawn = SmallVec::new();
+        for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
+            memory.draw(pool, 1, &mut drawn);
+            assert_eq!(drawn.as_slice(), [FlowId(id)], "{pool:?}");
+        }
+        set(&mut memory, 1, 10, 0);
+        assert_eq!((memory.passed(), memory.active), (None, 2));
+        set(&mut memory, 1, 0, 0);
+        set(&mut memory, 0, 0, 0);
+        assert_eq!((memory.used(), memory.streams.used, memory.active), (0, 0, 0));
+    }
+
+    #[test]
+    fn ranks_go_by_need_priority_memory_and_time() {
+        let rank = |needed, priority, weight, idle| Rank { needed, priority, weight, idle };
+        let order = [
+            rank(false, 200, 0, 0),
+            rank(true, 1, 0, 5),
+            rank(true, 100, 9000, 1),
+            rank(true, 100, 4000, 90),
+            rank(true, 100, 0, 90),
+            rank(true, 100, 0, 10),
+        ];
+        assert!(order.is_sorted());
+        assert!(order[1].is_worth_more(&order[0]) && !order[5].is_worth_more(&order[2]));
+        let last = rank(true, 100, 8000, 1);
+        assert!(rank(true, 100, 4000, 0).is_about(&last) && rank(false, 1, 4000, 0).is_about(&last));
+        for other in [rank(true, 100, 3999, 99), rank(true, 101, 9000, 9)] {
+            assert!(!other.is_about(&last), "{other:?}");
+        }
+        assert!(!rank(true, 1, 8000, 1).is_about(&rank(false, 100, 8000, 1)));
     }
 
     #[test]

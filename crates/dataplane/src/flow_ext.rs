@@ -6,7 +6,7 @@ use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{Decision, Direction, PerDirection};
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
-use bartizan_function::Slot;
+use bartizan_function::{Slot, SlotState};
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -16,6 +16,20 @@ pub struct FunctionSlot {
     pub own: Slot,
     /// See `PacketContext::staged`.
     pub staged: u64,
+}
+
+impl FunctionSlot {
+    /// Bytes of memory that the function's state holds beside its own place.
+    pub(crate) fn held(&self) -> usize {
+        self.own.as_deref().map_or(0, SlotState::held)
+    }
+
+    /// Lets go of what is only of use for data that comes.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(own) = self.own.as_deref_mut() {
+            own.let_go();
+        }
+    }
 }
 
 /// See the module.
@@ -62,7 +76,7 @@ pub struct FlowExt {
     pub stray_flags: TcpFlags,
     /// Transactions that were begun in protocols before a switch.
     pub earlier_tx: u64,
-    /// What the application layer holds, as it was counted last.
+    /// What the flow holds, as it was counted last.
     pub memory: crate::app_memory::Charge,
     /// An end-of-flow inspection took place.
     pub ended: bool,

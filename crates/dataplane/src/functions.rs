@@ -177,7 +177,7 @@ impl Worker {
                 self.stop_reading(id);
             }
         }
-        self.account_app(id);
+        self.account(id);
         // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
         if bypass && decision.verdict.forwards() {
             self.end_payload(id);

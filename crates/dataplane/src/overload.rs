@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What gives way when memory for application layers is used up.
+//! What gives way when memory for application layers is used up, or nearly that for streams.
 //!
 //! Of the flows of the tenant that holds most some are looked at in turn, and one of them is closed: first such as nobody inspects any
 //! more (bypassed, passed, refused), then those whose policy has the lower priority, then the one that holds much for long: memory beyond
-//! that of an idle connection, times the time since its last packet. So an idle flood goes before a request that is under way, and one that
+//! that of an idle connection, times the time since its last packet. One that goes about as soon as the one that went last is taken at
+//! once: so neighbours in a flood go one after the other, and whole pages with them. So an idle flood goes before a request that is under way, and one that
 //! holds 400 KB before ones that hold 4. A few are closed per packet; if that is not enough, the flows that the packet in hand made
-//! larger are closed, and the bound holds whatever comes.
+//! larger are closed, and the bound holds whatever comes. (Not so for streams: what finds no room there is refused by their budget.)
 //!
-//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser and transactions go. The flow goes
-//! on by the overload action of its policy, or else by `app-layer.memcap-policy`; unless that says so nothing that would have been parsed
+//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser, transactions and what functions
+//! remember for data to come go; where memory of streams is short, their buffers, too. The flow goes on by the overload action of its policy,
+//! or else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed
 //! passes prevention without (docs/limits.md).
 
-use crate::app_memory::Passed;
+use crate::app_memory::{Held, Passed, Pool, Rank};
+use crate::flow_ext::{FlowExt, FunctionSlot};
 use crate::functions::Looks;
 use crate::pseudo::{self, Made};
 use crate::record::{Entry, Occasion, Recorder};
@@ -21,6 +24,7 @@ use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
 use bartizan_flow::FlowState;
+use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use bartizan_packet::{DecodeOutput, PacketSource, PacketView};
 use smallvec::SmallVec;
@@ -29,10 +33,12 @@ use smallvec::SmallVec;
 const CLOSINGS: usize = 4;
 /// Flows looked at to close one.
 const LOOKED_AT: usize = 16;
-/// As many again are looked at so many times when none of them speaks the protocol whose bound is passed.
+/// As many again are looked at so many times when all of them are needed more than the flow that went last, or hold nothing of what is short.
 const DRAWS: usize = 8;
-/// An idle connection holds about this much.
+/// An idle connection holds about this much of the application layer's memory.
 const IDLE: u64 = 6 << 10;
+/// The same of streams: a window for rules in each direction.
+const IDLE_STREAMS: u64 = 8 << 10;
 
 /// What is done with a flow that gives way under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,25 +81,29 @@ fn is_settled(entry: &Entry) -> bool {
 }
 
 impl Worker {
-    /// Counts what the application layer of a flow holds now.
-    pub(crate) fn account_app(&mut self, id: FlowId) {
+    /// Counts what a flow holds now.
+    pub(crate) fn account(&mut self, id: FlowId) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        let app = entry.ext.app.as_deref_mut();
-        let (bytes, protocol) = match app {
-            Some(app) => (app.held() as u64, app.summary().current()),
-            None if entry.ext.memory.bytes == 0 => return,
+        let of_tenant = entry.tenant();
+        let FlowExt { app, streams, slots, memory, .. } = &mut entry.ext;
+        let (parsed, protocol) = match app.as_deref_mut() {
+            Some(app) => (app.held(), app.summary().current()),
             None => (0, None),
         };
-        let of = (entry.tenant(), protocol);
-        let moved = self.app_memory.set(id, &mut entry.ext.memory, bytes, of);
+        let remembered = slots.iter().fold(0usize, |sum, slot| sum.saturating_add(slot.held()));
+        let held = Held {
+            app: parsed.saturating_add(remembered) as u64,
+            streams: streams.as_deref().map_or(0, StreamPair::held),
+        };
+        let moved = self.app_memory.set(id, memory, held, (of_tenant, protocol));
         self.note_moved(moved);
     }
 
-    /// A flow ends: what its application layer held is free.
-    pub(crate) fn discharge_app(&mut self, id: FlowId) {
+    /// A flow ends: what it held is free.
+    pub(crate) fn discharge(&mut self, id: FlowId) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let of = (entry.tenant(), None);
-        let moved = self.app_memory.set(id, &mut entry.ext.memory, 0, of);
+        let moved = self.app_memory.set(id, &mut entry.ext.memory, Held::default(), of);
         self.note_moved(moved);
     }
 
@@ -124,53 +134,73 @@ impl Worker {
         let grown = self.app_memory.take_grown();
         for _ in 0..CLOSINGS {
             let Some(passed) = self.app_memory.passed() else { break };
-            let Some(id) = self.next_to_give_way(passed) else { break };
-            self.close_app(id, recorder);
+            let Some(id) = self.next_to_give_way(passed, &grown) else { break };
+            self.close(id, passed.pool(), recorder);
         }
         for id in grown {
-            if self.app_memory.passed().is_none() {
+            if self.app_memory.passed().is_none_or(|passed| passed.pool() == Pool::Streams) {
                 break;
             }
-            if self.flows.get(id).is_some_and(|entry| entry.ext.memory.bytes > 0) {
+            if self.flows.get(id).is_some_and(|entry| entry.ext.memory.held.app > 0) {
                 self.app_memory.counters.in_hand += 1;
-                self.close_app(id, recorder);
+                self.close(id, Pool::App, recorder);
             }
         }
         (self.fid, self.rewrite) = kept;
     }
 
-    /// The flow that is closed next.
-    fn next_to_give_way(&mut self, passed: Passed) -> Option<FlowId> {
+    /// The flow that is closed next. `grown`: those that the packet in hand made larger.
+    fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
+        let pool = passed.pool();
         let mut drawn = SmallVec::new();
-        let draws = if passed == Passed::Total { 1 } else { DRAWS };
-        for _ in 0..draws {
-            self.app_memory.draw(LOOKED_AT, &mut drawn);
+        let mut first: Option<(Rank, FlowId)> = None;
+        for _ in 0..DRAWS {
+            self.app_memory.draw(pool, LOOKED_AT, &mut drawn);
             let rank = |id: &FlowId| {
                 let entry = self.flows.get(*id)?;
                 let charge = &entry.ext.memory;
                 let counts = match passed {
-                    Passed::Total => true,
+                    Passed::Total => charge.held.app > 0,
                     Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
+                    // There still is room for what came just now.
+                    Passed::Streams => charge.held.streams > 0 && !grown.contains(id),
+                };
+                let (held, usual) = match pool {
+                    Pool::App => (charge.held.app, IDLE),
+                    Pool::Streams => (charge.held.streams, IDLE_STREAMS),
                 };
                 let idle = self.clock.since(entry.last_seen).as_nanos() / 1_000_000;
-                let weight = charge.bytes.saturating_sub(IDLE).saturating_mul(idle.saturating_add(1));
-                let priority = self.chains.overload(entry.fid).priority;
+                let weight = held.saturating_sub(usual).saturating_mul(idle.saturating_add(1));
                 // What nobody looks at any more goes first, if it is worth it.
-                let needed = !is_settled(entry) || charge.bytes <= IDLE;
-                counts.then_some((needed, priority, core::cmp::Reverse((weight, idle))))
+                let needed = !is_settled(entry) || pool == Pool::App && held <= IDLE;
+                let priority = self.chains.overload(entry.fid).priority;
+                counts.then_some(Rank { needed, priority, weight, idle })
             };
-            let first = drawn.iter().filter_map(|id| Some((rank(id)?, *id))).min_by_key(|(rank, _)| *rank);
-            if let Some((_, id)) = first {
-                return Some(id);
+            let last = *self.app_memory.last_rank(pool);
+            let ranked: SmallVec<[Option<Rank>; LOOKED_AT]> = drawn.iter().map(rank).collect();
+            // The first that is like the one before it, so that neighbours go together.
+            let alike = ranked.iter().position(|rank| rank.is_some_and(|rank| rank.is_about(&last)));
+            self.app_memory.pass_over(pool, alike.unwrap_or(drawn.len()));
+            let among = alike.map_or(0..ranked.len(), |at| at..at + 1);
+            for (rank, id) in among.filter_map(|at| Some(((*ranked.get(at)?)?, *drawn.get(at)?))) {
+                if first.is_none_or(|(known, _)| rank < known) {
+                    first = Some((rank, id));
+                }
+            }
+            // Else the first of all in rank; one that is worth more than the one before it only if there is no other.
+            if alike.is_some() || first.is_some_and(|(rank, _)| !rank.is_worth_more(&last)) {
+                break;
             }
         }
-        None
+        let (rank, id) = first?;
+        *self.app_memory.last_rank(pool) = rank;
+        Some(id)
     }
 
-    /// Closes the application layer of a flow; see the module.
-    fn close_app(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
+    /// Closes a flow; see the module.
+    fn close(&mut self, id: FlowId, pool: Pool, recorder: &mut dyn Recorder) {
         let Some(entry) = self.flows.get(id) else { return };
-        let held = entry.ext.memory.bytes;
+        let held = entry.ext.memory.held.app;
         let settled = is_settled(entry);
         let tcp = entry.key().protocol() == 6;
         let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
@@ -192,15 +222,22 @@ impl Worker {
         if settled && !tcp {
             entry.ext.app = None;
         }
+        entry.ext.slots.iter_mut().for_each(FunctionSlot::let_go);
         if let Some(pair) = entry.ext.streams.as_deref_mut() {
             Direction::BOTH.into_iter().for_each(|direction| pair.stream_mut(direction).app_stop());
         }
-        self.account_app(id);
+        if pool == Pool::Streams {
+            self.stop_reading(id);
+        }
+        self.account(id);
         let counters = &mut self.app_memory.counters;
-        counters.closed += 1;
+        match pool {
+            Pool::App => counters.closed += 1,
+            Pool::Streams => counters.streams += 1,
+        }
         counters.freed = counters.freed.saturating_add(held);
         if !settled {
-            self.overload_action(id);
+            self.overload_action(id, pool);
         }
     }
 
@@ -221,10 +258,16 @@ impl Worker {
     }
 
     /// What becomes of a flow that gave way.
-    fn overload_action(&mut self, id: FlowId) {
+    fn overload_action(&mut self, id: FlowId, pool: Pool) {
         let Some(entry) = self.flows.get_mut(id) else { return };
+        let (target, general) = match pool {
+            Pool::App => (ExceptionTarget::AppLayerMemory, self.settings.app_memory_policy),
+            Pool::Streams => {
+                (ExceptionTarget::ReassemblyMemory, self.settings.stream.reassembly.memcap_policy)
+            }
+        };
         let policy = match self.chains.overload(entry.fid).action {
-            OverloadAction::Settings => self.settings.app_memory_policy,
+            OverloadAction::Settings => general,
             OverloadAction::Inspect => ExceptionPolicy::Ignore,
             OverloadAction::Pass => ExceptionPolicy::PassFlow,
             OverloadAction::Drop => ExceptionPolicy::DropFlow,
@@ -232,11 +275,11 @@ impl Worker {
         if policy == ExceptionPolicy::Ignore {
             return;
         }
-        let exception = (ExceptionTarget::AppLayerMemory, policy);
+        let exception = (target, policy);
         if !entry.ext.exceptions.contains(&exception) {
             entry.ext.exceptions.push(exception);
         }
-        let refused = self.apply_policy(id, ExceptionTarget::AppLayerMemory, policy);
+        let refused = self.apply_policy(id, target, policy);
         if policy == ExceptionPolicy::Bypass {
             self.bypass(id);
         }

@@ -21,7 +21,7 @@ impl Worker {
     /// Ends a flow.
     pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason, recorder: &mut dyn Recorder) {
         self.finish_inspection(id, recorder);
-        self.discharge_app(id);
+        self.discharge(id);
         if let Some(entry) = self.flows.get_mut(id) {
             if let Some(pair) = entry.ext.streams.as_deref_mut() {
                 pair.release(&mut self.budget);

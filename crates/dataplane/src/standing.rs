@@ -140,6 +140,7 @@ impl Worker {
         {
             pair.stop(&mut self.budget);
             entry.ext.reading_stopped = true;
+            self.account(id);
         }
     }
 

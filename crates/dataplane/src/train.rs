@@ -133,6 +133,7 @@ impl Worker {
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
+        self.account(id);
         let train = &mut self.train;
         if train.waiting == 0 {
             (train.bytes, train.decision) = (0, None);

@@ -269,7 +269,7 @@ impl Worker {
             defrag: Defragmenter::new(settings.defrag),
             flows,
             budget: MemoryBudget::new(settings.stream.reassembly.memcap),
-            app_memory: AppMemory::new(&settings.app_memory),
+            app_memory: AppMemory::new(&settings.app_memory, settings.stream.reassembly.memcap),
             stream_counters: StreamCounters::default(),
             engine,
             fid: Fid(0),
@@ -384,6 +384,7 @@ impl Worker {
             each("http.memcap", limit);
         }
         let gave_way = self.app_memory.counters();
+        each("tcp.reassembly_memory_closed", gave_way.streams);
         each("app_layer_memory.used", self.app_memory.used());
         each("app_layer_memory.peak", self.app_memory.peak());
         each("app_layer_memory.limit", self.app_memory.limit());

@@ -3,6 +3,7 @@
 //!
 //! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
 
+use bartizan_applayer::memory::Held as _;
 use bartizan_base::{Direction, Timestamp};
 use bartizan_flow::host::{RuleKey, Tag};
 use smallvec::SmallVec;
@@ -73,6 +74,8 @@ pub struct FlowState {
     integers: SmallVec<[(u32, u32); 2]>,
     /// Captured values, by interned name.
     variables: Vec<(u32, Vec<u8>)>,
+    /// Bytes of memory that they hold beside their places.
+    variables_held: usize,
     /// Thresholds by flow.
     counts: Vec<FlowCount>,
     /// `tag:session` under way.
@@ -149,13 +152,18 @@ impl FlowState {
 
     /// Sets a captured value.
     pub fn set_variable(&mut self, name: u32, value: &[u8]) {
+        let value = value.to_vec();
+        let held = value.held();
         if let Some(entry) = self.variables.iter_mut().find(|(n, _)| *n == name) {
-            entry.1 = value.to_vec();
+            self.variables_held = self.variables_held.saturating_sub(entry.1.held());
+            entry.1 = value;
         } else if self.variables.len() < VARIABLES_PER_FLOW_MAX {
-            self.variables.push((name, value.to_vec()));
+            self.variables.push((name, value));
         } else {
             self.refused += 1;
+            return;
         }
+        self.variables_held = self.variables_held.saturating_add(held);
     }
 
     /// The count of a threshold by flow, made if there is none. `None` when there is no room; counted.
@@ -172,6 +180,12 @@ impl FlowState {
             Some(place) => self.counts.get_mut(place),
             None => self.counts.last_mut(),
         }
+    }
+
+    /// Bytes of memory held beside its own place.
+    pub(crate) fn held(&self) -> usize {
+        let lists = self.bits.held().saturating_add(self.integers.held()).saturating_add(self.counts.held());
+        lists.saturating_add(self.variables.held()).saturating_add(self.variables_held)
     }
 
     /// The captured values.

@@ -7,8 +7,10 @@
 use crate::ruleset::{RuleSet, Says};
 use crate::state::FlowState;
 use crate::window::WindowScan;
+use bartizan_applayer::memory::Held as _;
 use bartizan_applayer::transaction::TxId;
 use bartizan_base::{Direction, Generation, PerDirection};
+use bartizan_function::SlotState;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -60,8 +62,17 @@ struct TxState {
     growing: SmallVec<[(u8, u16, u64); 2]>,
 }
 
+impl TxState {
+    /// Bytes of memory held beside its own place.
+    fn held(&self) -> usize {
+        self.entries.held().saturating_add(self.growing.held())
+    }
+}
+
 /// Transactions remembered per flow; the oldest are forgotten beyond that.
 const TRANSACTIONS_MAX: usize = 512;
+/// Room for so many is kept for those that come when none is remembered any more.
+const ROOM_KEPT: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -71,6 +82,8 @@ pub struct FlowDetect {
     pub state: FlowState,
     /// In the order of their ids.
     tx: VecDeque<TxState>,
+    /// Bytes of memory that they hold beside their places.
+    tx_held: usize,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
     /// What is known of the windows that the stream is shown with, by direction.
@@ -86,7 +99,7 @@ impl FlowDetect {
             // A frame that another worker began in an earlier generation lifts nothing.
             let forward = self.generation < rules.generation;
             self.generation = rules.generation;
-            self.tx.clear();
+            self.forget_all_tx();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
             let FlowState { passed, dropped, .. } = &mut self.state;
@@ -136,7 +149,10 @@ impl FlowDetect {
         let at = match self.tx.binary_search_by_key(&id, |t| t.id) {
             Ok(at) => at,
             Err(mut at) => {
-                if self.tx.len() >= TRANSACTIONS_MAX && self.tx.pop_front().is_some() {
+                if self.tx.len() >= TRANSACTIONS_MAX
+                    && let Some(oldest) = self.tx.pop_front()
+                {
+                    self.tx_held = self.tx_held.saturating_sub(oldest.held());
                     at = at.saturating_sub(1);
                 }
                 self.tx.insert(at, TxState { id, ..TxState::default() });
@@ -156,9 +172,28 @@ impl FlowDetect {
 
     /// Forgets a transaction.
     pub fn forget_tx(&mut self, id: TxId) {
-        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id) {
-            self.tx.remove(at);
+        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
+            && let Some(tx) = self.tx.remove(at)
+        {
+            self.tx_held = self.tx_held.saturating_sub(tx.held());
+            if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
+                self.forget_all_tx();
+            }
         }
+    }
+
+    fn forget_all_tx(&mut self) {
+        self.tx = VecDeque::new();
+        self.tx_held = 0;
+    }
+
+    /// Changes what is remembered of a transaction, and counts what it holds then.
+    fn change(&mut self, id: TxId, change: impl FnOnce(&mut TxState)) {
+        let Some(tx) = self.tx_mut(id) else { return };
+        let before = tx.held();
+        change(tx);
+        let after = tx.held();
+        self.tx_held = self.tx_held.saturating_add(after).saturating_sub(before);
     }
 
     /// A rule's progress with a transaction.
@@ -172,11 +207,12 @@ impl FlowDetect {
 
     /// Remembers a rule's progress.
     pub fn set_entry(&mut self, id: TxId, entry: Entry) {
-        let Some(tx) = self.tx_mut(id) else { return };
-        match tx.entries.iter_mut().find(|e| e.rule == entry.rule && e.side == entry.side) {
-            Some(known) => *known = entry,
-            None => tx.entries.push(entry),
-        }
+        self.change(id, |tx| {
+            match tx.entries.iter_mut().find(|e| e.rule == entry.rule && e.side == entry.side) {
+                Some(known) => *known = entry,
+                None => tx.entries.push(entry),
+            }
+        });
     }
 
     /// Rules that are half way through a transaction, as far as a direction concerns them.
@@ -223,10 +259,56 @@ impl FlowDetect {
     /// Remembers how far a growing value was scanned.
     pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, set: usize, end: u64) {
         let key = (direction as u8, set as u16);
-        let Some(tx) = self.tx_mut(id) else { return };
-        match tx.growing.iter_mut().find(|g| (g.0, g.1) == key) {
+        self.change(id, |tx| match tx.growing.iter_mut().find(|g| (g.0, g.1) == key) {
             Some(known) => known.2 = end,
             None => tx.growing.push((key.0, key.1, end)),
+        });
+    }
+}
+
+impl SlotState for FlowDetect {
+    fn held(&self) -> usize {
+        let windows = self.windows.to_server.held().saturating_add(self.windows.to_client.held());
+        let transactions = self.tx.held().saturating_add(self.tx_held);
+        transactions.saturating_add(windows).saturating_add(self.state.held())
+    }
+
+    fn let_go(&mut self) {
+        self.forget_all_tx();
+        self.windows = PerDirection::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_counted_and_let_go_of() {
+        let mut flow = FlowDetect::default();
+        assert_eq!(flow.held(), 0);
+        for id in 0..TRANSACTIONS_MAX as u64 * 2 {
+            for rule in 0..9 {
+                flow.set_entry(id, Entry { rule, ..Entry::default() });
+                flow.set_scanned_to(id, Direction::ToServer, rule as usize, 7);
+            }
         }
+        let counted: usize = flow.tx.iter().map(TxState::held).sum();
+        assert!(counted > 0 && flow.tx_held == counted, "{} {counted}", flow.tx_held);
+        let held = flow.held();
+        assert!(held >= counted + TRANSACTIONS_MAX * size_of::<TxState>(), "{held}");
+        let remembered = TRANSACTIONS_MAX as u64..TRANSACTIONS_MAX as u64 * 2;
+        remembered.for_each(|id| flow.forget_tx(id));
+        assert_eq!((flow.held(), flow.tx.capacity()), (0, 0), "a burst leaves nothing behind");
+
+        flow.set_entry(1, Entry::default());
+        flow.state.set_variable(1, &[0; 1000]);
+        flow.state.set_bit(1);
+        flow.let_go();
+        assert!(!flow.has_transactions() && flow.state.bit(1) && flow.state.variable(1).is_some());
+        let variable = flow.held();
+        assert!((1000..1400).contains(&variable), "{variable}");
+        flow.state.set_variable(1, &[0; 10]);
+        assert!(flow.held() < variable - 900, "{}", flow.held());
     }
 }

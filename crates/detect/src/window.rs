@@ -26,6 +26,11 @@ pub struct WindowScan {
 }
 
 impl WindowScan {
+    /// Bytes of memory held beside its own place.
+    pub(crate) fn held(&self) -> usize {
+        bartizan_applayer::memory::Held::held(&self.found)
+    }
+
     /// Adds the rules whose literal occurs in a window to `candidates`.
     ///
     /// The bytes at an offset must be the same each time they are shown; who exchanges the stream for another one (a flow that is

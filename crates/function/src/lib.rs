@@ -19,6 +19,6 @@ pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
 pub use spec::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
-    Slot, Together, WorkerState, state_in,
+    Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,
 };
 pub use view::FlowView;

@@ -120,17 +120,43 @@ pub trait FunctionKind: Send + Sync {
 /// What a function keeps per worker.
 pub type WorkerState = Box<dyn Any + Send>;
 
+/// What functions keep per flow.
+pub trait SlotState: Any + Send {
+    /// Bytes of memory held beside its own place: what traffic makes it grow by. Asked after each packet of the flow, so the answer
+    /// costs a constant number of steps.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Memory is used up and the flow gives way: what is only of use for data that comes is let go of. What records tell
+    /// and what was decided stays.
+    fn let_go(&mut self) {}
+}
+
 /// What a function keeps per flow; `None` until it stores something.
-pub type Slot = Option<Box<dyn Any + Send>>;
+pub type Slot = Option<Box<dyn SlotState>>;
+
+/// What stands in a slot, if it is of this type.
+#[must_use]
+pub fn slot_as<T: SlotState>(slot: &Slot) -> Option<&T> {
+    let state: &dyn Any = slot.as_deref()?;
+    state.downcast_ref()
+}
+
+/// What stands in a slot, if it is of this type, to change.
+pub fn slot_as_mut<T: SlotState>(slot: &mut Slot) -> Option<&mut T> {
+    let state: &mut dyn Any = slot.as_deref_mut()?;
+    state.downcast_mut()
+}
 
 /// What stands in a slot, made if nothing does. A state of another type, which another function of this name has left, is
 /// replaced by a new one: `true` then, to be counted, as no function runs without its state in silence.
-pub fn state_in<T: Any + Send + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
-    let replaced = slot.as_ref().is_some_and(|state| !state.is::<T>());
+pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
+    let replaced = slot.is_some() && slot_as::<T>(slot).is_none();
     if replaced || slot.is_none() {
         *slot = Some(Box::new(T::default()));
     }
-    slot.as_mut().and_then(|state| state.downcast_mut()).map(|state| (state, replaced))
+    slot_as_mut(slot).map(|state| (state, replaced))
 }
 
 /// A function with the rules of one generation; immutable, shared by the workers.

@@ -19,7 +19,7 @@ use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
     Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
-    RuleSource, RulesError, WorkerState,
+    RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
 };
 use bartizan_packet::{Decoded, Icmp, Transport};
 use core::net::IpAddr;
@@ -121,6 +121,9 @@ struct State {
     /// ICMP: the latest identifiers, the newest last.
     icmp_ids: SmallVec<[u16; 8]>,
 }
+
+/// Nothing of it grows beyond its place.
+impl SlotState for State {}
 
 /// Identifiers of ICMP that are kept for a flow: an error about an exchange before those is not let through.
 const ICMP_IDS_MAX: usize = 8;
@@ -302,7 +305,7 @@ impl Sfw {
             _ => {
                 self.admit(rules, flow, false, context, counts)?;
                 if let Some((_, message)) = icmp
-                    && let Some(state) = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>())
+                    && let Some(state) = slot_as_mut::<State>(context.slot)
                 {
                     state.note_icmp_id(message.id);
                 }
@@ -328,7 +331,7 @@ impl Sfw {
     }
 
     fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c State> {
-        context.slot.as_ref().and_then(|s| s.downcast_ref::<State>())
+        slot_as::<State>(context.slot)
     }
 
     fn is_admitted(&self, context: &PacketContext<'_>) -> bool {
@@ -348,7 +351,7 @@ impl Sfw {
         context: &mut PacketContext<'_>,
         counts: &mut Counts,
     ) -> Result<(), Reason> {
-        let known = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>());
+        let known = slot_as_mut::<State>(context.slot);
         if known.as_ref().is_some_and(|s| s.generation == self.generation) {
             return Ok(());
         }
@@ -404,7 +407,7 @@ impl Sfw {
     /// Keeps a connection's share of the limits in step with its state.
     fn follow(&self, tcp: TcpState, context: &mut PacketContext<'_>) {
         let now = context.now;
-        let Some(state) = context.slot.as_mut().and_then(|s| s.downcast_mut::<State>()) else { return };
+        let Some(state) = slot_as_mut::<State>(context.slot) else { return };
         let Some(counted) = &mut state.counted else { return };
         counted.last = now;
         if matches!(tcp, TcpState::Closed | TcpState::TimeWait) {

@@ -17,6 +17,7 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/pattern/src/lib.rs", "ffi_pcre2", "PCRE2 is a C library"),
     ("crates/ports/src/lib.rs", "ring", "memory shared with the kernel"),
     ("crates/ports/src/lib.rs", "sys", "system calls"),
+    ("crates/bartizan/src/main.rs", "allocator", "options of the allocator, a C library"),
     ("crates/bartizan/src/main.rs", "signals", "signal handlers, which the standard library cannot install"),
     ("crates/pattern/tests/allocation.rs", "", "a counting allocator"),
     ("crates/ports/examples/forward.rs", "", "a signal handler"),

@@ -12,6 +12,7 @@ use bartizan_events::record::{
     TcpRecord, TcpSession,
 };
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
+use bartizan_function::slot_as;
 
 const fn reason_of(reason: EndReason) -> Reason {
     match reason {
@@ -75,7 +76,7 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
 }
 
 fn action_of(flow: &Entry) -> Option<FlowAction> {
-    let detect = flow.ext.slots.iter().find_map(|s| s.own.as_ref()?.downcast_ref::<FlowDetect>());
+    let detect = flow.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own));
     let state = detect.map(|s| &s.state);
     if flow.flags.contains(FlowFlags::DROPPED) || state.is_some_and(|s| s.dropped.is_some()) {
         Some(FlowAction::Drop)

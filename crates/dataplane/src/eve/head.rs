@@ -10,6 +10,7 @@ use bartizan_base::{Decision, Direction, Generation};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
+use bartizan_function::slot_as;
 use bartizan_packet::{PacketView, Transport};
 use smallvec::SmallVec;
 
@@ -36,8 +37,7 @@ impl VariableNames {
     /// Of a flow.
     pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
-        let state =
-            flow.and_then(|f| f.ext.slots.iter().find_map(|s| s.own.as_ref()?.downcast_ref::<FlowDetect>()));
+        let state = flow.and_then(|f| f.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own)));
         let Some(state) = state.map(|s| &s.state) else { return names };
         let name = |number| recorder.shared.names.name(number).unwrap_or_default();
         names.bits = state.bits().iter().map(|b| name(*b)).collect();

@@ -23,7 +23,7 @@ use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
-use bartizan_function::{Function, FunctionSpec, PacketContext, WorkerState};
+use bartizan_function::{Function, FunctionSpec, PacketContext, WorkerState, slot_as};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,7 +162,7 @@ impl Tracer {
         if alerted > 0 && self.trace.alert_packets.len() < 100 {
             self.trace.alert_packets.push(self.packet);
         }
-        let flow = context.slot.as_ref().and_then(|s| s.downcast_ref::<FlowDetect>());
+        let flow = slot_as::<FlowDetect>(context.slot);
         let scene = Scene {
             now: context.now,
             packet: context.packet,

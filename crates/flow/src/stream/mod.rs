@@ -349,10 +349,10 @@ impl Stream {
         self.raw
     }
 
-    /// Bytes of memory that the stream's buffers take.
+    /// Bytes of memory that the stream takes of the budget.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.blocks.held()
+        self.blocks.held().saturating_add(self.spans.held())
     }
 
     /// Bytes that may come before what readers have not seen has to be moved to stay in one piece.

@@ -93,6 +93,11 @@ impl Spans {
         self.spans = joined;
     }
 
+    /// Bytes that they cost.
+    pub(crate) fn held(&self) -> u64 {
+        self.spans.len().saturating_mul(SPAN_COST) as u64
+    }
+
     /// All of them, by start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter()

@@ -35,6 +35,12 @@ impl StreamPair {
         }
     }
 
+    /// Bytes of memory that both take of the budget.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.to_server.held().saturating_add(self.to_client.held())
+    }
+
     /// After the readers have run on a packet: keeps what is still needed of its payload and lets go
     /// of everything else. To be called once per packet that was handled with this pair.
     pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {

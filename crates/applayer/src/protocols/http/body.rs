@@ -8,7 +8,7 @@ use super::multipart::{Found, Multipart};
 use super::settings::{BodySettings, HttpSettings};
 use crate::event::Events;
 use crate::file::{FileSettings, FileState, FileTrack};
-use crate::memory::{Held as _, extend};
+use crate::memory::{Held as _, slide};
 
 /// Bytes held for inspection when the settings set no limit.
 const WINDOW: usize = 1 << 20;
@@ -128,9 +128,11 @@ impl Files {
 /// A body.
 #[derive(Default)]
 pub(super) struct Body {
-    /// Held bytes and the offset of the first of them.
+    /// Held bytes and the offset of the first of them; nothing while the body is a file.
     data: Vec<u8>,
     offset: u64,
+    /// All of it so far is the content of the first file, which holds the bytes.
+    is_file: bool,
     /// Bytes within the limit so far.
     pub seen: u64,
     /// Bytes of the message on the wire, chunk lines included.
@@ -144,6 +146,14 @@ pub(super) struct Body {
     pub files: Files,
     /// No more will come.
     pub complete: bool,
+}
+
+/// Bytes of a body that are held.
+fn window(limits: &BodySettings) -> usize {
+    if limits.limit == 0 {
+        return WINDOW;
+    }
+    usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
 }
 
 /// A piece of a body, or the end of it.
@@ -172,7 +182,10 @@ impl Body {
 
     /// The part held: bytes and offset of the first.
     pub(super) fn view(&self) -> (&[u8], u64) {
-        (&self.data, self.offset)
+        match self.files.list.first() {
+            Some(file) if self.is_file => file.content(),
+            _ => (&self.data, self.offset),
+        }
     }
 
     /// Takes in a piece as it came; returns false if no more of it can be used (the body was encoded and the decoder is gone).
@@ -280,7 +293,9 @@ impl Body {
         match piece {
             Piece::Data(data) => {
                 let data = super::bytes::before(data, usize::try_from(length).unwrap_or(usize::MAX));
-                self.hold(data, limits);
+                if !self.goes_into_a_file(limits) {
+                    self.hold(data, limits);
+                }
                 self.feed_files(data, context, raised);
             }
             // A gap does not count for the limit, and what stood before it stays in view.
@@ -295,18 +310,27 @@ impl Body {
         }
     }
 
+    /// Whether what comes is held by the file that the whole body is, so that it need not be held twice.
+    fn goes_into_a_file(&mut self, limits: &BodySettings) -> bool {
+        let whole = matches!(self.source, FileSource::Whole) && self.files.open;
+        if self.seen == 0
+            && whole
+            && let [file] = self.files.list.as_mut_slice()
+        {
+            file.widen(window(limits));
+            self.is_file = true;
+        }
+        if self.is_file && !whole {
+            // The file has ended before the body, by a limit of its own.
+            let (data, offset) = self.view();
+            (self.data, self.offset, self.is_file) = (data.to_vec(), offset, false);
+        }
+        self.is_file
+    }
+
     fn hold(&mut self, data: &[u8], limits: &BodySettings) {
-        extend(&mut self.data, data);
-        let keep = if limits.limit == 0 {
-            WINDOW
-        } else {
-            usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
-        };
-        // Whole windows go, so that what is held depends on the bytes alone.
-        let windows = (self.data.len() / keep.max(1)).saturating_sub(1);
-        let excess = windows.saturating_mul(keep);
-        self.data.drain(..excess.min(self.data.len()));
-        self.offset = self.offset.saturating_add(excess as u64);
+        let gone = slide(&mut self.data, data, window(limits));
+        self.offset = self.offset.saturating_add(gone);
     }
 
     fn feed_files(&mut self, data: &[u8], context: &mut FileContext, raised: &mut Events) {

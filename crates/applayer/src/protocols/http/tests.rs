@@ -380,6 +380,51 @@ fn ranges_are_put_together() {
 }
 
 #[test]
+fn a_body_that_is_a_file_is_held_once() {
+    let body = vec![b'b'; 60_000];
+    let of_request =
+        [b"POST /up HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n", body.as_slice()].concat();
+    let of_response = [
+        b"HTTP/1.1 200 OK\r\nContent-Disposition: attachment; filename=\"e\"\r\nContent-Length: 100000\r\n\r\n",
+        body.as_slice(),
+    ]
+    .concat();
+    for (direction, data, name) in
+        [(TS, &of_request, "http.request_body"), (TC, &of_response, "http.response_body")]
+    {
+        let mut flow = Flow::new();
+        if direction == TC {
+            flow.feed(TS, GET);
+        }
+        data.chunks(1400).for_each(|piece| {
+            flow.feed(direction, piece);
+        });
+        let held = flow.parser.held();
+        assert!(held > body.len() && held < body.len() * 3 / 2, "{name}: {held}");
+        let tx = flow.parser.tx(0).unwrap();
+        assert_eq!(tx.files(direction)[0].content(), (body.as_slice(), 0), "{name}");
+        assert_eq!(flow.buffer_at(0, name, direction, 0).as_ref(), Some(&body), "{name}");
+    }
+}
+
+#[test]
+fn a_body_goes_on_behind_the_limit_of_the_file_that_is_kept() {
+    let mut flow = Flow::new();
+    flow.files = FileSettings { store_all: true, store_depth: Some(1000), ..FileSettings::default() };
+    let head = b"POST /up HTTP/1.1\r\nHost: h\r\nContent-Length: 5000\r\n\r\n";
+    let body: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
+    flow.feed(TS, head);
+    body.chunks(700).for_each(|piece| {
+        flow.feed(TS, piece);
+    });
+    let tx = flow.parser.tx(0).unwrap();
+    assert_eq!(tx.files(TS)[0].content().0, &body[..1000]);
+    let held = flow.buffer_at(0, "http.request_body", TS, 0).unwrap();
+    // What came with the end of the file's part went with it.
+    assert!(held.starts_with(&body[..1000]) && held.len() > 4000, "{}", held.len());
+}
+
+#[test]
 fn identity_is_an_encoding_of_responses_only() {
     let response = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nok";
     assert!(Flow::exchange(GET, response).events(0).is_empty());

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program under overload: who gives way first, by policy and by tenant, with one worker and with two; and that it does not end for
+//! want of address space within what its bounds add up to (docs/limits.md).
+
+#[path = "../../dataplane/tests/common/mod.rs"]
+mod frames;
+#[path = "common/sample.rs"]
+mod sample;
+
+use frames::{ethernet, ip, tcp};
+use sample::{ACK, Folder, PSH, SYN};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+const SEGMENT: usize = 1400;
+const CLIENT: u8 = 1;
+const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; content:\"/good\"; sid:1;)\n\
+    alert http any any -> any any (msg:\"body\"; http.request_body; content:\"nothing of it\"; sid:2;)\n";
+
+/// Data, and whether it goes to the server.
+type Said = Vec<(bool, Vec<u8>)>;
+/// What a connection of a shape says.
+type Shape = fn() -> Said;
+
+/// A connection of port `from` to a server's port 80, and what it sends.
+struct Talk {
+    v6: bool,
+    server: u8,
+    vlan: Option<u16>,
+    from: u16,
+    said: Vec<(bool, Vec<u8>)>,
+}
+
+impl Talk {
+    fn frame(&self, to_server: bool, sent: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
+        let [client, server] = sent;
+        let packet = if to_server {
+            let ack = if flags & ACK > 0 { server } else { 0 };
+            let segment = tcp((self.from, 80), client, ack, flags, payload);
+            ip(self.v6, (CLIENT, self.server), 6, &segment)
+        } else {
+            ip(self.v6, (self.server, CLIENT), 6, &tcp((80, self.from), server, client, flags, payload))
+        };
+        let mut frame = ethernet(self.v6, &packet);
+        if let Some(vlan) = self.vlan {
+            let [high, low] = vlan.to_be_bytes();
+            frame.splice(12..12, [0x81, 0, high, low]);
+        }
+        frame
+    }
+
+    /// Its frames, the last first.
+    fn frames(&self) -> Vec<Vec<u8>> {
+        let mut sent = [100, 500];
+        let mut frames = vec![self.frame(true, sent, SYN, b"")];
+        sent[0] += 1;
+        frames.push(self.frame(false, sent, SYN | ACK, b""));
+        sent[1] += 1;
+        frames.push(self.frame(true, sent, ACK, b""));
+        for (to_server, data) in &self.said {
+            for piece in data.chunks(SEGMENT) {
+                frames.push(self.frame(*to_server, sent, ACK | PSH, piece));
+                sent[usize::from(!to_server)] += piece.len() as u32;
+                frames.push(self.frame(!to_server, sent, ACK, b""));
+            }
+        }
+        frames.reverse();
+        frames
+    }
+}
+
+/// A POST whose body does not end.
+fn post(bytes: usize) -> Vec<(bool, Vec<u8>)> {
+    let mut data = b"POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n".to_vec();
+    data.resize(bytes, b'b');
+    vec![(true, data)]
+}
+
+fn good() -> Vec<(bool, Vec<u8>)> {
+    vec![
+        (true, b"GET /good HTTP/1.1\r\nHo".to_vec()),
+        (true, b"st: h\r\n\r\n".to_vec()),
+        (false, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+    ]
+}
+
+/// A capture of connections that take turns, a millisecond between packets.
+fn capture(talks: &[Talk]) -> Vec<u8> {
+    let mut left: Vec<_> = talks.iter().map(Talk::frames).collect();
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    let mut count = 0u32;
+    while left.iter().any(|frames| !frames.is_empty()) {
+        for frame in left.iter_mut().filter_map(Vec::pop) {
+            let length = frame.len() as u32;
+            for word in [1_700_000_000 + count / 1000, count % 1000 * 1000, length, length] {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            out.extend_from_slice(&frame);
+            count += 1;
+        }
+    }
+    out
+}
+
+/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and the statistics.
+struct Told {
+    gave_way: BTreeMap<String, usize>,
+    good: usize,
+    stats: serde_json::Value,
+}
+
+fn inspect(folder: &Folder, out: &str, more: &[&str], of: fn(&serde_json::Value) -> String) -> Told {
+    folder.write("r.rules", RULES);
+    let arguments =
+        ["inspect", "--ips", "--cache", "none", "--out", out, "--policy", "p.yaml", "--rules", "r.rules"];
+    let settings = ["--set", "pcap-file.checksum-checks=no"];
+    let ran = folder.run(&[&arguments[..], &settings[..], more, &["c.pcap"]].concat());
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+    let mut gave_way = BTreeMap::new();
+    for flow in folder.events(out, "flow") {
+        if flow["flow"]["exception_policy"][0]["target"] == "app_layer_memcap" {
+            *gave_way.entry(of(&flow)).or_default() += 1;
+        }
+    }
+    let good = folder.events(out, "alert").iter().filter(|a| a["alert"]["signature_id"] == 1).count();
+    let stats = folder.events(out, "stats").pop().expect("statistics")["stats"].clone();
+    Told { gave_way, good, stats }
+}
+
+#[test]
+fn flows_of_lower_priority_give_way_first_with_one_worker_and_with_two() {
+    let folder = Folder::new("overload-priority");
+    folder.write(
+        "p.yaml",
+        "policies:\n  - {name: shop, to: [10.0.0.3, \"2001:db8::3\"], chain: [ids], overload: {priority: 200}}\n  \
+         - {name: rest, to: [10.0.0.2, \"2001:db8::2\"], chain: [ids], overload: {priority: 10}}\ndefault: {action: drop}\n",
+    );
+    let mut talks = Vec::new();
+    for n in 0..80u16 {
+        // Those of the shop begin before the others, and fit into the part of one of two workers.
+        let (server, bytes) = if n % 2 == 0 { (3, 15_000) } else { (2, 45_000) };
+        talks.push(Talk { v6: n % 4 < 2, server, vlan: None, from: 10_000 + n, said: post(bytes) });
+        talks.push(Talk { v6: n % 4 < 2, server: 3, vlan: None, from: 30_000 + n, said: good() });
+    }
+    folder.write("c.pcap", capture(&talks));
+    for threads in ["1", "2"] {
+        let bound = 2_100_000u64;
+        let bound_set = format!("app-layer.memcap={bound}");
+        let more = ["--set", bound_set.as_str(), "--threads", threads];
+        let told =
+            inspect(&folder, threads, &more, |flow| flow["dest_ip"].as_str().unwrap_or_default().to_owned());
+        let of = |server: &str| told.gave_way.get(server).copied().unwrap_or(0);
+        let [rest4, rest6] = [of("10.0.0.2"), of("2001:0db8:0000:0000:0000:0000:0000:0002")];
+        assert!(rest4 > 3 && rest6 > 3, "{threads}: {:?}", told.gave_way);
+        assert_eq!(told.gave_way.values().sum::<usize>(), rest4 + rest6, "{threads}: {:?}", told.gave_way);
+        assert_eq!(told.good, 80, "{threads}");
+        let memory = &told.stats["app_layer_memory"];
+        let peak = memory["peak"].as_u64().unwrap();
+        assert!(peak > bound / 2 && peak < bound + (64 << 10), "{threads}: {memory}");
+        assert_eq!(memory["closed"], (rest4 + rest6) as u64, "{threads}: {memory}");
+    }
+}
+
+#[test]
+fn tenants_that_hold_less_than_their_share_keep_it() {
+    let folder = Folder::new("overload-tenants");
+    folder.write(
+        "p.yaml",
+        "tenants:\n  - {name: red, select: {vlan: 7}}\n  - {name: blue, select: {vlan: 8}}\n\
+         policies:\n  - {name: all, tenant: any, chain: [ids]}\ndefault: {action: drop}\n",
+    );
+    let mut talks = Vec::new();
+    for n in 0..60u16 {
+        let vlan = [Some(7), Some(7), Some(7), Some(7), Some(8), None][usize::from(n % 6)];
+        let said = post(if vlan == Some(7) { 40_000 } else { 10_000 });
+        talks.push(Talk { v6: n % 12 < 6, server: 2, vlan, from: 10_000 + n, said });
+    }
+    folder.write("c.pcap", capture(&talks));
+    for threads in ["1", "2"] {
+        let more = ["--set", "app-layer.memcap=1500000", "--threads", threads];
+        let told = inspect(&folder, threads, &more, |flow| flow["vlan"][0].to_string());
+        let red = told.gave_way.get("7").copied().unwrap_or(0);
+        assert!(red > 5 && told.gave_way.len() == 1, "{threads}: {:?}", told.gave_way);
+    }
+}
+
+/// Half of a TLS record: the stream holds it until the rest comes.
+fn half_a_record() -> Vec<(bool, Vec<u8>)> {
+    let mut data = b"\x16\x03\x01\x3f\xff\x01\x03\xff\xff\x03\x03".to_vec();
+    data.resize(14_000, 7);
+    vec![(true, data)]
+}
+
+#[test]
+fn flows_give_way_before_memory_of_streams_refuses_others() {
+    let folder = Folder::new("overload-streams");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    let mut talks = Vec::new();
+    for n in 0..200u16 {
+        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, from: 10_000 + n, said: half_a_record() });
+    }
+    // They come when all the others wait.
+    for n in 0..50u16 {
+        let mut said = vec![(true, b"GET /before HTTP/1.1\r\nHost: h\r\n\r\n".to_vec()); 12];
+        said.extend(good());
+        talks.push(Talk { v6: n % 2 == 0, server: 2, vlan: None, from: 30_000 + n, said });
+    }
+    folder.write("c.pcap", capture(&talks));
+    let more = ["--set", "stream.reassembly.memcap=2mb"];
+    let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
+    let tcp = &told.stats["tcp"];
+    assert!(tcp["reassembly_memory_closed"].as_u64() > Some(50), "{tcp}");
+    assert_eq!((told.good, &tcp["segment_memcap_drop"]), (50, &serde_json::json!(0)), "{tcp}");
+}
+
+#[test]
+fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
+    let folder = Folder::new("overload-space");
+    folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
+    folder.write("r.rules", RULES);
+    let pipelined =
+        || vec![(true, b"GET /pipelined HTTP/1.1\r\nHost: h\r\nUser-Agent: someone\r\n\r\n".repeat(200))];
+    let shapes: [(&str, Shape); 3] =
+        [("post", || post(100_000)), ("pipelined", pipelined), ("tls", half_a_record)];
+    for (name, said) in shapes {
+        let talk = |n: u16| Talk { v6: n & 1 == 0, server: 2, vlan: None, from: 1_000 + n, said: said() };
+        folder.write("c.pcap", capture(&(0..1_000).map(talk).collect::<Vec<_>>()));
+        let memory =
+            ["app-layer.memcap=16mb", "stream.reassembly.memcap=8mb", "flow.memcap=1mb", "defrag.memcap=4mb"];
+        // docs/limits.md: the bounds, with 2 KiB a flow, and 64 MiB for the program and its only worker; half as much again, and 64 MiB.
+        let total = ((16 + 8 + 4 + 5 + 64) * 3 / 2 + 64) * 1024;
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            &format!("ulimit -v {total} && exec \"$0\" \"$@\""),
+            env!("CARGO_BIN_EXE_bartizan"),
+        ]);
+        command.args(["inspect", "--ips", "--cache", "none", "--out", name, "--policy", "p.yaml"]);
+        command.args(["--rules", "r.rules", "--set", "pcap-file.checksum-checks=no"]);
+        command.args(memory.iter().flat_map(|set| ["--set", set])).arg("c.pcap");
+        let ran = command.current_dir(folder.path()).output().unwrap();
+        assert!(ran.status.success(), "{name}: {:?} {}", ran.status, String::from_utf8_lossy(&ran.stderr));
+        let stats = folder.events(name, "stats").pop().expect("statistics")["stats"].clone();
+        let closed = [&stats["app_layer_memory"]["closed"], &stats["tcp"]["reassembly_memory_closed"]];
+        assert!(closed.iter().filter_map(|c| c.as_u64()).sum::<u64>() > 300, "{name}: {stats}");
+    }
+}
