@@ -74,6 +74,24 @@ fn what_an_ended_connection_leaves_behind_goes_on() {
         assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 506, 102, b"more")), Some(Reason::SfwState));
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 506, b"more")), Some(Reason::SfwState));
 
+        // Whoever closes second: its last data and FIN come again, since an acknowledgement of earlier data was under way.
+        for client_first in [true, false] {
+            let (mut b, _) = bench("{}");
+            connect(&mut b, c, s);
+            let (one, other, own, peer) = if client_first { (c, s, 101, 501) } else { (s, c, 501, 101) };
+            assert_eq!(b.refused(&tcp(one, other, FIN | ACK | PSH, own, peer, b"all")), None);
+            assert_eq!(b.refused(&tcp(other, one, ACK | PSH, peer, own + 4, b"next")), None);
+            assert_eq!(b.refused(&tcp(other, one, FIN | ACK | PSH, peer + 4, own + 4, b"last")), None);
+            assert_eq!(b.refused(&tcp(one, other, ACK, own + 4, peer + 4, b"")), None);
+            assert_eq!(b.refused(&tcp(other, one, FIN | ACK | PSH, peer + 4, own + 4, b"last")), None);
+            assert_eq!(b.refused(&tcp(one, other, ACK, own + 4, peer + 9, b"")), None);
+            assert_eq!(b.refused(&tcp(other, one, FIN | ACK | PSH, peer + 4, own + 4, b"last")), None);
+            assert_eq!(
+                b.refused(&tcp(other, one, ACK | PSH, peer + 9, own + 4, b"more")),
+                Some(Reason::SfwState)
+            );
+        }
+
         // Under way when the RST passed.
         for rst_by_client in [true, false] {
             let (mut b, _) = bench("{}");

@@ -259,6 +259,13 @@ impl Step<'_, '_> {
             self.validate_ack_or(StreamEvent::ClosewaitInvalidAck)?;
             // Only the server's FIN is the second one.
             let next = (!self.to_server()).then_some(TcpState::LastAck);
+            if !again && next.is_some() {
+                // What it ends with may come again: the next acknowledgement closes the session, also one of data before the FIN.
+                let end = self.segment.end().plus(1);
+                if end.after(self.snd().next_seq) {
+                    self.snd_mut().next_seq = end;
+                }
+            }
             self.finish_ack(again, next);
             Ok(())
         } else if self.has(TcpFlags::SYN) {
