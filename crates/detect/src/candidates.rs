@@ -2,6 +2,7 @@
 //! Sets of literals, the rules behind each, and the rules that a scan finds worth evaluating.
 
 use crate::content::Literal;
+use crate::groups::Group;
 use crate::signature::Signature;
 use bartizan_pattern::{BuildError, Compiler, Matches, Pattern, PatternSet, Scratch};
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ pub struct Set {
     set: PatternSet,
     /// Rules of each literal, by its number in the set.
     rules: Vec<Vec<u32>>,
+    /// The heads of all these rules, a bit each; none: they are not known.
+    heads: Vec<u64>,
 }
 
 impl Set {
@@ -25,7 +28,14 @@ impl Set {
             .map(|(number, (bytes, nocase))| Pattern { id: number as u32, bytes, nocase: *nocase })
             .collect();
         let set = compiler.pattern_set(&patterns, Matches::First)?;
-        Ok(Set { set, rules: literals.into_values().collect() })
+        Ok(Set { set, rules: literals.into_values().collect(), heads: Vec::new() })
+    }
+
+    /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, a scan is for nothing.
+    #[must_use]
+    pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
+        let Some(group) = group.filter(|_| !self.heads.is_empty()) else { return true };
+        (0..).zip(&self.heads).any(|(word, heads)| group.word(word) & heads != 0)
     }
 
     /// Adds the rules whose literal occurs to `candidates`.
@@ -122,24 +132,34 @@ impl Candidates {
     }
 }
 
+/// Literals of so many bytes may be searched for apart from longer ones.
+const BRIEF: usize = 2;
+/// A set of fewer literals is not worth a search of its own.
+const APART_MIN: usize = 8;
+
+/// A rule's number and its head's.
+type RuleAndHead = (u32, u32);
+
 /// Literals of one buffer while they are collected.
 #[derive(Default)]
 pub(crate) struct Collector {
     /// Literal (bytes, nocase) to rules.
-    literals: BTreeMap<(Vec<u8>, bool), Vec<u32>>,
+    literals: BTreeMap<(Vec<u8>, bool), Vec<RuleAndHead>>,
 }
 
 impl Collector {
     /// Adds a rule by its fast pattern.
     pub(crate) fn add(&mut self, signature: &Signature, index: u32) {
         if let Some(fast) = &signature.fast_pattern {
-            self.literals.entry((fast.bytes.to_vec(), fast.nocase)).or_default().push(index);
+            let rules = self.literals.entry((fast.bytes.to_vec(), fast.nocase)).or_default();
+            rules.push((index, signature.head));
         }
     }
 
     /// Adds a rule by another literal that must occur.
-    pub(crate) fn add_literal(&mut self, literal: &Literal, index: u32) {
-        self.literals.entry((literal.bytes.to_vec(), literal.nocase)).or_default().push(index);
+    pub(crate) fn add_literal(&mut self, literal: &Literal, signature: &Signature, index: u32) {
+        let rules = self.literals.entry((literal.bytes.to_vec(), literal.nocase)).or_default();
+        rules.push((index, signature.head));
     }
 
     /// Adds all that another one has.
@@ -159,6 +179,33 @@ impl Collector {
         if self.literals.is_empty() {
             return Ok(None);
         }
-        Set::new(self.literals, compiler).map(Some)
+        let mut heads = Vec::new();
+        for (_, head) in self.literals.values().flatten() {
+            let word = (head / 64) as usize;
+            if heads.len() <= word {
+                heads.resize(word + 1, 0u64);
+            }
+            if let Some(word) = heads.get_mut(word) {
+                *word |= 1 << (head % 64);
+            }
+        }
+        let numbers = |rules: Vec<RuleAndHead>| rules.into_iter().map(|(number, _)| number).collect();
+        let literals = self.literals.into_iter().map(|(literal, rules)| (literal, numbers(rules))).collect();
+        Ok(Some(Set { heads, ..Set::new(literals, compiler)? }))
+    }
+
+    /// Compiles them into one set, or into two, with the shortest literals apart: those make a search of all others slower, and
+    /// the rules behind them often concern few flows ([`Set::is_met`]).
+    pub(crate) fn build_by_length(mut self, compiler: &Compiler) -> Result<Vec<Set>, BuildError> {
+        let (brief, longer): (BTreeMap<_, _>, _) =
+            self.literals.into_iter().partition(|((bytes, _), _)| bytes.len() <= BRIEF);
+        let parts = if brief.len().min(longer.len()) < APART_MIN {
+            self.literals = brief.into_iter().chain(longer).collect();
+            vec![self]
+        } else {
+            vec![Collector { literals: longer }, Collector { literals: brief }]
+        };
+        let sets = parts.into_iter().filter_map(|part| part.build(compiler).transpose());
+        sets.collect()
     }
 }

@@ -240,7 +240,8 @@ impl Pass<'_, '_> {
                 }
             }
             let sets = &filters.payloads.get(class)[direction];
-            sets.scan(&mut self.worker.scratch, payload, payload_in_stream, &mut candidates);
+            let scene = (payload_in_stream, self.group);
+            sets.scan(&mut self.worker.scratch, payload, scene, &mut candidates);
             for (buffer, set) in &filters.packet_buffers {
                 if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
                     set.scan(&mut self.worker.scratch, data, &mut candidates);
@@ -250,10 +251,10 @@ impl Pass<'_, '_> {
         if let Some(window) = stream {
             filters.stream_always[direction].add_to(self.group, &mut candidates);
             let StreamSets { head, whole } = &filters.stream[direction];
-            if let Some(set) = head {
+            if let Some(set) = head.as_ref().filter(|set| set.is_met(self.group)) {
                 set.scan(&mut self.worker.scratch, window.data, &mut candidates);
             }
-            if let Some(set) = whole {
+            if let Some(set) = whole.as_ref().filter(|set| set.is_met(self.group)) {
                 if window.whole {
                     let known = self.flow.window(direction);
                     known.scan(set, &mut self.worker.scratch, &window, &mut candidates);
@@ -548,7 +549,9 @@ impl Pass<'_, '_> {
         candidates: &mut Candidates,
     ) {
         let direction = self.scene.direction;
-        if set.spec.kind != BufferKind::Streaming && self.flow.scanned(id, direction, number) {
+        if !set.set.is_met(self.group)
+            || set.spec.kind != BufferKind::Streaming && self.flow.scanned(id, direction, number)
+        {
             return;
         }
         let mut found = false;

@@ -7,6 +7,7 @@
 use crate::basis::{Packets, payload_literals, payload_programs};
 use crate::candidates::{Candidates, Collector, Set};
 use crate::content::{Item, Literal, Number, Program};
+use crate::groups::Group;
 use crate::signature::Signature;
 use bartizan_pattern::{BuildError, Compiler, Scratch};
 
@@ -92,7 +93,7 @@ impl StreamCollector {
     pub fn add(&mut self, signature: &Signature, index: u32) {
         match Heading::of(signature) {
             Some(heading) => {
-                self.head.0.add_literal(heading.literal, index);
+                self.head.0.add_literal(heading.literal, signature, index);
                 self.head.1 = heading.end.max(self.head.1);
             }
             None => self.whole.add(signature, index),
@@ -129,6 +130,12 @@ impl HeadSet {
         Ok(collector.build(compiler)?.map(|set| HeadSet { set, within }))
     }
 
+    /// Whether a flow of this group can meet one of the rules.
+    #[must_use]
+    pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
+        self.set.is_met(group)
+    }
+
     /// Adds the rules whose literal occurs near the beginning of some data to `candidates`.
     pub fn scan(&self, scratch: &mut Scratch, data: &[u8], candidates: &mut Candidates) {
         self.set.scan(scratch, data.get(..self.within).unwrap_or(data), candidates);
@@ -159,7 +166,7 @@ impl PayloadCollector {
         }
         match Heading::of(signature) {
             Some(heading) => {
-                self.head.0.add_literal(heading.literal, index);
+                self.head.0.add_literal(heading.literal, signature, index);
                 self.head.1 = heading.end.max(self.head.1);
             }
             None => self.whole.add(signature, index),
@@ -170,19 +177,19 @@ impl PayloadCollector {
     pub fn build(self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
         let with_outside = |inside: &Collector| {
             if self.outside.is_empty() {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             let mut both = Collector::default();
             both.add_all(inside);
             both.add_all(&self.outside);
-            both.build(compiler)
+            both.build_by_length(compiler)
         };
         Ok(PayloadSets {
             outside: with_outside(&self.whole)?,
             short_outside: with_outside(&self.short)?,
             head: HeadSet::build(self.head, compiler)?,
-            whole: self.whole.build(compiler)?,
-            short: self.short.build(compiler)?,
+            whole: self.whole.build_by_length(compiler)?,
+            short: self.short.build_by_length(compiler)?,
         })
     }
 }
@@ -192,38 +199,45 @@ impl PayloadCollector {
 #[derive(Default)]
 pub struct PayloadSets {
     /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
-    short: Option<Set>,
+    short: Vec<Set>,
     /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
-    short_outside: Option<Set>,
+    short_outside: Vec<Set>,
     /// Longer payloads: what lies near the beginning.
     head: Option<HeadSet>,
     /// Longer payloads: what may lie elsewhere.
-    whole: Option<Set>,
+    whole: Vec<Set>,
     /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
-    outside: Option<Set>,
+    outside: Vec<Set>,
 }
 
 impl PayloadSets {
     /// Adds the rules whose literal occurs in a payload, where it can, to `candidates`. `in_stream`: the stream is shown to rules on
-    /// streams.
-    pub fn scan(&self, scratch: &mut Scratch, payload: &[u8], in_stream: bool, candidates: &mut Candidates) {
+    /// streams; `group`: the heads that the packet can meet.
+    pub fn scan(
+        &self,
+        scratch: &mut Scratch,
+        payload: &[u8],
+        (in_stream, group): (bool, Option<Group<'_>>),
+        candidates: &mut Candidates,
+    ) {
         if payload.is_empty() {
             return;
         }
         let short = payload.len() <= SHORT_MAX;
         let (inside, outside) =
             if short { (&self.short, &self.short_outside) } else { (&self.whole, &self.outside) };
-        if let Some(set) = outside.as_ref().filter(|_| !in_stream).or(inside.as_ref()) {
+        let sets = if in_stream || outside.is_empty() { inside } else { outside };
+        for set in sets.iter().filter(|set| set.is_met(group)) {
             set.scan(scratch, payload, candidates);
         }
-        if let Some(set) = self.head.as_ref().filter(|_| !short) {
-            set.scan(scratch, payload, candidates);
+        if let Some(head) = self.head.as_ref().filter(|head| !short && head.is_met(group)) {
+            head.scan(scratch, payload, candidates);
         }
     }
 
     /// Whether a rule looks at each packet.
     #[must_use]
     pub const fn looks_at_each(&self) -> bool {
-        self.short.is_some()
+        !self.short.is_empty()
     }
 }
