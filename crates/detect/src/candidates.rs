@@ -134,8 +134,10 @@ impl Candidates {
 
 /// Literals of so many bytes may be searched for apart from longer ones.
 const BRIEF: usize = 2;
-/// A set of fewer literals is not worth a search of its own.
+/// A set of fewer literals is searched for one by one or by an automaton, byte by byte ([`bartizan_pattern::Config`]).
 const APART_MIN: usize = 8;
+/// So few are searched for one by one, which is quick.
+const FEW: usize = 4;
 
 /// A rule's number and its head's.
 type RuleAndHead = (u32, u32);
@@ -199,11 +201,12 @@ impl Collector {
     pub(crate) fn build_by_length(mut self, compiler: &Compiler) -> Result<Vec<Set>, BuildError> {
         let (brief, longer): (BTreeMap<_, _>, _) =
             self.literals.into_iter().partition(|((bytes, _), _)| bytes.len() <= BRIEF);
-        let parts = if brief.len().min(longer.len()) < APART_MIN {
+        let apart = longer.len() >= APART_MIN && (brief.len() <= FEW || brief.len() >= APART_MIN);
+        let parts = if apart {
+            vec![Collector { literals: longer }, Collector { literals: brief }]
+        } else {
             self.literals = brief.into_iter().chain(longer).collect();
             vec![self]
-        } else {
-            vec![Collector { literals: longer }, Collector { literals: brief }]
         };
         let sets = parts.into_iter().filter_map(|part| part.build(compiler).transpose());
         sets.collect()
