@@ -15,15 +15,17 @@ UDP_KNOWN = (53, 67, 69, 123, 137, 161, 443, 500, 514, 1900, 3478, 4500, 4789, 5
 EACH = 1_000_000
 
 
-# Seconds for which the server may be busy with a test whose client was ended, as after a case that failed; it gives up after 3 s without data.
+# Seconds for which the server, which has one test at a time, may not be ready: it still ends the last one (and resets who comes), or waits for a client
+# that was ended, as after a case that failed; it gives up after 3 s without data. A fault on the way repeats for longer.
 BUSY = 15
+NOT_READY = ("busy", "control message")
 
 
 def iperf(way, *more):
     end = time.monotonic() + BUSY
     while True:
         said = json.loads(way.command(["iperf3", "-c", way.server, "-J", *more]))
-        if "busy" not in said.get("error", "") or time.monotonic() > end:
+        if not any(words in said.get("error", "") for words in NOT_READY) or time.monotonic() > end:
             break
         time.sleep(0.5)
     need("error" not in said, f"iperf3 says: {said.get('error')}")
