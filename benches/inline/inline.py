@@ -17,7 +17,7 @@ With --base NAME the ratios to that forwarder are shown, too: what a chain costs
 After each round the frames of every forwarder that prints its port counters (`N received, N dropped in the ring, N sent`, as the
 program does) are compared with what the interfaces' peers sent and received: what does not add up ends the bench.
 
-Not done: no second peer (see the other benches).
+Another peer is a forwarder like any other: `run` gives Suricata as one, with its part etopen.
 """
 
 import argparse
