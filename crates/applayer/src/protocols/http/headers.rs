@@ -93,12 +93,21 @@ impl Fields {
     }
 }
 
+/// What may decide an undecided scan; without it a scan of more gives the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The end of the last line.
+    LineEnd,
+    /// Any byte: the last line has ended, and what comes behind it shows what it is.
+    Byte,
+}
+
 /// Answer of a scan step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scan<T> {
     Got(T),
     /// What is there does not decide it.
-    Need,
+    Need(Until),
     /// Not this.
     Bad,
 }
@@ -109,8 +118,8 @@ pub(super) struct Block {
     pub fields: Vec<RawField>,
     /// Bytes scanned.
     pub used: usize,
-    /// The empty line was seen.
-    pub ended: bool,
+    /// What the rest waits for; nothing if the empty line was seen.
+    pub waits_for: Option<Until>,
 }
 
 /// How the line ended and whether the next one continues it.
@@ -135,25 +144,25 @@ impl Scanner {
     pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
         let (mut fields, mut used) = (Vec::new(), 0);
         match input {
-            [b'\r', b'\n', ..] => return Scan::Got(Block { fields, used: 2, ended: true }),
-            [b'\n', ..] => return Scan::Got(Block { fields, used: 1, ended: true }),
+            [b'\r', b'\n', ..] => return Scan::Got(Block { fields, used: 2, waits_for: None }),
+            [b'\n', ..] => return Scan::Got(Block { fields, used: 1, waits_for: None }),
             _ => {}
         }
         loop {
             let (field, length) = match self.field(after(input, used)) {
                 Scan::Got(found) => found,
-                Scan::Need if fields.is_empty() => return Scan::Need,
-                Scan::Need => return Scan::Got(Block { fields, used, ended: false }),
+                Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
+                Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
                 Scan::Bad => return Scan::Bad,
             };
             match self.empty_line(after(input, used + length)) {
                 Scan::Got(end) => {
                     fields.push(field);
-                    return Scan::Got(Block { fields, used: used + length + end, ended: true });
+                    return Scan::Got(Block { fields, used: used + length + end, waits_for: None });
                 }
                 // The field is scanned again when it is known whether it is the last one.
-                Scan::Need if fields.is_empty() => return Scan::Need,
-                Scan::Need => return Scan::Got(Block { fields, used, ended: false }),
+                Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
+                Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
                 Scan::Bad => {
                     fields.push(field);
                     used += length;
@@ -167,7 +176,7 @@ impl Scanner {
         match rest {
             [b'\r', b'\n', ..] => Scan::Got(2),
             [b'\n', ..] => Scan::Got(1),
-            [b'\r'] if !self.complete => Scan::Need,
+            [b'\r'] if !self.complete => Scan::Need(Until::Byte),
             [b'\r', ..] if self.response => Scan::Got(1),
             _ => Scan::Bad,
         }
@@ -177,7 +186,7 @@ impl Scanner {
         match self.field_with_colon(input) {
             Scan::Got(found) => return Scan::Got(found),
             // What is there of it may look like a field without a colon: the name may span lines.
-            Scan::Need if !self.complete => return Scan::Need,
+            Scan::Need(until) if !self.complete => return Scan::Need(until),
             _ => {}
         }
         match self.value(input) {
@@ -185,7 +194,7 @@ impl Scanner {
                 RawField { name: Vec::new(), value, odd: odd | Odd::NO_COLON | Odd::NAME_EMPTY },
                 used,
             )),
-            Scan::Need => Scan::Need,
+            Scan::Need(until) => Scan::Need(until),
             Scan::Bad => Scan::Bad,
         }
     }
@@ -204,14 +213,14 @@ impl Scanner {
         let [b':', rest @ ..] = rest else { return Scan::Bad };
         let (blanks, rest) = span(rest, is_blank);
         if rest.is_empty() {
-            return Scan::Need;
+            return Scan::Need(Until::LineEnd);
         }
         match self.value(rest) {
             Scan::Got((value, value_odd, used)) => {
                 let field = RawField { name: trim(name).to_vec(), value, odd: odd | value_odd };
                 Scan::Got((field, name.len() + 1 + blanks.len() + used))
             }
-            Scan::Need => Scan::Need,
+            Scan::Need(until) => Scan::Need(until),
             Scan::Bad => Scan::Bad,
         }
     }
@@ -242,7 +251,7 @@ impl Scanner {
     fn value(self, input: &[u8]) -> Scan<(Vec<u8>, Odd, usize)> {
         let (first, end) = match self.value_line(input) {
             Scan::Got(found) => found,
-            Scan::Need => return Scan::Need,
+            Scan::Need(until) => return Scan::Need(until),
             Scan::Bad => return Scan::Bad,
         };
         let mut value = first.to_vec();
@@ -259,13 +268,13 @@ impl Scanner {
                         odd.remove(Odd::FOLDED);
                         return Scan::Got((trim(&value).to_vec(), odd, at));
                     }
-                    Scan::Need => return Scan::Need,
+                    Scan::Need(until) => return Scan::Need(until),
                     Scan::Bad => {}
                 }
             }
             let (line, end) = match self.value_line(after(input, at)) {
                 Scan::Got(found) => found,
-                Scan::Need => return Scan::Need,
+                Scan::Need(until) => return Scan::Need(until),
                 Scan::Bad => return Scan::Bad,
             };
             at += line.len() + end.length;
@@ -282,7 +291,7 @@ impl Scanner {
                 match input.get(at) {
                     // An empty folded line and an empty line: the end of the block.
                     Some(b'\n') => used = at,
-                    None if !self.complete => return Scan::Need,
+                    None if !self.complete => return Scan::Need(Until::Byte),
                     _ => {}
                 }
             }
@@ -297,7 +306,7 @@ impl Scanner {
     /// One line of a value and how it ends.
     fn value_line(self, input: &[u8]) -> Scan<(&[u8], LineEnd)> {
         let ends = |b: &u8| *b == b'\n' || (self.response && *b == b'\r');
-        let Some(mut length) = input.iter().position(ends) else { return Scan::Need };
+        let Some(mut length) = input.iter().position(ends) else { return Scan::Need(Until::LineEnd) };
         if let Some(before) = length.checked_sub(1)
             && input.get(before) == Some(&b'\r')
         {
@@ -306,7 +315,7 @@ impl Scanner {
         let (line, rest) = input.split_at_checked(length).unwrap_or((input, &[]));
         match self.line_end(rest) {
             Scan::Got(end) => Scan::Got((line, end)),
-            Scan::Need => Scan::Need,
+            Scan::Need(until) => Scan::Need(until),
             Scan::Bad => Scan::Bad,
         }
     }
@@ -322,20 +331,20 @@ impl Scanner {
                 Some(byte) if is_fold(*byte) => {
                     return Scan::Got(LineEnd { length: length + 1, odd, fold: Some(*byte) });
                 }
-                None if !self.complete => return Scan::Need,
+                None if !self.complete => return Scan::Need(Until::Byte),
                 _ => {}
             },
-            Scan::Need if !self.complete => return Scan::Need,
+            Scan::Need(until) if !self.complete => return Scan::Need(until),
             _ => {}
         }
         match self.any_eol(rest) {
             Scan::Got((length, odd)) if self.complete => Scan::Got(LineEnd { length, odd, fold: None }),
             // Nothing continues a line behind a deformed end. libhtp stops there, and takes it so when the stream ends.
             Scan::Got((length, odd)) => match rest.get(length) {
-                None => Scan::Need,
+                None => Scan::Need(Until::Byte),
                 Some(_) => Scan::Got(LineEnd { length, odd, fold: None }),
             },
-            Scan::Need => Scan::Need,
+            Scan::Need(until) => Scan::Need(until),
             Scan::Bad => Scan::Bad,
         }
     }
@@ -366,7 +375,7 @@ impl Scanner {
     fn deformed_in_request(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         match rest {
             [b'\n', b'\r', b'\r', b'\n', ..] => Scan::Got((2, Odd::DEFORMED_EOL)),
-            b"\n\r" | b"\n\r\r" if !self.complete => Scan::Need,
+            b"\n\r" | b"\n\r\r" if !self.complete => Scan::Need(Until::Byte),
             _ => Scan::Bad,
         }
     }
@@ -376,7 +385,7 @@ impl Scanner {
         if let Some(tail) = rest.strip_prefix(b"\n\r\r\n") {
             return match self.empty_line_follows(tail) {
                 Scan::Got(()) => Scan::Got((4, Odd::DEFORMED_EOL)),
-                Scan::Need => Scan::Need,
+                Scan::Need(until) => Scan::Need(until),
                 Scan::Bad => Scan::Bad,
             };
         }
@@ -385,11 +394,11 @@ impl Scanner {
         }
         let (filler, tail) = span(after(rest, 3), |b| matches!(b, b'\r' | b' ' | b'\t'));
         match tail {
-            [] if !self.complete => Scan::Need,
+            [] if !self.complete => Scan::Need(Until::Byte),
             _ if filler.is_empty() => Scan::Bad,
             [b'\n', tail @ ..] => match self.empty_line_follows(tail) {
                 Scan::Got(()) => Scan::Bad,
-                Scan::Need => Scan::Need,
+                Scan::Need(until) => Scan::Need(until),
                 Scan::Bad => Scan::Got((4 + filler.len(), Odd::DEFORMED_EOL)),
             },
             _ => Scan::Got((3 + filler.len(), Odd::DEFORMED_EOL)),
@@ -399,7 +408,7 @@ impl Scanner {
     fn empty_line_follows(self, tail: &[u8]) -> Scan<()> {
         match tail {
             [b'\n', ..] | [b'\r', b'\n', ..] => Scan::Got(()),
-            [] | [b'\r'] if !self.complete => Scan::Need,
+            [] | [b'\r'] if !self.complete => Scan::Need(Until::Byte),
             _ => Scan::Bad,
         }
     }
@@ -423,8 +432,8 @@ fn starts_with_name(input: &[u8]) -> Scan<()> {
     let (token, rest) = span(rest, is_token);
     let (_, rest) = span(rest, is_blank);
     match rest {
-        [] => Scan::Need,
-        [b':', value @ ..] if span(value, is_blank).1.is_empty() => Scan::Need,
+        [] => Scan::Need(Until::Byte),
+        [b':', value @ ..] if span(value, is_blank).1.is_empty() => Scan::Need(Until::Byte),
         [b':', ..] if !token.is_empty() => Scan::Got(()),
         _ => Scan::Bad,
     }
@@ -460,11 +469,11 @@ mod tests {
             let got = scan(response, input);
             assert_eq!(names(&got), pairs(&[("Host", "a"), ("X", "b c")]));
             let Scan::Got(block) = got else { panic!("block") };
-            assert!(block.ended);
+            assert_eq!(block.waits_for, None);
             assert_eq!(&input[block.used..], b"BODY");
-            assert_eq!(scan(response, b"\r\n"), Scan::Got(Block { fields: vec![], used: 2, ended: true }));
-            assert_eq!(scan(response, b"Host: a"), Scan::Need);
-            assert_eq!(scan(response, b"Host: a\r\n"), Scan::Need);
+            assert_eq!(scan(response, b"\r\n"), Scan::Got(Block { fields: vec![], used: 2, waits_for: None }));
+            assert_eq!(scan(response, b"Host: a"), Scan::Need(Until::LineEnd));
+            assert_eq!(scan(response, b"Host: a\r\n"), Scan::Need(Until::Byte));
         }
     }
 
@@ -512,7 +521,7 @@ mod tests {
         assert!(block.fields[0].odd.contains(Odd::DEFORMED_EOL));
         let got = scan(true, b"K:deformed folded\n\r V\n\r\r\n\n");
         assert_eq!(names(&got), pairs(&[("K", "deformed folded V")]));
-        assert_eq!(scan(true, b"K: V\r\n\r"), Scan::Need);
+        assert_eq!(scan(true, b"K: V\r\n\r"), Scan::Need(Until::Byte));
     }
 
     #[test]
@@ -521,15 +530,15 @@ mod tests {
         let decided = whole.len() - b"\n\r\n".len();
         let want = scan(false, whole);
         let Scan::Got(block) = &want else { panic!("block") };
-        assert_eq!((block.used, block.ended), (decided, true));
+        assert_eq!((block.used, block.waits_for), (decided, None));
         assert_eq!(names(&want), pairs(&[("Host", "a"), ("K", "V")]));
         assert!(block.fields[1].odd.contains(Odd::DEFORMED_EOL));
         for cut in 0..whole.len() {
             let got = scan(false, &whole[..cut]);
             match &got {
                 _ if cut >= decided => assert_eq!(got, want, "{cut}"),
-                Scan::Got(part) => assert_eq!((part.fields.len(), part.ended), (1, false), "{cut}"),
-                other => assert_eq!(*other, Scan::Need, "{cut}"),
+                Scan::Got(part) => assert_eq!((part.fields.len(), part.waits_for.is_some()), (1, true), "{cut}"),
+                other => assert!(matches!(other, Scan::Need(_)), "{cut}"),
             }
         }
         // No more comes: what is there is a line that ended, and the beginning of another.
@@ -541,7 +550,7 @@ mod tests {
     fn what_is_incomplete_stays() {
         let input = b"k1:v1\r\nk2:v2\r";
         let Scan::Got(block) = scan(true, input) else { panic!("block") };
-        assert!(!block.ended);
+        assert_eq!(block.waits_for, Some(Until::Byte));
         assert_eq!(&input[block.used..], b"k2:v2\r");
     }
 }

@@ -4,7 +4,7 @@
 use super::bytes::{chomp, is_space, line_to_lf, span};
 use super::events;
 use super::feed::{Feed, Status, Step};
-use super::headers::{Scan, Scanner, is_empty_line};
+use super::headers::{Scan, Scanner, Until, is_empty_line};
 use super::parser::HttpParser;
 use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
 use super::uri::Uri;
@@ -41,6 +41,8 @@ pub(super) struct Side {
     pub line: Vec<u8>,
     /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
+    /// What those wait for.
+    pub header_until: Until,
     pub content_length: Option<u64>,
     /// Bytes of the body to come.
     pub left: Option<u64>,
@@ -54,6 +56,7 @@ impl Side {
             status: Status::Open,
             line: Vec::new(),
             header: None,
+            header_until: Until::LineEnd,
             content_length: None,
             left: None,
             chunk_left: 0,
@@ -238,14 +241,14 @@ impl HttpParser {
         }
         let rest = feed.rest();
         // A line that is over but for what comes behind it is decided by any byte, as it is where that byte came with it.
-        let line_waits = self.request.header.as_deref().is_some_and(ends_in_line_end);
+        let decides = !rest.is_empty() && self.request.header_until == Until::Byte;
         match line_to_lf(rest) {
             Some((line, _)) => {
                 if self.request.header.is_some() && !self.request_fits(line.len()) {
                     return Step::Fail;
                 }
             }
-            None if line_waits => {
+            None if decides => {
                 if !self.request_fits(rest.len()) {
                     return Step::Fail;
                 }
@@ -268,11 +271,12 @@ impl HttpParser {
             joined = [held.as_slice(), rest].concat();
             &joined
         };
-        let Some((used, ended)) = self.scan_request_headers(data, false) else { return Step::Fail };
-        self.keep_raw_request(data, if ended { used } else { data.len() }, held.len());
+        let Some((used, waits_for)) = self.scan_request_headers(data, false) else { return Step::Fail };
+        self.keep_raw_request(data, if waits_for.is_some() { data.len() } else { used }, held.len());
+        self.request.header_until = waits_for.unwrap_or(Until::LineEnd);
         feed.take_all();
         let behind = super::bytes::after(data, used);
-        if !ended {
+        if waits_for.is_some() {
             if !self.request_fits(behind.len()) {
                 return Step::Fail;
             }
@@ -308,12 +312,14 @@ impl HttpParser {
         self.request_headers_done()
     }
 
-    /// Scans headers into the transaction: bytes used, whether they ended. `None`: too many.
-    fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, bool)> {
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many.
+    fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.request_tx()?;
-        let Scan::Got(block) = (Scanner { response: false, complete }).block(data) else {
-            return Some((0, false));
+        let block = match (Scanner { response: false, complete }).block(data) {
+            Scan::Got(block) => block,
+            Scan::Need(until) => return Some((0, Some(until))),
+            Scan::Bad => return Some((0, Some(Until::LineEnd))),
         };
         for field in block.fields {
             tx.note_request_field(&field);
@@ -321,7 +327,7 @@ impl HttpParser {
                 return None;
             }
         }
-        Some((block.used, block.ended))
+        Some((block.used, block.waits_for))
     }
 
     fn request_headers_done(&mut self) -> Step {
@@ -440,11 +446,6 @@ fn is_request_line(line: &[u8]) -> bool {
     words.next().is_some()
         && words.next().is_some()
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
-}
-
-/// Whether this may be all of a line's end, and what comes next decides it.
-fn ends_in_line_end(held: &[u8]) -> bool {
-    matches!(held, [.., b'\n'] | [.., b'\n', b'\r'] | [.., b'\n', b'\r', b'\r'])
 }
 
 /// Appends to raw headers what was not there before, within the limit: of `data` all up to `to`. The first `held` bytes were kept

@@ -6,7 +6,7 @@ use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, start
 use super::events;
 use super::feed::{Feed, Status, Step};
 use super::fields::{self, Version};
-use super::headers::{Odd, RawField, Scan, Scanner, is_empty_line};
+use super::headers::{Odd, RawField, Scan, Scanner, Until, is_empty_line};
 use super::parser::HttpParser;
 use super::request::{self, keep_raw};
 use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
@@ -42,6 +42,8 @@ pub(super) struct Side {
     pub asked: Option<TxId>,
     /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
+    /// What those wait for.
+    pub header_until: Until,
     pub left: Option<u64>,
     pub chunk_left: u64,
     /// The next request must be read before the next response, of which no more than a line's limit waits for it.
@@ -56,6 +58,7 @@ impl Side {
             line: Vec::new(),
             asked: None,
             header: None,
+            header_until: Until::LineEnd,
             left: None,
             chunk_left: 0,
             yield_at_end: false,
@@ -85,12 +88,6 @@ fn beginning(text: &[u8]) -> Beginning {
     } else {
         Beginning::Other
     }
-}
-
-/// Whether what comes next, be it no line end, can decide what the end of these header bytes means.
-fn ends_in_line_end(held: &[u8]) -> bool {
-    let filler = |b: &&u8| matches!(**b, b'\r' | b'\n' | b' ' | b'\t' | 0);
-    held.iter().rev().take_while(filler).any(|b| matches!(b, b'\r' | b'\n'))
 }
 
 /// A line with its end (CR LF, CR or LF) and what follows; `None` while it is open.
@@ -296,8 +293,7 @@ impl HttpParser {
         }
         let rest = feed.rest();
         let line_end = memchr::memchr2(b'\r', b'\n', rest);
-        let held = self.response.header.as_deref().unwrap_or_default();
-        let decides = line_end.is_some() || !rest.is_empty() && ends_in_line_end(held);
+        let decides = line_end.is_some() || !rest.is_empty() && self.response.header_until == Until::Byte;
         if (self.response.header.is_some() || !decides)
             && !self.response_fits(line_end.map_or(rest.len(), |end| end + 1))
         {
@@ -317,10 +313,11 @@ impl HttpParser {
             joined = [held.as_slice(), rest].concat();
             &joined
         };
-        let Some((used, ended)) = self.scan_response_headers(data, false) else { return Step::Fail };
-        self.keep_raw_response(data, if ended { used } else { data.len() }, held.len());
+        let Some((used, waits_for)) = self.scan_response_headers(data, false) else { return Step::Fail };
+        self.keep_raw_response(data, if waits_for.is_some() { data.len() } else { used }, held.len());
+        self.response.header_until = waits_for.unwrap_or(Until::LineEnd);
         let behind = super::bytes::after(data, used);
-        if !ended {
+        if waits_for.is_some() {
             if !self.response_fits(behind.len()) {
                 return Step::Fail;
             }
@@ -344,11 +341,14 @@ impl HttpParser {
         }
     }
 
-    fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, bool)> {
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many.
+    fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.response_tx()?;
-        let Scan::Got(block) = (Scanner { response: true, complete }).block(data) else {
-            return Some((0, false));
+        let block = match (Scanner { response: true, complete }).block(data) {
+            Scan::Got(block) => block,
+            Scan::Need(until) => return Some((0, Some(until))),
+            Scan::Bad => return Some((0, Some(Until::LineEnd))),
         };
         for field in block.fields {
             tx.note_response_field(&field);
@@ -356,7 +356,7 @@ impl HttpParser {
                 return None;
             }
         }
-        Some((block.used, block.ended))
+        Some((block.used, block.waits_for))
     }
 
     fn response_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
