@@ -26,10 +26,12 @@ pub(crate) enum Pool {
 }
 
 /// Something of each pool.
-#[derive(Clone, Copy, Debug, Default)]
-struct PerPool<T> {
-    app: T,
-    streams: T,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerPool<T> {
+    /// Of application layers.
+    pub app: T,
+    /// Of streams.
+    pub streams: T,
 }
 
 impl<T> core::ops::Index<Pool> for PerPool<T> {
@@ -53,22 +55,9 @@ impl<T> core::ops::IndexMut<Pool> for PerPool<T> {
 }
 
 /// Bytes by pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Of the application layer.
-    pub app: u64,
-    /// Of the streams.
-    pub streams: u64,
-}
+pub type Held = PerPool<u64>;
 
 impl Held {
-    const fn of(&self, pool: Pool) -> u64 {
-        match pool {
-            Pool::App => self.app,
-            Pool::Streams => self.streams,
-        }
-    }
-
     const fn is_nothing(&self) -> bool {
         self.app == 0 && self.streams == 0
     }
@@ -307,7 +296,7 @@ impl AppMemory {
         tenant.used.change(&before, &held);
         let used = tenant.used;
         for pool in [Pool::App, Pool::Streams] {
-            if self.heaviest(pool).is_none_or(|t| t.used.of(pool) < used.of(pool)) {
+            if self.heaviest(pool).is_none_or(|t| t.used[pool] < used[pool]) {
                 self.heaviest[pool] = at;
             }
         }
@@ -379,9 +368,9 @@ impl AppMemory {
         };
         // Some tenant holds more than its share, if the bound of everything is passed.
         let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
-        if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used.of(pool) <= share) {
+        if self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share) {
             // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
-            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used.of(pool));
+            let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used[pool]);
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
         let Some(tenant) = self.tenants.get_mut(self.heaviest[pool]) else { return };
