@@ -12,7 +12,7 @@ use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdi
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
 use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
-use bartizan_packet::{PacketFlags, PacketSource, PacketView, Transport};
+use bartizan_packet::{PacketFlags, PacketView, Transport};
 use smallvec::SmallVec;
 
 impl Worker {
@@ -49,7 +49,7 @@ impl Worker {
         self.counters.spared += u64::from(!wants_payload);
 
         // What the engine made to inspect the rest of a flow has no header to be judged.
-        if !is_made(occasion.packet) {
+        if !occasion.packet.decoded().source.is_made() {
             self.run_headers(occasion, id, &mut parts, &mut notes, events, established);
         }
         let mut occasion = *occasion;
@@ -192,7 +192,7 @@ impl Worker {
             || self.settings.hold.bytes == 0
             || !looks.inspect
             || occasion.packet.payload().is_empty()
-            || is_made(occasion.packet)
+            || occasion.packet.decoded().source.is_made()
             || !self.chains.waits_for_protocol(self.path_of(id))
         {
             return Hold::No;
@@ -403,11 +403,6 @@ impl Worker {
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
     }
-}
-
-/// Whether the engine made a packet, to have what is left of a stream inspected: it has no header to be judged.
-fn is_made(packet: &PacketView<'_>) -> bool {
-    matches!(packet.decoded().source, PacketSource::FlowTimeout | PacketSource::StreamFlush)
 }
 
 /// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or cannot stand there.

@@ -188,12 +188,6 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     pass.finish();
 }
 
-/// Whether the engine made a packet, to inspect what is left of a flow: it has no header that rules could look at.
-fn is_made(packet: &PacketView<'_>) -> bool {
-    use bartizan_packet::PacketSource as Source;
-    matches!(packet.decoded().source, Source::FlowTimeout | Source::StreamFlush | Source::ShutdownFlush)
-}
-
 /// Whether a packet has its flow's header: an ICMP error about a flow has another.
 fn is_of_flow(scene: &Scene<'_>) -> bool {
     scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
@@ -286,7 +280,7 @@ impl Pass<'_, '_> {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let ip_only = signature.is_ip_only() && self.has_flow;
-        if ip_only && (self.flow.ip_only_done(self.scene.direction) || is_made(packet))
+        if ip_only && (self.flow.ip_only_done(self.scene.direction) || packet.decoded().source.is_made())
             || self.again && self.worker.matched.contains(&index)
         {
             return;
@@ -303,7 +297,7 @@ impl Pass<'_, '_> {
         // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
         // A packet that the engine made only carries what is left of the stream.
         let own = !self.again
-            && !is_made(packet)
+            && !packet.decoded().source.is_made()
             && match basis.packets {
                 Packets::None => false,
                 Packets::OutsideStream => !payload_in_stream,
@@ -319,7 +313,7 @@ impl Pass<'_, '_> {
     /// Header, flow and packet conditions: everything but values and transactions.
     fn header_holds(&self, signature: &Signature) -> bool {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
-        let made = self.scene.packet.is_some_and(is_made);
+        let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
         crate::header::holds(signature, &self.rules.heads, &scene)
             && signature.packet.iter().all(|c| !(made && c.needs_packet()) && c.matches(&scene))
     }

@@ -135,6 +135,12 @@ pub enum PacketSource {
 }
 
 impl PacketSource {
+    /// Whether the engine made the packet, to have what is left of a flow inspected: it has no header that could be judged.
+    #[must_use]
+    pub const fn is_made(self) -> bool {
+        matches!(self, PacketSource::FlowTimeout | PacketSource::StreamFlush | PacketSource::ShutdownFlush)
+    }
+
     /// EVE's `pkt_src`.
     #[must_use]
     pub const fn eve_name(self) -> &'static str {
