@@ -18,6 +18,14 @@ use bartizan_function::header::{header_of_flow, header_of_packet, icmp_numbers};
 use bartizan_function::{Model, Notes, PacketContext};
 use bartizan_packet::{Decoded, PacketFlags, PacketView, Transport};
 
+/// The flow of a packet.
+struct FlowOf {
+    id: FlowId,
+    direction: Direction,
+    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
+    related: Option<bool>,
+}
+
 /// Flows that end to make room for a session, at most: some have none.
 const SESSIONS_ENDED: u32 = 4;
 
@@ -65,7 +73,7 @@ impl Worker {
         } else {
             Err(Flowless::Apart)
         };
-        let (id, direction) = match flow {
+        let FlowOf { id, direction, related } = match flow {
             Ok(flow) => flow,
             Err(why) => return self.judge_flowless(frame, &occasion, why, &place, recorder),
         };
@@ -79,7 +87,7 @@ impl Worker {
             recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
         }
-        self.in_flow(frame, &occasion, id, recorder)
+        self.in_flow(frame, &occasion, (id, related), recorder)
     }
 
     /// Whether a packet belongs to a flow. Options of IP that are wrong make it invalid, but some receivers take it all the same:
@@ -131,14 +139,15 @@ impl Worker {
         frame: &Frame<'_>,
         packet: &Decoded,
         recorder: &mut dyn Recorder,
-    ) -> Result<(FlowId, Direction), Flowless> {
+    ) -> Result<FlowOf, Flowless> {
         // An ICMP error belongs to the flow that it is about.
-        if let Some(key) = key_about(self, frame, packet) {
+        let about = key_about(self, frame, packet);
+        if let Some(key) = about {
             match self.flows.find(&key, frame.now) {
                 Find::Found { id, direction } => {
                     let entry = self.flows.get(id).zip(packet.src());
                     let direction = entry.map_or(direction, |(entry, src)| entry.icmp_error_direction(src));
-                    return Ok((id, direction));
+                    return Ok(FlowOf { id, direction, related: Some(true) });
                 }
                 Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
                 Find::Missing => {}
@@ -149,18 +158,14 @@ impl Worker {
             }
         }
         let key = flow_key(self, frame, packet).ok_or(Flowless::Apart)?;
+        let related = about.map(|about| about == key);
         match self.flows.find(&key, frame.now) {
-            Find::Found { id, direction } => return Ok((id, direction)),
+            Find::Found { id, direction } => return Ok(FlowOf { id, direction, related }),
             Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
             Find::Missing => {}
         }
-        self.new_flow(&key, frame, packet, recorder).map(|id| (id, Direction::ToServer))
-    }
-
-    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
-    fn relates_to(&self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Option<bool> {
-        let about = key_about(self, frame, packet)?;
-        Some(self.flows.get(id).is_some_and(|entry| *entry.key() == about))
+        let id = self.new_flow(&key, frame, packet, recorder)?;
+        Ok(FlowOf { id, direction: Direction::ToServer, related })
     }
 
     pub(crate) fn new_flow(
@@ -197,18 +202,17 @@ impl Worker {
         Err(Flowless::NoRoom)
     }
 
-    /// A packet of a flow.
+    /// A packet of a flow; `related`: as in [`FlowOf`].
     fn in_flow(
         &mut self,
         frame: &Frame<'_>,
         occasion: &Occasion<'_>,
-        id: FlowId,
+        (id, related): (FlowId, Option<bool>),
         recorder: &mut dyn Recorder,
     ) -> Decision {
         let packet = occasion.packet.decoded();
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
-        let related = self.relates_to(id, frame, packet);
         let mut proves = related != Some(true);
         let mut direction = occasion.direction;
         if let Some(decision) = self.settled(frame, occasion, id, length, recorder) {
