@@ -2,10 +2,9 @@
 //! Reading input files, plain or compressed.
 
 use crate::error::Failure;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use bartizan_packet::capture::Decompressed;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Largest text file (rules, policies) that is read into memory, after decompression.
@@ -32,13 +31,15 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         Failure::input(format!("cannot read {what} {}: {error}{advice}", path.display()))
     };
     let mut bytes = Vec::new();
-    let (mut reader, tool) = decompressed(file).map_err(|error| failed("; check the disk", error))?;
-    let advice = match tool {
-        Some(tool) => format!("; the compressed data is damaged or incomplete, check it with `{tool} -t`"),
+    let reader = Decompressed::new(Box::new(file)).map_err(|error| failed("; check the disk", error))?;
+    let advice = match reader.compression() {
+        Some(tool) => {
+            format!("; the compressed data is damaged or incomplete, check it with `{} -t`", tool.name())
+        }
         None => String::new(),
     };
     let failed = |error| failed(&advice, error);
-    reader.as_mut().take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    reader.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > TEXT_MAX {
         return Err(Failure::input(format!("{what} {} is larger than 1 GiB", path.display())));
     }
@@ -58,73 +59,6 @@ pub fn read_utf8(path: &Path, what: &str) -> Result<String, Failure> {
             path.display()
         ))
     })
-}
-
-/// The file's content, decompressed if it begins with the magic number of gzip or zstd, with the tool that knows it.
-fn decompressed(file: File) -> std::io::Result<(Box<dyn Read>, Option<&'static str>)> {
-    let mut reader = BufReader::new(file);
-    let head = reader.fill_buf()?;
-    Ok(if head.starts_with(&[0x1f, 0x8b]) {
-        (Box::new(flate2::bufread::MultiGzDecoder::new(reader)), Some("gzip"))
-    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        (Box::new(ZstdFrames { file: reader, decoder: FrameDecoder::new(), in_frame: false }), Some("zstd"))
-    } else {
-        (Box::new(reader), None)
-    })
-}
-
-/// Zstandard with all its frames (`cat a.zst b.zst`, `pzstd`) and skippable ones, which the library leaves to its caller; it stops after
-/// the first, and the rules behind would be gone without a word.
-struct ZstdFrames {
-    file: BufReader<File>,
-    decoder: FrameDecoder,
-    in_frame: bool,
-}
-
-impl ZstdFrames {
-    /// Begins the next frame; false at the end of the file.
-    fn next_frame(&mut self) -> std::io::Result<bool> {
-        loop {
-            if self.file.fill_buf()?.is_empty() {
-                return Ok(false);
-            }
-            match self.decoder.reset(&mut self.file) {
-                Ok(()) => return Ok(true),
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
-                    let length = u64::from(length);
-                    if std::io::copy(&mut self.file.by_ref().take(length), &mut std::io::sink())? < length {
-                        return Err(std::io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                Err(error) => return Err(std::io::Error::other(error)),
-            }
-        }
-    }
-}
-
-impl Read for ZstdFrames {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        loop {
-            if self.in_frame {
-                if self.decoder.can_collect() > 0 {
-                    return self.decoder.read(out);
-                }
-                if !self.decoder.is_finished() {
-                    let blocks = BlockDecodingStrategy::UptoBlocks(1);
-                    self.decoder.decode_blocks(&mut self.file, blocks).map_err(std::io::Error::other)?;
-                    continue;
-                }
-                self.in_frame = false;
-            }
-            if !self.next_frame()? {
-                return Ok(0);
-            }
-            self.in_frame = true;
-        }
-    }
 }
 
 #[cfg(test)]

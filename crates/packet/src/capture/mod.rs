@@ -11,6 +11,7 @@
 //! what is missing. Not done: comments, name resolution, statistics and decryption secrets of pcapng
 //! (skipped and counted), formats other than these two (the error names a converter).
 
+mod compressed;
 mod error;
 mod input;
 mod pcap;
@@ -20,8 +21,8 @@ mod status;
 mod tests;
 mod writer;
 
+pub use compressed::{Compression, Decompressed};
 pub use error::CaptureError;
-pub use input::Compression;
 pub use status::{CaptureEnd, CaptureFormat, CaptureStatus};
 pub use writer::{PcapWriter, Precision};
 
