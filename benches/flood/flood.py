@@ -20,10 +20,8 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "inline"))
@@ -298,20 +296,16 @@ def bench(options, folder):
     try:
         net.set_up()
         start_server(net, folder)
-        with open(log_path, "w+") as log:
+        with inline.last_words(log_path), open(log_path, "w+") as log:
             rows["bridge, no flood"] = bridge(net, options, False)
             rows["bridge, flood"] = bridge(net, options, True)
             for name, command in options.forwarders.items():
                 print(f"row {name}", file=sys.stderr, flush=True)
                 rows[name] = forwarder(net, options, command, log)
                 log.seek(0, os.SEEK_END)
-    except Problem as problem:
-        tail = open(log_path).read().splitlines()[-12:] if os.path.exists(log_path) else []
-        raise Problem("\n  ".join([str(problem), *tail])) from None
     finally:
         net.tear_down()
-    with open("/proc/loadavg") as load:
-        print(f"{time.strftime('%Y-%m-%d')}, Linux {os.uname().release}, {os.cpu_count()} processors, load {load.read().split()[0]}")
+    inline.show_machine()
     print(f"{options.rate} SYNs a second for {options.seconds} s, {options.connections} connections a second, timeout {TIMEOUT} s")
     show(rows)
     for name, row in rows.items():
@@ -320,31 +314,10 @@ def bench(options, folder):
     print()
     failed = verdicts(rows, options)
     if options.json:
-        os.makedirs(os.path.dirname(os.path.abspath(options.json)), exist_ok=True)
-        with open(options.json, "w") as file:
-            json.dump(records(rows), file, indent=1)
+        inline.write_records(options.json, records(rows))
     return failed
 
 
-def main():
-    # Both end the run through the `finally` that cleans up.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(3))
-    options = arguments()
-    try:
-        inline.check_machine(("ip", "ethtool", "nginx"))
-        with tempfile.TemporaryDirectory(prefix="btzf-") as folder:
-            # Readable for the web server's worker.
-            os.chmod(folder, 0o755)
-            if bench(options, folder):
-                sys.exit("flood: what must hold does not; see above")
-    except Problem as problem:
-        sys.exit(f"flood: {problem}")
-    except subprocess.TimeoutExpired as late:
-        sys.exit(f"flood: `{late.cmd}` did not end within {late.timeout} s")
-    except KeyboardInterrupt:
-        sys.exit(3)
-
-
 if __name__ == "__main__":
-    main()
+    if inline.conduct("flood", ("ip", "ethtool", "nginx"), bench, arguments()):
+        sys.exit("flood: what must hold does not; see above")

@@ -21,6 +21,7 @@ Another peer is a forwarder like any other: `run` gives Suricata as one, with it
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -407,7 +408,7 @@ def arguments():
     return parsed
 
 
-def check_machine(programs=("ip", "ethtool", "iperf3", "wrk", "nginx")):
+def check_machine(programs):
     if os.geteuid() != 0:
         raise Problem("needs root (network namespaces): run it with sudo")
     packages = {"ip": "iproute2", "ethtool": "ethtool", "iperf3": "iperf3", "wrk": "wrk", "nginx": "nginx-light"}
@@ -419,6 +420,28 @@ def check_machine(programs=("ip", "ethtool", "iperf3", "wrk", "nginx")):
         raise Problem("needs two processors: one for the hosts, one for the forwarder")
 
 
+@contextlib.contextmanager
+def last_words(path):
+    """A problem within is told with the end of a log."""
+    try:
+        yield
+    except Problem as problem:
+        with open(path) as log:
+            tail = log.read().splitlines()[-12:]
+        raise Problem("\n  ".join([str(problem), *tail])) from None
+
+
+def show_machine():
+    with open("/proc/loadavg") as load:
+        print(f"{time.strftime('%Y-%m-%d')}, Linux {os.uname().release}, {os.cpu_count()} processors, load {load.read().split()[0]}")
+
+
+def write_records(path, records):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w") as file:
+        json.dump(records, file, indent=1)
+
+
 def bench(options, folder):
     net = Net(options.congestion, options.realtime)
     # A dictionary of cases for each round.
@@ -427,7 +450,7 @@ def bench(options, folder):
     try:
         net.set_up()
         start_servers(net, folder)
-        with open(log_path, "w+") as log:
+        with last_words(log_path), open(log_path, "w+") as log:
             for number in range(options.rounds):
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
                 # Case by case: what is compared is measured within seconds, as a machine of several owners changes its speed.
@@ -437,43 +460,35 @@ def bench(options, folder):
                         log.write(f"--- {name}, {case}, round {number + 1}\n")
                         log.flush()
                         rows[name][number] |= forwarder_round(net, command, [case], options.seconds, log)
-    except Problem as problem:
-        if os.path.exists(log_path):
-            with open(log_path) as log:
-                tail = log.read().splitlines()[-8:]
-            raise Problem("\n  ".join([str(problem), *tail])) from None
-        raise
     finally:
         net.tear_down()
-    with open("/proc/loadavg") as load:
-        print(f"{time.strftime('%Y-%m-%d')}, Linux {os.uname().release}, {os.cpu_count()} processors, load {load.read().split()[0]}")
+    show_machine()
     records = report(rows, options.cases, options.rounds, options.base)
     if not options.log and options.forwarders:
         with open(log_path) as log:
             print("\nlast words of the forwarders:\n  " + "\n  ".join(log.read().splitlines()[-6 * len(options.forwarders) :]))
     if options.json:
-        os.makedirs(os.path.dirname(os.path.abspath(options.json)), exist_ok=True)
-        with open(options.json, "w") as file:
-            json.dump(records, file, indent=1)
+        write_records(options.json, records)
 
 
-def main():
-    # Both end the run through the `finally` that cleans up.
+def conduct(name, programs, bench, options):
+    """Runs bench(options, folder), which cleans up in a `finally`, and ends with what went wrong."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(3))
-    options = arguments()
     try:
-        check_machine()
-        # Readable for the web server's worker; removed with everything in it.
-        with tempfile.TemporaryDirectory(prefix="btzi-") as folder:
-            bench(options, folder)
+        check_machine(programs)
+        # Removed with everything in it.
+        with tempfile.TemporaryDirectory(prefix=f"{PREFIX}-") as folder:
+            # Readable for the web server's worker.
+            os.chmod(folder, 0o755)
+            return bench(options, folder)
     except Problem as problem:
-        sys.exit(f"inline: {problem}")
+        sys.exit(f"{name}: {problem}")
     except subprocess.TimeoutExpired as late:
-        sys.exit(f"inline: `{late.cmd}` did not end within {late.timeout} s")
+        sys.exit(f"{name}: `{late.cmd}` did not end within {late.timeout} s")
     except KeyboardInterrupt:
         sys.exit(3)
 
 
 if __name__ == "__main__":
-    main()
+    conduct("inline", ("ip", "ethtool", "iperf3", "wrk", "nginx"), bench, arguments())
