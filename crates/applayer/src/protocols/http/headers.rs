@@ -471,7 +471,10 @@ mod tests {
             let Scan::Got(block) = got else { panic!("block") };
             assert_eq!(block.waits_for, None);
             assert_eq!(&input[block.used..], b"BODY");
-            assert_eq!(scan(response, b"\r\n"), Scan::Got(Block { fields: vec![], used: 2, waits_for: None }));
+            assert_eq!(
+                scan(response, b"\r\n"),
+                Scan::Got(Block { fields: vec![], used: 2, waits_for: None })
+            );
             assert_eq!(scan(response, b"Host: a"), Scan::Need(Until::LineEnd));
             assert_eq!(scan(response, b"Host: a\r\n"), Scan::Need(Until::Byte));
         }
@@ -537,7 +540,9 @@ mod tests {
             let got = scan(false, &whole[..cut]);
             match &got {
                 _ if cut >= decided => assert_eq!(got, want, "{cut}"),
-                Scan::Got(part) => assert_eq!((part.fields.len(), part.waits_for.is_some()), (1, true), "{cut}"),
+                Scan::Got(part) => {
+                    assert_eq!((part.fields.len(), part.waits_for.is_some()), (1, true), "{cut}")
+                }
                 other => assert!(matches!(other, Scan::Need(_)), "{cut}"),
             }
         }
