@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_long};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay`: milliseconds after which free pages go back to the system.
-const PURGE_DELAY: (c_int, c_long) = (15, 10);
+const PURGE_DELAY: (c_int, c_long) = (15, 100);
 /// `mi_option_arena_reserve`: KiB of address space that are reserved at a time; more for those behind the eighth.
 const ARENA_RESERVE: (c_int, c_long) = (23, 128 << 10);
 
