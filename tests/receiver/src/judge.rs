@@ -166,7 +166,8 @@ impl Judge {
         for case in cases {
             let key = (case.peer.0, case.peer.1, case.service.port());
             let record = read.get(&key);
-            let forbidden = record.is_some_and(|read| read.holds(case.service, case.service.forbidden()));
+            let forbidden = record.is_some_and(|read| read.holds(case.service, case.service.forbidden()))
+                || case.holds(case.service.forbidden());
             let tally = self.tally.entry(case.family()).or_default();
             tally.played += 1;
             tally.answered += u64::from(case.answered());

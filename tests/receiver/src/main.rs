@@ -2,7 +2,7 @@
 //! `attack`: the receiver harness as a program. Exit status: 0 nothing found, 1 something found, 2 it could not run.
 
 use bartizan_receiver::honest::GOODS;
-use bartizan_receiver::kinds::KINDS;
+use bartizan_receiver::kinds::{KINDS, Listed};
 use bartizan_receiver::net::{Problem, problem};
 use bartizan_receiver::run::{Plan, places, run, setups};
 use bartizan_receiver::strategy::Strategy;
@@ -94,6 +94,7 @@ fn in_namespace() -> Result<ExitCode, Problem> {
         ("nginx", "nginx-light"),
         ("openssl", "openssl"),
         ("python3", "python3"),
+        ("curl", "curl"),
     ] {
         let there = |dir: PathBuf| dir.join(tool).exists();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -200,8 +201,8 @@ fn plan(args: &Args) -> Result<Plan, Problem> {
     })
 }
 
-/// Those of the client's side; what the server would have to do is left out, saying so.
-fn read_strategies(path: &Path) -> Result<Vec<(Strategy, String)>, Problem> {
+/// Those of the client's side, and those of the server's.
+fn read_strategies(path: &Path) -> Result<Vec<Listed>, Problem> {
     let fail = |why: String| problem(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
     let list: Vec<serde_json::Value> =
@@ -211,12 +212,9 @@ fn read_strategies(path: &Path) -> Result<Vec<(Strategy, String)>, Problem> {
         let Some(text) = entry["strategy"].as_str() else {
             return Err(fail("an entry has no `strategy`".into()));
         };
-        if entry["side"] == "server" {
-            println!("note: not played, a server would have to do it: {text}");
-            continue;
-        }
         let strategy = Strategy::parse(text).map_err(|why| fail(format!("`{text}`: {why}")))?;
-        strategies.push((strategy, entry["test"].as_str().unwrap_or("http").to_owned()));
+        let test = entry["test"].as_str().unwrap_or("http").to_owned();
+        strategies.push(Listed { strategy, test, server: entry["side"] == "server" });
     }
     Ok(strategies)
 }

@@ -112,6 +112,8 @@ pub fn receivers_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<b
         ("net.ipv6.ip6frag_high_thresh", "268435456"),
         ("net.ipv4.tcp_max_syn_backlog", "65536"),
         ("net.core.somaxconn", "65536"),
+        // Data of a SYN is taken without a cookie, by every listener.
+        ("net.ipv4.tcp_fastopen", "1539"),
         ("net.ipv4.tcp_synack_retries", "1"),
         ("net.ipv4.tcp_retries2", "3"),
         ("net.ipv4.tcp_orphan_retries", "1"),

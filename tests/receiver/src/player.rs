@@ -4,6 +4,7 @@
 use crate::kinds::Case;
 use crate::net::{Problem, problem};
 use crate::packet;
+use crate::receivers::Callers;
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,6 +22,7 @@ const KEPT: usize = 400;
 pub struct Player {
     port: InlinePort,
     batch: Batch,
+    callers: Callers,
     begun: Instant,
     /// Frames sent.
     pub sent: u64,
@@ -35,12 +37,13 @@ impl Player {
     ///
     /// # Errors
     /// As [`InlinePort::open`].
-    pub fn open() -> Result<Self, Problem> {
+    pub fn open(callers: Callers) -> Result<Self, Problem> {
         let port =
             InlinePort::open("a0", &InlineOptions::default()).map_err(|error| problem(error.to_string()))?;
         Ok(Player {
             port,
             batch: Batch::with_capacity(256),
+            callers,
             begun: Instant::now(),
             sent: 0,
             unsent: 0,
@@ -102,6 +105,9 @@ impl Player {
                     continue;
                 }
                 idle = false;
+                if let Some(call) = cases[at].call.take() {
+                    self.callers.call(call);
+                }
                 match cases[at].speak(now, &mut out) {
                     Some(due) => {
                         wake[at] = due.max(now + 1);

@@ -35,7 +35,7 @@ impl Setup {
         if self.chain.contains(&"pfw") {
             text.push_str(
                 "    pfw:\n      default: drop\n      rules:
-        - {allow: tcp, to-ports: [80, 443, 9001, 9010-9012]}
+        - {allow: tcp, to-ports: [53, 80, 443, 8080, 9001, 9010-9013]}
         - {allow: udp, to-ports: [53, 9000]}
         - {allow: icmp}
         - {allow: icmpv6}\n",

@@ -3,13 +3,12 @@
 
 use crate::honest::{self, GOODS};
 use crate::judge::{Finding, Judge, toothless};
-use crate::kinds::{self, Case, KINDS};
+use crate::kinds::{self, Case, KINDS, Listed};
 use crate::net::{self, Problem, problem};
 use crate::player::Player;
 use crate::program::{Program, Setup};
 use crate::random::Random;
-use crate::receivers::{Records, Sinks, Web};
-use crate::strategy::Strategy;
+use crate::receivers::{Callers, Records, Sinks, Web};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +33,7 @@ pub struct Plan {
     /// One case only.
     pub only: Option<(usize, u64)>,
     /// Strategies with their tests.
-    pub strategies: Vec<(Strategy, String)>,
+    pub strategies: Vec<Listed>,
     /// A setup ends after so much time.
     pub limit: Duration,
     /// It ends with the first finding.
@@ -77,11 +76,11 @@ struct Clients {
 }
 
 impl Clients {
-    fn start(goods: Vec<usize>) -> Result<Self, Problem> {
+    fn start(goods: Vec<usize>, callers: Callers) -> Result<Self, Problem> {
         let (jobs, todo) = mpsc::channel::<Job>();
         let (told, done) = mpsc::channel();
         net::in_side("a0", move |give, ready| {
-            let mut player = match net::clients_side(give).and_then(|()| Player::open()) {
+            let mut player = match net::clients_side(give).and_then(|()| Player::open(callers)) {
                 Ok(player) => player,
                 Err(why) => return drop(ready.send(Err(why))),
             };
@@ -113,7 +112,7 @@ impl Clients {
 }
 
 /// Starts the receivers on their side.
-fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, bool), Problem> {
+fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers, bool), Problem> {
     let (folder, records) = (plan.folder.clone(), Arc::clone(records));
     net::in_side("b0", move |give, ready| {
         let start = || {
@@ -121,7 +120,7 @@ fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, bool), 
             let honest = honest::addresses().try_into().map_err(|_| problem("two addresses are wanted"))?;
             let sinks =
                 Sinks::open(&records, honest).map_err(|error| problem(format!("receivers: {error}")))?;
-            Ok((Web::start(&folder, &records)?, sinks, hop))
+            Ok((Web::start(&folder, &records)?, sinks, Callers::start(&records), hop))
         };
         let _ = ready.send(start());
     })
@@ -137,11 +136,11 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     net::middle()?;
     let records = Arc::new(Records::default());
     let own = honest::addresses();
-    let (mut web, sinks, hop) = receivers(plan, &records)?;
+    let (mut web, sinks, callers, hop) = receivers(plan, &records)?;
     if !hop {
         println!("note: no hop before the receivers (is nftables installed?): time-to-live tricks arrive");
     }
-    let clients = Clients::start(plan.goods.clone())?;
+    let clients = Clients::start(plan.goods.clone(), callers)?;
     let mut outcome = Outcome { findings: Vec::new(), json: json!({}) };
     let (mut hosts, mut runs, mut judges) = (0, Vec::new(), Vec::new());
     for setup in &plan.setups {
@@ -259,15 +258,8 @@ impl Rounds {
         // The list first, over both versions, twice.
         if self.lists < 4 && !plan.strategies.is_empty() {
             let v6 = self.lists % 2 == 1;
-            for (number, (strategy, test)) in plan.strategies.iter().enumerate() {
-                cases.push(kinds::of_strategy(
-                    strategy,
-                    test,
-                    number as u64,
-                    host(),
-                    v6,
-                    plan.seed + self.lists,
-                ));
+            for (number, listed) in plan.strategies.iter().enumerate() {
+                cases.push(kinds::of_strategy(listed, number as u64, host(), v6, plan.seed + self.lists));
             }
             self.lists += 1;
         }
@@ -321,10 +313,13 @@ fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> 
         (true, false) => "answered",
         (false, false) => "-",
     };
-    let rows = plan.strategies.iter().enumerate().map(|(number, (strategy, test))| {
+    let rows = plan.strategies.iter().enumerate().map(|(number, listed)| {
         let (control, prevention) = (of(number as u64, false), of(number as u64, true));
-        println!("   {:10} {:10} {test:8} {strategy}", word(control), word(prevention));
-        json!({"strategy": strategy.to_string(), "test": test, "control": word(control), "prevention": word(prevention)})
+        let Listed { strategy, test, server } = listed;
+        let side = if *server { "server" } else { "client" };
+        println!("   {:10} {:10} {side} {test:8} {strategy}", word(control), word(prevention));
+        json!({"strategy": strategy.to_string(), "test": test, "side": side, "control": word(control),
+            "prevention": word(prevention)})
     });
     rows.collect()
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Gives a socket room for so many bytes that were not read yet, beyond what is allowed to others. Asks for the right to
+/// Gives a socket room for so many bytes that were not read yet, few or beyond what is allowed to others. Asks for the right to
 /// administer the network.
 ///
 /// # Errors

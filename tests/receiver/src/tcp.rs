@@ -27,6 +27,29 @@ pub enum Style {
     Fragments,
     /// Beside what is sent, packets of the server that the client has made itself: see [`forged`].
     Forged,
+    /// These, as soon as the connection stands; then in order what is missing.
+    Script(Vec<Step>),
+}
+
+/// One packet of a script.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// Milliseconds behind the one before.
+    pub wait: u64,
+    /// Where its payload stands in the data.
+    pub offset: i64,
+    /// Flags.
+    pub flags: u16,
+    /// Urgent pointer.
+    pub urgptr: u16,
+    /// Options in the place of those of the connection.
+    pub options: Option<Vec<(u8, Vec<u8>)>>,
+    /// Milliseconds that the clock of its timestamp is behind; ignored with `options`.
+    pub age: u32,
+    /// Payload.
+    pub load: Vec<u8>,
+    /// A frame in its place, which knows the ports and numbers only now: see [`crate::icmp`].
+    pub icmp: Option<crate::icmp::Error>,
 }
 
 /// More segments with the SYN.
@@ -74,6 +97,14 @@ pub struct Client {
     pub strategy: Option<Strategy>,
     /// TCP timestamps.
     pub timestamps: bool,
+    /// Milliseconds after which it is given up.
+    pub patience: u64,
+    /// It ends without a word.
+    pub silent: bool,
+    /// Data with the first SYN.
+    pub syn_load: Vec<u8>,
+    /// The connection that follows over the same ports.
+    pub next: Option<Box<Client>>,
     /// Bytes behind the options of the SYN, and of data.
     pub raw_options: [Vec<u8>; 2],
     /// Bytes of answers.
@@ -115,6 +146,10 @@ impl Client {
             opening: Vec::new(),
             strategy: None,
             timestamps: false,
+            patience: PATIENCE,
+            silent: false,
+            syn_load: Vec::new(),
+            next: None,
             raw_options: [Vec::new(), Vec::new()],
             heard: 0,
             complete: false,
@@ -138,13 +173,16 @@ impl Client {
     /// Nothing more will come.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == Phase::Over && self.next.is_none()
     }
 
     /// When it wants to speak again.
     #[must_use]
     pub fn due(&self) -> u64 {
-        self.due.min(self.begun + PATIENCE)
+        if self.phase == Phase::Over {
+            return self.now + 2;
+        }
+        self.due.min(self.begun + self.patience)
     }
 
     /// A segment of the data's number space: its begin, and what it carries.
@@ -232,12 +270,16 @@ impl Client {
         }
         if segment.flags & SYN != 0 {
             if self.phase == Phase::Opening && segment.flags & ACK != 0 {
-                let known = acked == 0 || self.opening.iter().any(|other| other.far == acked);
-                if !known {
+                let with_data = acked as usize <= self.syn_load.len();
+                if !with_data && !self.opening.iter().any(|other| other.far == acked) {
                     return;
                 }
-                // It answers one of the SYNs: that is the connection.
-                self.isn = segment.ack.wrapping_sub(1);
+                // It answers one of the SYNs: that is the connection. Data of the SYN may be part of it.
+                if with_data {
+                    (self.acked, self.sent) = (acked as usize, acked as usize);
+                } else {
+                    self.isn = segment.ack.wrapping_sub(1);
+                }
                 self.peer = segment.seq.wrapping_add(1);
                 self.phase = Phase::Sending;
                 (self.tries, self.due) = (0, self.now);
@@ -277,10 +319,19 @@ impl Client {
         if self.begun == 0 {
             self.begun = now.max(1);
         }
-        if self.phase == Phase::Over || now < self.due() {
+        if self.phase == Phase::Over {
+            if let Some(next) = self.next.take() {
+                let heard = self.heard;
+                *self = *next;
+                (self.heard, self.now, self.begun) = (heard, now, now.max(1));
+                self.due = now + 3;
+            }
             return;
         }
-        if now >= self.begun + PATIENCE {
+        if now < self.due() {
+            return;
+        }
+        if now >= self.begun + self.patience {
             self.give_up(out);
             return;
         }
@@ -299,7 +350,8 @@ impl Client {
             return;
         }
         self.due = self.now + AGAIN;
-        let mut segments = vec![self.segment(SYN, -1, &[])];
+        let load = if self.tries == 1 { self.syn_load.clone() } else { Vec::new() };
+        let mut segments = vec![self.segment(SYN, -1, &load)];
         if self.tries == 1 {
             for other in &self.opening {
                 let mut segment = self.segment(other.flags, -1, &other.load);
@@ -348,12 +400,34 @@ impl Client {
                 out.extend(forged::frames(self).into_iter().map(|(wait, frame)| (self.now + wait, frame)));
                 self.due = self.now + 60;
             }
+            Style::Script(steps) if self.steps == 0 => {
+                self.steps = 1;
+                let mut clock = 0;
+                for step in &steps {
+                    clock += step.wait;
+                    let frame = self.step(step);
+                    out.push((self.now + clock, frame));
+                }
+                self.due = self.now + clock + 40;
+            }
+            Style::Script(_) => self.send_piece(&[all], None, out),
             Style::Forged => self.send_piece(&[all], None, out),
             // What was cut is not sent again whole.
             Style::Fragments => self.give_up(out),
             Style::Pieces { ends, gap } => self.send_piece(&ends, gap, out),
             Style::Rough(_) => self.send_piece(&[all], None, out),
         }
+    }
+
+    /// The frame of a script's step.
+    fn step(&self, step: &Step) -> Vec<u8> {
+        if let Some(error) = &step.icmp {
+            return error.frame(self);
+        }
+        let mut segment = self.segment(step.flags, step.offset, &step.load);
+        segment.urgptr = step.urgptr;
+        segment.options = step.options.clone().unwrap_or_else(|| self.options(step.flags, step.age));
+        Packet::tcp(&self.ip, segment).frame()
     }
 
     fn send_piece(&mut self, ends: &[usize], gap: Option<u64>, out: &mut Out) {
@@ -401,7 +475,7 @@ impl Client {
 
     /// Ends it with a reset, so that the receiver does not go on.
     fn give_up(&mut self, out: &mut Out) {
-        if self.phase != Phase::Opening && !(self.complete && self.peer_closed) {
+        if !self.silent && self.phase != Phase::Opening && !(self.complete && self.peer_closed) {
             let segment = self.segment(RST | ACK, self.acked as i64, &[]);
             out.push((self.now, Packet::tcp(&self.ip, segment).frame()));
         }

@@ -122,7 +122,7 @@ fn cut(length: usize, random: &mut Random) -> Vec<Part> {
 }
 
 /// Changes the last word of `bytes` so that its sum is that of `like`.
-fn balance(bytes: &mut [u8], like: &[u8]) {
+pub(super) fn balance(bytes: &mut [u8], like: &[u8]) {
     let at = (bytes.len() / 2) * 2;
     if at < 10 || bytes.len() != like.len() {
         return;

@@ -2,13 +2,18 @@
 //! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is a kind, and
 //! its members are cases.
 
+mod forms;
 pub mod fragments;
 pub mod odd;
 pub mod payload;
+mod pieces;
+pub mod server;
+mod stream;
 
 use crate::packet::{Answer, Ip, SYN, TCP, UDP, udp};
 use crate::random::Random;
 use crate::receivers::Service;
+use crate::server::{Call, Server};
 use crate::strategy::{Datagram, Layer, Packet, Strategy, random as trees};
 use crate::tcp::{Client, Opening, Out, Style};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -47,6 +52,37 @@ pub const KINDS: &[Kind] = &[
     kind("odd-packets", 14, true, odd_packets, "whole packets with odd lengths, options, extension headers"),
     kind("forged-answers", 10, true, forged, "packets of the server that the client has made itself"),
     kind("decoy-datagrams", 10, true, decoy_datagrams, "queries behind datagrams that are thrown away"),
+    kind(
+        "fragment-runs",
+        14,
+        true,
+        pieces::runs,
+        "several datagrams in fragments: numbers used again, parts without a byte, parts that come late",
+    ),
+    kind("fragmented-queries", 10, true, pieces::queries, "DNS queries in fragments, with decoys"),
+    kind(
+        "bent-servers",
+        16,
+        true,
+        server::tree,
+        "random strategies that a server plays towards a client that is Linux",
+    ),
+    kind("answer-forms", 5, true, forms::answers, "answers with encodings and framings, for curl"),
+    kind(
+        "request-framings",
+        10,
+        true,
+        forms::framings,
+        "requests with odd framing, a forbidden one behind them",
+    ),
+    kind("dns-forms", 6, true, forms::queries, "queries that do not look like the common ones"),
+    kind("tls-again", 4, true, forms::hellos, "a second hello, because the server asks for one"),
+    kind("urgent", 8, true, stream::urgent, "urgent bytes that the receiver takes out of the stream"),
+    kind("times", 8, true, stream::times, "timestamps that are old, odd or there twice"),
+    kind("syn-data", 8, true, stream::syn_data, "data with the SYN, for listeners with TCP fast open"),
+    kind("ports-again", 8, true, stream::again, "another connection at once over the same ports"),
+    kind("icmp-errors", 6, true, stream::icmp_errors, "bad news of the connection by ICMP"),
+    kind("windows", 6, true, stream::windows, "more than fits into the window, then other content"),
 ];
 
 const fn kind(
@@ -67,6 +103,8 @@ struct Made<'r> {
     service: Service,
     good: Option<Vec<u8>>,
     note: String,
+    call: Option<Call>,
+    fragmented: u64,
 }
 
 /// One case.
@@ -83,6 +121,10 @@ pub struct Case {
     pub good: Option<Vec<u8>>,
     /// What it is like, for people.
     pub note: String,
+    /// Who is to call it, before it speaks.
+    pub call: Option<Call>,
+    /// Datagrams that it sends in fragments.
+    pub fragmented: u64,
     /// When, whether sent by us, and the frame.
     pub frames: Vec<(u64, bool, Vec<u8>)>,
     play: Play,
@@ -93,6 +135,8 @@ enum Play {
     Frames(Out),
     /// A connection.
     Tcp(Box<Client>),
+    /// A connection of a client that is Linux.
+    Server(Box<Server>),
 }
 
 /// The address of the host with this number. The first half of them stands beside the receivers, the others behind
@@ -130,8 +174,19 @@ fn case(
     let sport = 1024 + (host / 65_536 * 977 + host % 60_000) as u16 % 60_000;
     let server = crate::net::SERVER[usize::from(v6)];
     let ip = Ip::new(src, server.parse().unwrap_or(src), TCP);
-    let mut made = Made { random, ip, sport, service: Service::Raw, good: None, note: String::new() };
+    let mut made = Made {
+        random,
+        ip,
+        sport,
+        service: Service::Raw,
+        good: None,
+        note: String::new(),
+        call: None,
+        fragmented: 0,
+    };
     let play = make(&mut made);
+    // A server is known by its port.
+    let sport = if matches!(play, Play::Server(_)) { made.service.port() } else { sport };
     Case {
         kind,
         number,
@@ -139,16 +194,34 @@ fn case(
         service: made.service,
         good: made.good,
         note: made.note,
+        call: made.call,
+        fragmented: made.fragmented,
         frames: Vec::new(),
         play,
     }
 }
 
+/// A strategy of a list.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// What it was found with: `dns`, one with `https`, or HTTP.
+    pub test: String,
+    /// The server plays it, towards a client that is Linux.
+    pub server: bool,
+}
+
 /// A case of a strategy with a request of `test`: `dns`, one with `https`, or HTTP.
 #[must_use]
-pub fn of_strategy(strategy: &Strategy, test: &str, number: u64, host: u64, v6: bool, seed: u64) -> Case {
+pub fn of_strategy(listed: &Listed, number: u64, host: u64, v6: bool, seed: u64) -> Case {
     let random = &mut Random::of(seed, &[77, number]);
+    let (strategy, test) = (&listed.strategy, listed.test.as_str());
     case(None, number, host, v6, true, random, |made| {
+        if listed.server {
+            made.note = strategy.to_string();
+            return server::play(made, true, Some(strategy.clone()));
+        }
         made.service = match test {
             "dns" => Service::Dns,
             test if test.contains("https") => Service::Tls,
@@ -225,6 +298,7 @@ fn udp_fragments(made: &mut Made<'_>) -> Play {
         made.good = Some(good.clone());
     }
     made.note = plan.note;
+    made.fragmented = 1;
     Play::Frames(plan.frames)
 }
 
@@ -479,13 +553,19 @@ impl Case {
                 client.speak(now, out);
                 (!client.is_over()).then(|| client.due())
             }
+            Play::Server(server) => {
+                server.speak(now, out);
+                (!server.is_over()).then(|| server.due())
+            }
         }
     }
 
     /// Takes an answer.
     pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
-        if let Play::Tcp(client) = &mut self.play {
-            client.hear(answer, now, out);
+        match &mut self.play {
+            Play::Frames(_) => {}
+            Play::Tcp(client) => client.hear(answer, now, out),
+            Play::Server(server) => server.hear(answer, now, out),
         }
     }
 
@@ -493,7 +573,21 @@ impl Case {
     #[must_use]
     pub fn answered(&self) -> bool {
         matches!(&self.play, Play::Tcp(client) if client.heard > 0)
+            || matches!(&self.play, Play::Server(server) if !server.heard.is_empty())
             || matches!(self.play, Play::Frames(_)) && self.frames.iter().any(|(_, ours, _)| !ours)
+    }
+
+    /// A server of ours has read this.
+    #[must_use]
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        let Play::Server(server) = &self.play else { return false };
+        server.heard.windows(bytes.len()).any(|window| window == bytes)
+    }
+
+    /// It is a connection, or the try to make one.
+    #[must_use]
+    pub fn is_connection(&self) -> bool {
+        !matches!(self.play, Play::Frames(_))
     }
 
     /// What it was like.

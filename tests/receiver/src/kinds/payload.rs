@@ -8,7 +8,7 @@ use crate::receivers::Service;
 /// A forbidden text and a clean one, as long.
 pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     match service {
-        Service::Http => {
+        Service::Http | Service::WebAnswers | Service::Web => {
             let (before, behind) = (random.within(0, 20), random.within(0, 200));
             let (before, behind) = (random.letters(before), random.letters(behind));
             let request = |word: &[u8]| {
@@ -29,7 +29,7 @@ pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
             pair
         }
         Service::Dns => (query(b"evil", random), query(b"good", random)),
-        Service::Raw | Service::Depth(_) | Service::Udp => {
+        Service::Raw | Service::Slow | Service::Answers | Service::Depth(_) | Service::Udp => {
             let mark: &[u8] = if service == Service::Udp { b"EVIL-UDP" } else { b"EVIL-RAW" };
             let length = if random.percent(70) { random.within(20, 400) } else { random.within(20, 1300) };
             let clean = random.letters(length);
@@ -41,6 +41,7 @@ pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
+/// A query for a name under `test`, with random numbers.
 fn query(name: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = random.bytes(2);
     bytes.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4]);
@@ -121,6 +122,12 @@ fn record(version: u16, bytes: &[u8]) -> Vec<u8> {
 
 /// A ClientHello (RFC 8446 section 4.1.2) that OpenSSL answers: names as (type, name).
 fn hello(names: &[(u8, Vec<u8>)], odd: bool, random: &mut Random) -> Vec<u8> {
+    hello_of(names, None, odd, random)
+}
+
+/// The same; `key` says whether there is a key of its group, else chance does.
+fn hello_of(names: &[(u8, Vec<u8>)], key: Option<bool>, odd: bool, random: &mut Random) -> Vec<u8> {
+    let with_key = key;
     let list: Vec<u8> = names.iter().flat_map(|(kind, name)| [&[*kind][..], &short(name)].concat()).collect();
     let mut extensions: Vec<(u16, Vec<u8>)> = vec![
         (0, short(&list)),
@@ -129,9 +136,13 @@ fn hello(names: &[(u8, Vec<u8>)], odd: bool, random: &mut Random) -> Vec<u8> {
         (13, short(&[4, 3, 8, 4, 4, 1, 5, 3, 8, 5, 5, 1])),
     ];
     let key = random.bytes(32);
+    if names.is_empty() {
+        extensions.remove(0);
+    }
     if !odd || random.percent(60) {
         extensions.push((43, vec![4, 3, 4, 3, 3]));
-        extensions.push((51, short(&[&[0, 0x1d, 0, 32][..], &key].concat())));
+        let share = if with_key == Some(false) { Vec::new() } else { [&[0, 0x1d, 0, 32][..], &key].concat() };
+        extensions.push((51, short(&share)));
     }
     if odd {
         if random.percent(30) {
@@ -159,6 +170,37 @@ fn hello(names: &[(u8, Vec<u8>)], odd: bool, random: &mut Random) -> Vec<u8> {
     body.extend([1, 0]);
     body.extend(short(&extensions));
     [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat()
+}
+
+/// A hello that leaves the server no key of its group, so that it asks for another, and that other one. The name that is forbidden stands in
+/// the second, or in both.
+pub fn tls_again(random: &mut Random) -> (Vec<u8>, String) {
+    let own = random.clone();
+    let names: [&[u8]; 2] = *random.pick(&[
+        [&b"www.good.example"[..], &b"www.evil.example"[..]],
+        [b"www.good.example", b"www.evil.example"],
+        [b"www.evil.example", b"www.evil.example"],
+        [b"", b"www.evil.example"],
+    ]);
+    let mut bytes = Vec::new();
+    for (turn, name) in names.into_iter().enumerate() {
+        // The same numbers in both, but for the key.
+        let mut random = own.clone();
+        let list = if name.is_empty() { Vec::new() } else { vec![(0, name.to_vec())] };
+        let message = hello_of(&list, Some(turn == 1), false, &mut random);
+        bytes.extend(record(if turn == 0 { 0x0301 } else { 0x0303 }, &message));
+        if turn == 0 && random.percent(50) {
+            bytes.extend([20, 3, 3, 0, 1, 1]);
+        }
+    }
+    (
+        bytes,
+        format!(
+            "asked again: {:?} and {:?}",
+            String::from_utf8_lossy(names[0]),
+            String::from_utf8_lossy(names[1])
+        ),
+    )
 }
 
 /// A hello for something forbidden in a form that a server may understand; and what it is like.
@@ -216,7 +258,15 @@ mod tests {
 
     #[test]
     fn both_versions_are_as_long_and_differ() {
-        for service in [Service::Http, Service::Tls, Service::Dns, Service::Raw, Service::Udp] {
+        for service in [
+            Service::Http,
+            Service::Web,
+            Service::Answers,
+            Service::Tls,
+            Service::Dns,
+            Service::Raw,
+            Service::Udp,
+        ] {
             for seed in 0..100 {
                 let (evil, good) = pair(service, &mut Random::new(seed));
                 assert_eq!(evil.len(), good.len(), "{service:?}");

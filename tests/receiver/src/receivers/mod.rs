@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The receivers: sockets of the kernel with applications on them that write down what they have read.
 
+mod callers;
 mod sinks;
 mod web;
 
+pub use callers::Callers;
 pub use sinks::Sinks;
 pub use web::Web;
 
@@ -22,10 +24,18 @@ pub enum Service {
     Raw,
     /// A stream, with rules that look at the beginnings of segments.
     Depth(u8),
+    /// A stream whose receiver has a small window and reads late.
+    Slow,
     /// nginx.
     Http,
+    /// Python's web server.
+    Web,
     /// OpenSSL.
     Tls,
+    /// Not a receiver but a server of our own, which a socket calls: a stream. See [`Callers`].
+    Answers,
+    /// The same with HTTP.
+    WebAnswers,
 }
 
 impl Service {
@@ -35,9 +45,11 @@ impl Service {
         match self {
             Service::Udp => 9000,
             Service::Dns => 53,
-            Service::Raw => 9001,
+            Service::Raw | Service::Answers => 9001,
             Service::Depth(form) => 9010 + u16::from(form),
-            Service::Http => 80,
+            Service::Slow => 9013,
+            Service::Http | Service::WebAnswers => 80,
+            Service::Web => 8080,
             Service::Tls => 443,
         }
     }
@@ -47,9 +59,9 @@ impl Service {
     pub fn forbidden(self) -> &'static [u8] {
         match self {
             Service::Udp => b"EVIL-UDP",
-            Service::Raw => b"EVIL-RAW",
+            Service::Raw | Service::Slow | Service::Answers => b"EVIL-RAW",
             Service::Depth(_) => b"PONG ",
-            Service::Dns | Service::Http | Service::Tls => b"evil",
+            Service::Dns | Service::Http | Service::Web | Service::Tls | Service::WebAnswers => b"evil",
         }
     }
 }
@@ -58,10 +70,13 @@ impl Service {
 pub const RULES: &str = r#"drop udp any any -> any 9000 (msg:"datagram"; content:"EVIL-UDP"; sid:1;)
 drop dns any any -> any 53 (msg:"query"; dns.query; content:"evil"; sid:2;)
 drop tcp any any -> any 9001 (msg:"stream"; flow:established,to_server; content:"EVIL-RAW"; sid:3;)
+drop tcp any 9001 -> any any (msg:"answer"; flow:established,to_client; content:"EVIL-RAW"; sid:4;)
+drop tcp any any -> any 9013 (msg:"slow stream"; flow:established,to_server; content:"EVIL-RAW"; sid:5;)
 drop tcp any any -> any 9010 (msg:"depth"; flow:established,to_server; content:"PONG "; depth:5; sid:10;)
 drop tcp any any -> any 9011 (msg:"offset"; flow:established,to_server; content:"PONG "; offset:3; depth:8; sid:11;)
 drop tcp any any -> any 9012 (msg:"startswith"; flow:established,to_server; content:"PONG "; startswith; sid:12;)
 drop http any any -> any any (msg:"path"; flow:established,to_server; http.uri; content:"evil"; sid:20;)
+drop http any any -> any any (msg:"body"; flow:established,to_client; file_data; content:"evil"; sid:21;)
 drop tls any any -> any any (msg:"name"; flow:established,to_server; tls.sni; content:"evil"; nocase; sid:30;)
 "#;
 

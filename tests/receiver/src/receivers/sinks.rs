@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// What a socket holds that its thread has not read yet: many rounds' worth, so that a busy machine loses nothing here.
 const ROOM: i32 = 16 << 20;
+/// Of the receiver with a small window; and how long it does not read.
+const SMALL: i32 = 2304;
+const LATE: Duration = Duration::from_millis(15);
 /// A stream on which nothing comes for so long is closed.
 const IDLE: Duration = Duration::from_secs(4);
 
@@ -37,12 +40,14 @@ impl Sinks {
             let (records, stop) = (Arc::clone(records), Arc::clone(&stop));
             threads.push(std::thread::spawn(move || datagrams(&socket, service, &records, honest, &stop)));
         }
-        let ports =
-            [Service::Raw, Service::Depth(0), Service::Depth(1), Service::Depth(2)].map(Service::port);
+        let ports = [Service::Raw, Service::Depth(0), Service::Depth(1), Service::Depth(2), Service::Slow]
+            .map(Service::port);
         let listeners: Result<Vec<TcpListener>, _> =
             ports.iter().map(|port| TcpListener::bind(("::", *port))).collect();
         let listeners = listeners?;
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        // What is accepted there has it, too.
+        listeners.last().map_or(Ok(()), |slow| crate::sys::set_receive_buffer(slow, SMALL))?;
         let (records, ended) = (Arc::clone(records), Arc::clone(&stop));
         let (tell, told) = std::sync::mpsc::channel();
         threads.push(std::thread::spawn(move || {
@@ -132,6 +137,9 @@ fn streams(listeners: &[TcpListener], records: &Records, stop: &AtomicBool) {
 impl Stream {
     /// Reads what is there; whether it goes on.
     fn read(&mut self, buffer: &mut [u8], records: &Records) -> bool {
+        if self.key.2 == Service::Slow.port() && self.last.elapsed() < LATE {
+            return true;
+        }
         match self.socket.read(buffer) {
             Ok(0) => false,
             Ok(read) => {

@@ -17,7 +17,7 @@ IDLE = 4
 class Connection:
     def __init__(self, sock, peer, context):
         self.sock, self.peer, self.last = sock, peer, time.monotonic()
-        self.names, self.told, self.shaken = [], False, False
+        self.names, self.told, self.shaken = [], 0, False
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
         self.tls.owner = self
@@ -41,10 +41,10 @@ class Connection:
         except (ssl.SSLError, OSError):
             alive = False
         out = self.outgoing.read()
-        # A handshake record in the answer: the hello was taken.
-        if out and out[0] == 22 and not self.told:
-            self.told = True
-            print(json.dumps({"address": self.peer[0], "port": self.peer[1], "names": self.names}), flush=True)
+        # A handshake record in the answer: the hello was taken. There may be a second one, when the server asks for it.
+        if out and out[0] == 22 and len(self.names) > self.told:
+            new, self.told = self.names[self.told:], len(self.names)
+            print(json.dumps({"address": self.peer[0], "port": self.peer[1], "names": new}), flush=True)
         if out:
             try:
                 self.sock.send(out)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nginx, whose access log is its record, and a TLS server on OpenSSL, which prints the names it was asked for.
+//! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the names it was asked for; the web server of Python's
+//! library, which prints paths.
 
 use super::{Records, Service};
 use crate::net::{Problem, problem};
@@ -9,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Both, ended with it.
+/// All three, ended with it.
 pub struct Web {
     nginx: Child,
     tls: Child,
+    python: Child,
     log: PathBuf,
     read: u64,
 }
@@ -60,40 +62,19 @@ http {{
         crate::net::run(&format!(
             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {show}/key.pem -out {show}/cert.pem -days 2 -subj /CN=receiver"
         ))?;
-        let mut tls = Command::new("python3")
-            .args([program.as_os_str(), Service::Tls.port().to_string().as_ref()])
-            .args([folder.join("cert.pem"), folder.join("key.pem")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| problem(format!("python3: {error}")))?;
         let (ready, wait) = mpsc::channel();
-        let lines = tls.stdout.take().map(BufReader::new);
-        let records = Arc::clone(records);
-        std::thread::spawn(move || {
-            for line in lines.into_iter().flat_map(|lines| lines.lines().map_while(Result::ok)) {
-                let Ok(said) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
-                if said["ready"] == true {
-                    let _ = ready.send(());
-                } else if let (Some(Ok(address)), Some(port)) =
-                    (said["address"].as_str().map(str::parse::<std::net::IpAddr>), said["port"].as_u64())
-                {
-                    let names: Vec<&str> = said["names"]
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .filter_map(|name| name.as_str())
-                        .collect();
-                    let text = names.join("\n").into_bytes();
-                    records.add((address.to_canonical(), port as u16, Service::Tls.port()), |read| {
-                        read.stream.extend(text)
-                    });
-                }
-            }
-        });
-        // From here on both are ended when something goes wrong.
-        let web = Web { nginx, tls, log, read: 0 };
-        wait.recv_timeout(Duration::from_secs(10)).map_err(|_| problem("the TLS server does not start"))?;
+        let (port, files) = (Service::Tls.port(), [folder.join("cert.pem"), folder.join("key.pem")]);
+        let mut tls = python(&program, Service::Tls, &files)?;
+        listen(&mut tls, port, records, &ready);
+        let program = folder.join("web.py");
+        put(&program, include_str!("web.py"))?;
+        // From here on all are ended when something goes wrong.
+        let mut web = Web { nginx, tls, python: python(&program, Service::Web, &[])?, log, read: 0 };
+        listen(&mut web.python, Service::Web.port(), records, &ready);
+        for _ in 0..2 {
+            wait.recv_timeout(Duration::from_secs(10))
+                .map_err(|_| problem("the TLS server or Python's web server does not start"))?;
+        }
         let begun = Instant::now();
         while std::net::TcpStream::connect(("::1", Service::Http.port())).is_err() {
             if begun.elapsed() > Duration::from_secs(10) {
@@ -140,6 +121,43 @@ http {{
     }
 }
 
+/// A program in Python at the service's port.
+fn python(program: &Path, service: Service, more: &[PathBuf]) -> Result<Child, Problem> {
+    Command::new("python3")
+        .arg(program)
+        .arg(service.port().to_string())
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| problem(format!("python3: {error}")))
+}
+
+/// Takes what it says, in a thread: that it is ready, and names with who asked for them.
+fn listen(child: &mut Child, own: u16, records: &Arc<Records>, ready: &mpsc::Sender<()>) {
+    let lines = child.stdout.take().map(BufReader::new);
+    let (records, ready) = (Arc::clone(records), ready.clone());
+    std::thread::spawn(move || {
+        for line in lines.into_iter().flat_map(|lines| lines.lines().map_while(Result::ok)) {
+            let Ok(said) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+            if said["ready"] == true {
+                let _ = ready.send(());
+            } else if let (Some(Ok(address)), Some(port)) =
+                (said["address"].as_str().map(str::parse::<std::net::IpAddr>), said["port"].as_u64())
+            {
+                let names = said["names"].as_array().into_iter().flatten();
+                let names: Vec<&str> = names.filter_map(|name| name.as_str()).collect();
+                let text = names.join("\n").into_bytes();
+                records.add((address.to_canonical(), port as u16, own), |read| {
+                    read.stream.extend(text);
+                    read.stream.push(b'\n');
+                });
+            }
+        }
+    });
+}
+
 fn put(path: &Path, text: &str) -> Result<(), Problem> {
     std::fs::write(path, text).map_err(|error| problem(format!("{}: {error}", path.display())))
 }
@@ -148,8 +166,10 @@ impl Drop for Web {
     fn drop(&mut self) {
         // The master tells its worker; a killed one could not.
         let _ = Command::new("kill").args(["-TERM", &self.nginx.id().to_string()]).status();
-        let _ = self.tls.kill();
-        let _ = self.tls.wait();
+        for child in [&mut self.tls, &mut self.python] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
         let _ = self.nginx.wait();
     }
 }

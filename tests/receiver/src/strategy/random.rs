@@ -41,11 +41,27 @@ const FIELDS: &[(&str, &str)] = &[
     ("IP", "ihl"),
 ];
 
-/// A strategy that follows from the generator's state.
+/// Flags of packets that a client sends, for triggers, and of those that it gets.
+const CLIENT: [&[&str]; 2] =
+    [&["PA", "PA", "PA", "S", "S", "S", "A", "A", "A", "FA", "R"], &["SA", "SA", "A", "PA", "FA", "R", "RA"]];
+/// The same of a server.
+const SERVER: [&[&str]; 2] =
+    [&["SA", "SA", "SA", "SA", "PA", "PA", "PA", "A", "A", "FA", "RA"], &["S", "S", "A", "PA", "FA", "R"]];
+
+/// A client's strategy that follows from the generator's state.
 pub fn strategy(random: &mut Random) -> Strategy {
+    of(CLIENT, random)
+}
+
+/// A server's.
+pub fn server_strategy(random: &mut Random) -> Strategy {
+    of(SERVER, random)
+}
+
+fn of([sent, heard]: [&[&str]; 2], random: &mut Random) -> Strategy {
     let mut strategy = Strategy::default();
     for _ in 0..1 + usize::from(random.percent(25)) {
-        let flags = *random.pick(&["PA", "PA", "PA", "S", "S", "S", "A", "A", "A", "FA", "R"]);
+        let flags = *random.pick(sent);
         let depth = random.within(1, 4);
         let tree = Tree { trigger: trigger(flags, random), action: action(depth, true, random) };
         // No change is no test.
@@ -54,7 +70,7 @@ pub fn strategy(random: &mut Random) -> Strategy {
         }
     }
     if random.percent(10) {
-        let flags = *random.pick(&["SA", "SA", "A", "PA", "FA", "R", "RA"]);
+        let flags = *random.pick(heard);
         strategy.inbound.push(Tree { trigger: trigger(flags, random), action: action(2, false, random) });
     }
     strategy

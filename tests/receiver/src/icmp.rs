@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that its packets have to be smaller
+//! (RFC 792, 1191, 4443, 5927).
+
+use crate::packet::{ACK, CLIENT_MAC, Ip, SERVER_MAC, sum};
+use crate::random::Random;
+use crate::strategy::Packet;
+use crate::tcp::Client;
+
+/// One such error.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// Type and code, for IPv4.
+    pub v4: (u8, u8),
+    /// Type and code, for IPv6.
+    pub v6: (u8, u8),
+    /// The word behind the checksum: a path MTU.
+    pub word: u32,
+    /// It quotes a packet of the server, and looks as if it came from the client; else it quotes one of the client's.
+    pub of_server: bool,
+    /// Bytes of the packet that it quotes.
+    pub quoted: usize,
+}
+
+impl Error {
+    /// One of those that stacks know.
+    pub fn any(random: &mut Random) -> Self {
+        let kinds = [
+            ((3, 3), (1, 4)),
+            ((3, 1), (1, 0)),
+            ((3, 2), (4, 1)),
+            ((3, 13), (1, 1)),
+            ((3, 4), (2, 0)),
+            ((11, 0), (3, 0)),
+            ((12, 0), (4, 0)),
+            ((4, 0), (1, 3)),
+            ((5, 1), (1, 5)),
+        ];
+        let (v4, v6) = *random.pick(&kinds);
+        let word = *random.pick(&[0, 68, 576, 1280, 1400, 0x0a42_0009]);
+        Error { v4, v6, word, of_server: random.percent(50), quoted: *random.pick(&[28, 48, 60, 200]) }
+    }
+
+    /// Its frame, about the connection as it stands.
+    #[must_use]
+    pub fn frame(&self, client: &Client) -> Vec<u8> {
+        let mut quoted =
+            client.segment(ACK, client.acked as i64, &client.truth[..client.truth.len().min(64)]);
+        let mut inner = client.ip.clone();
+        if self.of_server {
+            core::mem::swap(&mut inner.src, &mut inner.dst);
+            (quoted.seq, quoted.ack) = (quoted.ack, quoted.seq);
+            (quoted.sport, quoted.dport) = (quoted.dport, quoted.sport);
+        }
+        let mut packet = Packet::tcp(&inner, quoted).frame().split_off(14);
+        packet.truncate(self.quoted.max(if inner.src.is_ipv4() { 28 } else { 48 }));
+        // The error goes to who has sent what it quotes.
+        let v4 = inner.src.is_ipv4();
+        let mut outer = Ip::new(inner.dst, inner.src, if v4 { 1 } else { 58 });
+        outer.mac = if self.of_server { SERVER_MAC } else { CLIENT_MAC };
+        let (kind, code) = if v4 { self.v4 } else { self.v6 };
+        let mut bytes = vec![kind, code, 0, 0];
+        bytes.extend_from_slice(&self.word.to_be_bytes());
+        bytes.extend_from_slice(&packet);
+        let checksum = if v4 { !sum(0, &bytes) } else { outer.transport_sum(58, &bytes) };
+        bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+        outer.frame(&bytes, None)
+    }
+}

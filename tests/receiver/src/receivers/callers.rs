@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Clients on the receivers' side: sockets of the kernel that send a request and write down what comes, and curl, which undoes the encodings
+//! of what it gets. They call servers that exist in the generator only.
+
+use super::{Key, Records, Service};
+use crate::server::Call;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// Calls at a time.
+const TOGETHER: usize = 64;
+/// For a connection to stand.
+const OPENS: Duration = Duration::from_millis(900);
+/// For an answer, from when it stands.
+const ANSWERS: Duration = Duration::from_millis(1200);
+
+/// The clients' threads; they end with the sender.
+#[derive(Clone, Debug)]
+pub struct Callers(mpsc::Sender<Call>);
+
+impl Callers {
+    /// Starts them in this thread's network namespace.
+    #[must_use]
+    pub fn start(records: &Arc<Records>) -> Self {
+        let (calls, todo) = mpsc::channel::<Call>();
+        let todo = Arc::new(Mutex::new(todo));
+        for _ in 0..TOGETHER {
+            let (todo, records) = (Arc::clone(&todo), Arc::clone(records));
+            std::thread::spawn(move || {
+                loop {
+                    let call = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(call) = call else { return };
+                    let key: Key = (call.to.ip(), call.to.port(), call.to.port());
+                    if call.browser { browse(&call, key, &records) } else { ask(&call, key, &records) }
+                }
+            });
+        }
+        Callers(calls)
+    }
+
+    /// One more.
+    pub fn call(&self, call: Call) {
+        let _ = self.0.send(call);
+    }
+}
+
+fn ask(call: &Call, key: Key, records: &Records) {
+    let Ok(mut socket) = TcpStream::connect_timeout(&call.to, OPENS) else { return };
+    let begun = Instant::now();
+    if socket.set_read_timeout(Some(ANSWERS)).is_err() || socket.write_all(&call.request).is_err() {
+        return;
+    }
+    let mut buffer = vec![0; 16_384];
+    while let Ok(length @ 1..) = socket.read(&mut buffer) {
+        records.add(key, |read| read.stream.extend_from_slice(&buffer[..length]));
+        if begun.elapsed() > ANSWERS {
+            return;
+        }
+    }
+}
+
+fn browse(call: &Call, key: Key, records: &Records) {
+    let host = match call.to.ip() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let port = Service::WebAnswers.port();
+    let path = String::from_utf8_lossy(&call.request);
+    let said = Command::new("curl")
+        .args(["-s", "-q", "--compressed", "--noproxy", "*", "-N", "--max-time", "1.2"])
+        .arg(format!("http://{host}:{port}{path}"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    if let Ok(output) = said {
+        records.add(key, |read| read.stream.extend_from_slice(&output.stdout));
+    }
+}
