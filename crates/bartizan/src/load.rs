@@ -201,18 +201,23 @@ impl Base {
     }
 }
 
-/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them.
-pub fn app_layer(settings: &Settings, needs: &Needs) -> Result<Engine, Failure> {
+/// How the parser of HTTP is told the engine's mode. It is not a setting of its own.
+const INLINE: &str = "app-layer.protocols.http.inline";
+
+/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them. In prevention bodies are
+/// shown to rules as they come (`http-body-inline: auto`): what waits for a minimal size to be inspected would have left by then.
+pub fn app_layer(settings: &Settings, needs: &Needs, prevention: bool) -> Result<Engine, Failure> {
     let files = file_settings(settings, needs)?;
+    let mut own = settings.clone();
+    own.set(INLINE, if prevention { "yes" } else { "no" });
     // `auto` is what Suricata ships: on as soon as a rule looks at it.
     let key = "app-layer.protocols.tls.ja3-fingerprints";
     if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
-        let mut with_ja3 = settings.clone();
-        with_ja3.set(key, "yes");
-        settings.mark_read(key);
-        return Engine::new(&with_ja3, files).map_err(Failure::setting(settings));
+        own.set(key, "yes");
     }
-    Engine::new(settings, files).map_err(Failure::setting(settings))
+    let engine = Engine::new(&own, files).map_err(Failure::setting(settings));
+    settings.mark_read_as(&own);
+    engine
 }
 
 fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {

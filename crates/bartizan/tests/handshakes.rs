@@ -247,3 +247,30 @@ fn a_request_that_begins_before_the_stream_is_inspected() {
         }
     }
 }
+
+/// A server that takes data of a SYN at once has read it before there is a packet that could be refused.
+#[test]
+fn what_a_syn_brings_is_inspected_before_it_leaves() {
+    let established = "drop http any any -> any any (msg:\"request\"; flow:established,to_server; http.uri; content:\"/evil\"; sid:1;)
+drop tcp any any -> any any (msg:\"stream\"; flow:established,to_server; content:\"GET /evil\"; sid:3;)";
+    // No option; TCP Fast Open with and without a cookie.
+    let options: [&[u8; 12]; 3] =
+        [&[1; 12], &[34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], &[34, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]];
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            for rule in established.lines() {
+                for options in options {
+                    let syn = with_options(v6, (100, 0, SYN), *options, REQUEST);
+                    let decided = play("syn-data", policy, rule, &[syn]);
+                    assert_eq!(decided, [Some(Reason::IdsRule)], "{policy}: {rule}: {options:?}");
+                    // A good one leaves; what completes it is refused.
+                    let good = with_options(v6, (100, 0, SYN), *options, &REQUEST[..8]);
+                    let rest = segment(v6, true, (109, 501, ACK), &REQUEST[8..]);
+                    let answer = segment(v6, false, (500, 109, SYN | ACK), b"");
+                    let decided = play("syn-data", policy, rule, &[good, answer, rest]);
+                    assert_eq!(decided, [None, None, Some(Reason::IdsRule)], "{policy}: {rule}: {options:?}");
+                }
+            }
+        }
+    }
+}

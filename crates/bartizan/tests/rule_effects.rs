@@ -39,6 +39,51 @@ fn replace_acts_inline_and_only_there() {
     assert_eq!(stats(&folder, "refused")["ips.replaced"], 0);
 }
 
+/// What waits for a minimal size to be inspected has left by then: in prevention bodies are inspected as they come.
+#[test]
+fn a_body_is_refused_where_it_matches_and_not_at_its_end() {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let folder = Folder::new("body-inline");
+    let mut capture = Capture::default();
+    for (client, server) in [("10.0.0.1", "192.0.2.7"), ("2001:db8::1", "2001:db8:1::7")] {
+        for to_client in [true, false] {
+            let client: (IpAddr, u16) = (client.parse().unwrap(), if to_client { 4_000 } else { 4_001 });
+            let server: (IpAddr, u16) = (server.parse().unwrap(), 80);
+            let (request, answer): (&[u8], &[u8]) = if to_client {
+                (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n")
+            } else {
+                (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n", b"")
+            };
+            let (r, a) = (101 + request.len() as u32, 901 + answer.len() as u32);
+            capture.tcp(client, server, (100, 0), SYN, b"");
+            capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+            capture.tcp(client, server, (101, 901), ACK, b"");
+            capture.tcp(client, server, (101, 901), ACK, request);
+            // The body is far from its end and from any minimal size.
+            let (from, to, seq, ack) =
+                if to_client { (server, client, a, r) } else { (client, server, r, 901) };
+            if to_client {
+                capture.tcp(server, client, (901, r), ACK, answer);
+            }
+            capture.tcp(from, to, (seq, ack), ACK, b"ten bytes some evil text");
+            capture.tcp(from, to, (seq + 24, ack), ACK, b"and more");
+        }
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "drop http any any -> any any (msg:\"a\"; flow:established,to_client; file_data; content:\"evil\"; sid:1;)
+drop http any any -> any any (msg:\"b\"; flow:established,to_server; http.request_body; content:\"evil\"; sid:2;)";
+    inspect(&folder, rules, "inline", &["--ips"]);
+    let at = |out: &str| -> Vec<Value> {
+        folder.events(out, "alert").iter().map(|alert| alert["pcap_cnt"].clone()).collect()
+    };
+    // The packet with the text itself, in all four connections.
+    assert_eq!(at("inline"), [json!(6), json!(12), json!(19), json!(25)]);
+    // Passively bodies grow to a minimal size first, as `auto` has it; here they are inspected when the flow ends.
+    inspect(&folder, rules, "passive", &[]);
+    assert_eq!(at("passive"), vec![Value::Null; 4]);
+}
+
 fn dns(id: u8, response: bool, name: &str) -> Vec<u8> {
     let mut message = vec![0, id, if response { 0x81 } else { 1 }, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {

@@ -201,6 +201,13 @@ impl Settings {
         }
     }
 
+    /// Marks as read what was read of a copy that knows more than these do.
+    pub fn mark_read_as(&self, copy: &Settings) {
+        if let (Ok(mut own), Ok(read)) = (self.read.lock(), copy.read.lock()) {
+            own.extend(read.iter().filter(|key| self.values.contains_key(*key)).cloned());
+        }
+    }
+
     /// A value that is not what was expected.
     #[must_use]
     pub fn error(&self, key: &str, value: &str, expected: &'static str) -> SettingError {

@@ -287,7 +287,10 @@ impl Worker {
         let mut pair = parts.streams.take();
         let mut app = parts.app.take();
         // Before the handshake is complete rules look at packets, not at the stream.
-        let streams = shows != Shows::Packet && tcp.is_none_or(|o| o.state >= TcpState::Established);
+        // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
+        let shown = tcp.is_some_and(|o| is_shown_early(self.settings.prevention, occasion, o));
+        let streams =
+            shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
         let stored = (streams || early || shows == Shows::Packet) && tcp.is_some_and(|o| o.stored);
         let mut first = shows != Shows::Stream;
@@ -425,6 +428,15 @@ fn has_failed(parts: &FlowParts) -> bool {
 fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> bool {
     decision.function == FunctionId::ENGINE
         && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
+}
+
+/// Whether, in prevention, a packet of the handshake brings data that readers are shown and that its receiver may take at once (Fast Open,
+/// RFC 7413; a server can be told to take data of any SYN). Rules for established flows hold for such data.
+pub(crate) fn is_shown_early(prevention: bool, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+    prevention
+        && outcome.stored
+        && outcome.state < TcpState::Established
+        && !occasion.packet.payload().is_empty()
 }
 
 /// How a packet is looked at.

@@ -2,7 +2,7 @@
 //! One decoded packet: its flow, TCP, application layer, functions, records.
 
 use crate::chain::{Chains, Class, Matches};
-use crate::functions::Looks;
+use crate::functions::{Looks, is_shown_early};
 use crate::identity::{flow_key, icmp_of, key_about, segment};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
 use crate::standing::tcp_state;
@@ -288,7 +288,8 @@ impl Worker {
             let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;
             established = outcome.previous >= TcpState::Established
                 || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
-                || completes && brings_data;
+                || completes && brings_data
+                || is_shown_early(self.settings.prevention, &occasion, outcome);
         }
         let exception = tcp.and_then(|o| o.exception);
         if let Some(exception) = exception

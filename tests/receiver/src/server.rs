@@ -207,7 +207,8 @@ impl Server {
     }
 
     /// Has it read a whole request?
-    fn asked(&self) -> bool {
+    #[must_use]
+    pub fn asked(&self) -> bool {
         match self.wanted {
             0 => self.heard.windows(4).any(|four| four == b"\r\n\r\n"),
             wanted => self.heard.len() >= wanted,

@@ -53,12 +53,16 @@ fn ask(call: &Call, key: Key, records: &Records) {
     if socket.set_read_timeout(Some(ANSWERS)).is_err() || socket.write_all(&call.request).is_err() {
         return;
     }
-    let mut buffer = vec![0; 16_384];
+    let (mut buffer, mut heard) = (vec![0; 16_384], Vec::new());
     while let Ok(length @ 1..) = socket.read(&mut buffer) {
-        records.add(key, |read| read.stream.extend_from_slice(&buffer[..length]));
+        heard.extend_from_slice(&buffer[..length]);
         if begun.elapsed() > ANSWERS {
-            return;
+            break;
         }
+    }
+    // What does not begin as an answer of HTTP is none for a client.
+    if key.2 != Service::WebAnswers.port() || heard.starts_with(b"HTTP/1.") {
+        records.add(key, |read| read.stream.extend_from_slice(&heard));
     }
 }
 

@@ -90,15 +90,22 @@ pub struct Read {
 }
 
 impl Read {
+    /// Does a server take this for a query? Not if it says that it is an answer, or that it asks more than fits.
+    fn is_query(message: &[u8]) -> bool {
+        let asked = message.get(4..6).map_or(0, |count| u16::from_be_bytes([count[0], count[1]]));
+        message.len() > 12 && message[2] & 0x80 == 0 && usize::from(asked) * 5 <= message.len() - 12
+    }
+
     /// Does any of it hold these bytes? Names are compared in small letters.
     #[must_use]
     pub fn holds(&self, service: Service, bytes: &[u8]) -> bool {
         let find = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
         match service {
-            Service::Dns | Service::Tls => {
-                find(&self.stream.to_ascii_lowercase())
-                    || self.datagrams.iter().any(|datagram| find(&datagram.to_ascii_lowercase()))
+            Service::Dns => {
+                let mut queries = self.datagrams.iter().filter(|datagram| Self::is_query(datagram));
+                queries.any(|datagram| find(&datagram.to_ascii_lowercase()))
             }
+            Service::Tls => find(&self.stream.to_ascii_lowercase()),
             _ => find(&self.stream) || self.datagrams.iter().any(|datagram| find(datagram)),
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave anything is followed by
 //! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are, from the first on (libhtp does
-//! the same). A decoder that was announced is believed from its first byte of output on, another one from [`TRUST`] bytes on or
+//! the same). A decoder that was announced (`deflate` names two) is believed from its first byte of output on, another one from [`TRUST`] bytes on or
 //! when its data has come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
 //! All this depends on the bytes alone: how segments cut them makes no difference.
 
@@ -33,6 +33,8 @@ enum Phase {
 
 /// A decoder that may turn into another.
 struct Layer {
+    /// What the header says.
+    announced: Encoding,
     encoding: Encoding,
     codec: Codec,
     restarts: u8,
@@ -49,6 +51,7 @@ enum After {
 impl Layer {
     fn new(encoding: Encoding) -> Self {
         Layer {
+            announced: encoding,
             encoding,
             codec: Codec::new(encoding),
             restarts: 0,
@@ -95,7 +98,7 @@ impl Layer {
         let mut from = known;
         let mut trusted = false;
         loop {
-            let enough = if self.restarts == 0 { 1 } else { TRUST };
+            let enough = if self.is_announced() { 1 } else { TRUST };
             let result = self.codec.decode(super::bytes::after(&held, from), &mut |output| {
                 if trusted {
                     return sink(output);
@@ -128,6 +131,12 @@ impl Layer {
         self.codec.decode(tail, sink).map_err(|_| Stop)?;
         self.phase = Phase::Trusted;
         Ok(After::Nothing)
+    }
+
+    /// The decoder is the one that the header names. By `deflate` senders mean either of two forms: zlib's (RFC 9110 section 8.4.1.2), whose
+    /// first two bytes hold a check, and the bare one.
+    fn is_announced(&self) -> bool {
+        self.restarts == 0 || self.announced == Encoding::Deflate && self.encoding == Encoding::Zlib
     }
 
     fn next_codec(&mut self) -> Option<Codec> {
@@ -359,6 +368,25 @@ mod tests {
                 let got = decode(&[*encoding], data, step);
                 assert!(got == *expected, "{n} by {step}: {} bytes", got.len());
             }
+        }
+    }
+
+    /// In prevention what waits for more is not inspected before it leaves.
+    #[test]
+    fn what_was_announced_is_shown_from_its_first_byte_on() {
+        let text = b"a short text";
+        for (encoding, data) in [
+            (Encoding::Gzip, gzip(text)),
+            (Encoding::Deflate, deflate(text, false)),
+            (Encoding::Deflate, deflate(text, true)),
+        ] {
+            let mut decoder = Decoder::new(&[encoding]).expect("layers");
+            let mut out = Vec::new();
+            let _ = decoder.write(&data, &mut |d| {
+                out.extend_from_slice(d);
+                Ok(())
+            });
+            assert_eq!(out, text, "{encoding:?}: before the body has ended");
         }
     }
 

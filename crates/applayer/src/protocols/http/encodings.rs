@@ -7,6 +7,9 @@ use super::events;
 use super::tx::HttpTx;
 use bartizan_base::Direction;
 
+/// Words of a list that are looked at, whatever they are.
+const MOST_WORDS: u32 = 64;
+
 /// The encoding that a whole value names; `Some(None)`: one that leaves the body as it is.
 fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     let is = |name: &str| equals_nocase_nonul(value, name.as_bytes());
@@ -47,11 +50,17 @@ impl HttpTx {
     /// The encodings of a list, as far as the limits allow.
     fn listed(&mut self, value: &[u8], direction: Direction) -> Vec<Encoding> {
         let mut encodings = Vec::new();
-        let (mut layers, mut lzma) = (0u32, 0u32);
+        let (mut words, mut lzma) = (0u32, 0u32);
         for word in value.split(|b| matches!(b, b',' | b' ')).filter(|w| !w.is_empty()) {
-            layers = layers.saturating_add(1);
-            if self.settings.layer_limit.is_some_and(|limit| layers > limit) {
+            words = words.saturating_add(1);
+            let beyond = |count: u32| self.settings.layer_limit.is_some_and(|limit| count > limit);
+            let full = beyond(u32::try_from(encodings.len()).unwrap_or(u32::MAX).saturating_add(1));
+            // Every word counts for the event, as in Suricata. Those that stand for no encoding need no decoder, so they do not keep the others
+            // from being undone: receivers pass over them.
+            if beyond(words) {
                 self.raise(events::TOO_MANY_ENCODING_LAYERS);
+            }
+            if full || words > MOST_WORDS {
                 break;
             }
             if find_nocase(word, b"gzip").is_some() {
@@ -64,6 +73,9 @@ impl HttpTx {
                     self.raise(events::ABNORMAL_CE_HEADER);
                 }
                 encodings.push(Encoding::Deflate);
+            } else if word.eq_ignore_ascii_case(b"br") {
+                self.raise(events::ABNORMAL_CE_HEADER);
+                encodings.push(Encoding::Brotli);
             } else if word == b"lzma" {
                 lzma = lzma.saturating_add(1);
                 if self.settings.lzma_layers.is_some_and(|limit| lzma > limit) {

@@ -153,14 +153,13 @@ impl HttpSettings {
                 }
             };
         }
-        if let Some(text) = settings.get(&key("http-body-inline")) {
-            // `auto` follows the engine's mode, which whoever makes the parser puts beside it as `inline`.
-            read.body_inline = match bartizan_base::parse_bool(text) {
-                Some(inline) => inline,
-                None if text.trim().eq_ignore_ascii_case("auto") => settings.bool("inline", false)?,
-                None => return Err(error(&key("http-body-inline"), text, "yes, no or auto")),
-            };
-        }
+        let mode = settings.get(&key("http-body-inline")).unwrap_or("auto");
+        // `auto` follows the engine's mode, which whoever makes the parser puts beside it as `inline`.
+        read.body_inline = match bartizan_base::parse_bool(mode) {
+            Some(inline) => inline,
+            None if mode.trim().eq_ignore_ascii_case("auto") => settings.bool("inline", false)?,
+            None => return Err(error(&key("http-body-inline"), mode, "yes, no or auto")),
+        };
         read.read_uri(settings)?;
         Ok(read)
     }
