@@ -46,6 +46,10 @@ pub struct Tally {
     pub lost: u64,
     /// Frames sent.
     pub frames: u64,
+    /// Datagrams that were sent in fragments.
+    pub fragmented: u64,
+    /// Dirty connections, and tries to make one.
+    pub connections: u64,
 }
 
 /// What is known of a run of the program.
@@ -173,6 +177,8 @@ impl Judge {
             tally.answered += u64::from(case.answered());
             tally.frames += case.frames.iter().filter(|(_, ours, _)| *ours).count() as u64;
             tally.forbidden += u64::from(forbidden);
+            tally.fragmented += case.fragmented;
+            tally.connections += u64::from(case.is_connection());
             if case.kind.is_none() {
                 let known = self.strategies.entry(case.number).or_default();
                 *known = (known.0 | case.answered(), known.1 | forbidden);
@@ -275,6 +281,13 @@ impl Judge {
         }
     }
 
+    /// Datagrams in fragments, and dirty connections, of all families.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        let sum = |(a, b): (u64, u64), tally: &Tally| (a + tally.fragmented, b + tally.connections);
+        self.tally.values().fold((0, 0), sum)
+    }
+
     /// The same for programs.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -287,7 +300,8 @@ impl Judge {
                 ((*name).to_owned(), value)
             })
             .collect();
-        json!({"setup": self.setup, "families": families})
+        let (fragmented, connections) = self.totals();
+        json!({"setup": self.setup, "families": families, "fragmented": fragmented, "connections": connections})
     }
 }
 

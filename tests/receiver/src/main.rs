@@ -23,7 +23,7 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Cases of each setup.
-    #[arg(long, default_value_t = 11_500)]
+    #[arg(long, default_value_t = 13_500)]
     cases: u64,
     /// Two setups and the families that hold, few cases.
     #[arg(long)]

@@ -210,9 +210,16 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
         outcome.findings.append(&mut judge.findings);
         judges.push((setup.clone(), judge));
     }
+    let (mut fragmented, mut connections) = (0, 0);
+    for (_, judge) in judges.iter().filter(|(setup, _)| setup.prevention) {
+        let (more_fragmented, more_connections) = judge.totals();
+        (fragmented, connections) = (fragmented + more_fragmented, connections + more_connections);
+    }
+    println!("== in prevention: {fragmented} datagrams in fragments, {connections} dirty connections");
     let strategies = strategies(plan, &judges);
     outcome.json = json!({
         "seed": plan.seed, "hop": hop, "runs": runs, "strategies": strategies,
+        "fragmented": fragmented, "connections": connections,
         "findings": outcome.findings.iter().map(|f| json!({
             "family": f.family, "number": f.number, "setup": f.setup, "what": f.what, "story": f.story, "after": f.after,
             "capture": f.capture,

@@ -35,7 +35,7 @@ pub struct Kind {
 pub const KINDS: &[Kind] = &[
     kind(
         "udp-fragments",
-        90,
+        130,
         true,
         udp_fragments,
         "datagrams in fragments, with decoys that receivers throw away",

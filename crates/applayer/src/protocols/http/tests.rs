@@ -432,6 +432,24 @@ fn identity_is_an_encoding_of_responses_only() {
     assert_eq!(Flow::exchange(request, b"").events(0), ["ABNORMAL_CE_HEADER"]);
 }
 
+/// Receivers pass over words that stand for no encoding: these do not use up the layers that are undone.
+#[test]
+fn words_without_an_encoding_hide_none() {
+    use std::io::Write as _;
+    let pack = |data: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(data).expect("vec");
+        encoder.finish().expect("vec")
+    };
+    let body = pack(&pack(b"some text"));
+    for list in ["gzip, gzip", "identity, gzip, gzip", "gzip, none, identity, gzip"] {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Encoding: {list}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let flow = Flow::exchange(GET, &[head.as_bytes(), &body].concat());
+        assert_eq!(flow.text("file.data", TC).as_deref(), Some("some text"), "{list}");
+    }
+}
+
 #[test]
 fn the_end_of_a_flow_is_no_anomaly() {
     let flow = Flow::exchange(GET, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok more");
