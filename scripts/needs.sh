@@ -24,6 +24,7 @@ test|useful|program ethtool|ethtool|switches offloads off on the test interfaces
 test|useful|program strace|strace|counts the system calls of an inline run
 test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
 test|useful|program nginx|nginx-light|a receiver of the receiver harness
+test|useful|program curl|curl|a client of the receiver harness
 test|useful|program openssl|openssl|makes its certificate
 test|useful|program nft|nftables|makes the hop before its receivers, which drops what has run out of hops
 attack|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
@@ -32,6 +33,7 @@ attack|needed|program ethtool|ethtool|switches offloads off on their interfaces
 attack|needed|program nginx|nginx-light|a receiver
 attack|needed|program python3|python3|a receiver: a TLS server on OpenSSL that says which name it was asked for
 attack|needed|program openssl|openssl|makes its certificate
+attack|needed|program curl|curl|a client of the generator's servers
 attack|useful|program nft|nftables|makes the hop before the receivers, which drops what has run out of hops
 run|useful|library libhs.so.5|libhyperscan5|searches large pattern sets; without it aho-corasick does
 run|useful|program ip|iproute2|makes client, server and middle host as network namespaces

@@ -6,7 +6,7 @@ use super::{Made, Play, payload, pieces, server};
 use crate::packet::{UDP, udp};
 use crate::random::Random;
 use crate::receivers::Service;
-use crate::tcp::Out;
+use crate::tcp::{Out, Style};
 
 /// CRC-32 (RFC 1952), bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
@@ -142,13 +142,14 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
     let end = *random.pick(&["\r\n", "\r\n", "\r\n", "\n"]);
     let mut head = String::new();
     if random.percent(15) {
-        head.push_str(*random.pick(&[
+        let before: &str = random.pick::<&str>(&[
             "HTTP/1.1 100 Continue\r\n\r\n",
             "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
             "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 100 Continue\r\nX: y\r\n\r\n",
-        ]));
+        ]);
+        head.push_str(before);
     }
-    head.push_str(*random.pick(&[
+    let status: &str = random.pick::<&str>(&[
         "HTTP/1.1 200 OK",
         "HTTP/1.1 200 OK",
         "HTTP/1.0 200 OK",
@@ -158,7 +159,8 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
         "HTTP/1.1  200 OK",
         "HTTP/1.1 205 Reset Content",
         "HTTP/1.1 500 x",
-    ]));
+    ]);
+    head.push_str(status);
     head.push_str(end);
     let mut lines = Vec::new();
     if !name.is_empty() {
@@ -406,10 +408,16 @@ pub(super) fn queries(made: &mut Made<'_>) -> Play {
 /// Two hellos of one client, the second because the server asks for it.
 pub(super) fn hellos(made: &mut Made<'_>) -> Play {
     made.service = Service::Tls;
-    let (bytes, note) = payload::tls_again(made.random);
+    let (bytes, first, note) = payload::tls_again(made.random);
     made.note = note;
+    let all = bytes.len();
     let mut client = made.client_of(bytes.clone(), bytes);
-    pieces(&mut client, made.random);
+    if made.random.percent(70) {
+        // As clients do: the second when the server has asked for it.
+        client.style = Style::Pieces { ends: vec![first, all], gap: Some(40) };
+    } else {
+        pieces(&mut client, made.random);
+    }
     Play::Tcp(Box::new(client))
 }
 

@@ -173,8 +173,8 @@ fn hello_of(names: &[(u8, Vec<u8>)], key: Option<bool>, odd: bool, random: &mut 
 }
 
 /// A hello that leaves the server no key of its group, so that it asks for another, and that other one. The name that is forbidden stands in
-/// the second, or in both.
-pub fn tls_again(random: &mut Random) -> (Vec<u8>, String) {
+/// the second, or in both. Says how long the first one is.
+pub fn tls_again(random: &mut Random) -> (Vec<u8>, usize, String) {
     let own = random.clone();
     let names: [&[u8]; 2] = *random.pick(&[
         [&b"www.good.example"[..], &b"www.evil.example"[..]],
@@ -182,19 +182,23 @@ pub fn tls_again(random: &mut Random) -> (Vec<u8>, String) {
         [b"www.evil.example", b"www.evil.example"],
         [b"", b"www.evil.example"],
     ]);
-    let mut bytes = Vec::new();
+    let (mut bytes, mut first) = (Vec::new(), 0);
     for (turn, name) in names.into_iter().enumerate() {
         // The same numbers in both, but for the key.
         let mut random = own.clone();
         let list = if name.is_empty() { Vec::new() } else { vec![(0, name.to_vec())] };
         let message = hello_of(&list, Some(turn == 1), false, &mut random);
         bytes.extend(record(if turn == 0 { 0x0301 } else { 0x0303 }, &message));
-        if turn == 0 && random.percent(50) {
-            bytes.extend([20, 3, 3, 0, 1, 1]);
+        if turn == 0 {
+            first = bytes.len();
+            if random.percent(50) {
+                bytes.extend([20, 3, 3, 0, 1, 1]);
+            }
         }
     }
     (
         bytes,
+        first,
         format!(
             "asked again: {:?} and {:?}",
             String::from_utf8_lossy(names[0]),

@@ -26,7 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"ok\n")
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_FOO = do_PATCH = do_OPTIONS = do_CONNECT = serve
+    do_GET = do_HEAD = do_POST = do_PUT = do_FOO = do_PATCH = do_OPTIONS = serve
 
     def log_message(self, *_):
         pass
