@@ -62,11 +62,38 @@ type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
 /// Bytes that brotli is given at a time.
 const STEP: usize = 16;
 
+/// Whether deflated data is one of several members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Members {
+    /// Nothing follows it.
+    One,
+    /// The first member of gzip data.
+    First,
+    /// Another one. What is broken in it does not put the first one into doubt.
+    Later,
+}
+
+/// What is known of the bytes behind a member of gzip data.
+#[derive(Debug)]
+pub(super) struct Between {
+    /// Bytes of the member's trailer (checksum, length) that are still to come.
+    trailer: usize,
+    /// Bytes of the next member's header so far.
+    header: Vec<u8>,
+}
+
+/// Bytes of a member's trailer (RFC 1952 section 2.3.1).
+const TRAILER: usize = 8;
+/// Bytes that most headers of members fit in.
+const SHORT_HEADER: usize = 16;
+
 /// A decoder.
 pub(super) enum Codec {
     /// Bytes of the header so far (gzip, zlib); raw deflate follows it.
     Header(Encoding, Vec<u8>),
-    Inflate(Box<Decompress>),
+    Inflate(Box<Decompress>, Members),
+    /// Behind a member of gzip data, of which another one may follow (RFC 1952 section 2.2).
+    Between(Box<Decompress>, Between),
     /// And input that is not a full step yet.
     Brotli(Box<Brotli>, Vec<u8>),
     Lzma(Box<Lzma>),
@@ -78,7 +105,7 @@ impl Codec {
     pub(super) fn new(encoding: Encoding) -> Self {
         match encoding {
             Encoding::Gzip | Encoding::Zlib => Codec::Header(encoding, Vec::new()),
-            Encoding::Deflate => Codec::inflate_raw(),
+            Encoding::Deflate => Codec::inflate_raw(Members::One),
             Encoding::Brotli => {
                 let alloc = StandardAlloc::default;
                 Codec::Brotli(Box::new(BrotliState::new(alloc(), alloc(), alloc())), Vec::new())
@@ -98,7 +125,8 @@ impl Codec {
     pub(super) fn held(&self) -> usize {
         match self {
             Codec::Header(_, seen) => seen.held(),
-            Codec::Inflate(_) => INFLATE_MEMORY,
+            Codec::Inflate(..) => INFLATE_MEMORY,
+            Codec::Between(_, between) => INFLATE_MEMORY.saturating_add(between.header.held()),
             Codec::Brotli(state, waiting) => {
                 let ring = state.ringbuffer.slice().len();
                 BROTLI_MEMORY.saturating_add(ring).saturating_add(waiting.held())
@@ -108,35 +136,35 @@ impl Codec {
         }
     }
 
-    fn inflate_raw() -> Self {
-        Codec::Inflate(Box::new(Decompress::new(false)))
+    fn inflate_raw(members: Members) -> Self {
+        Codec::Inflate(Box::new(Decompress::new(false)), members)
     }
 
-    /// Whether the encoded data is over.
+    /// Whether encoded data has come to an end: all of it, or a member.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self, Codec::Ended)
+        matches!(self, Codec::Ended | Codec::Between(..) | Codec::Inflate(_, Members::Later))
     }
 
     /// Decodes a piece. All that comes before a failure is handed on.
     pub(super) fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
         if let Codec::Header(encoding, seen) = self {
             seen.extend_from_slice(data);
-            let header = match encoding {
-                Encoding::Zlib => zlib_header(seen),
-                _ => gzip_header(seen),
+            let (header, members) = match encoding {
+                Encoding::Zlib => (zlib_header(seen), Members::One),
+                _ => (gzip_header(seen), Members::First),
             };
             return match header {
                 Header::Need if seen.len() < MAX_HEADER => Ok(()),
                 Header::Length(length) => {
                     let seen = core::mem::take(seen);
-                    *self = Codec::inflate_raw();
-                    self.inflate(after(&seen, length), sink)
+                    *self = Codec::inflate_raw(members);
+                    self.inflate_members(after(&seen, length), sink)
                 }
                 _ => Err(Failure::Corrupt),
             };
         }
         match self {
-            Codec::Inflate(_) => self.inflate(data, sink),
+            Codec::Inflate(..) | Codec::Between(..) => self.inflate_members(data, sink),
             Codec::Brotli(..) => self.unbrotli(data, STEP, sink),
             Codec::Lzma(_) => self.unlzma(data, sink),
             Codec::Header(..) | Codec::Ended => Ok(()),
@@ -151,33 +179,39 @@ impl Codec {
                 *self = brotli;
                 self.unbrotli(&[], 1, sink)
             }
-            Codec::Header(..) | Codec::Inflate(_) | Codec::Ended => Ok(()),
+            Codec::Header(..) | Codec::Inflate(..) | Codec::Between(..) | Codec::Ended => Ok(()),
         }
     }
 
-    fn inflate(&mut self, mut data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        let mut piece = [0u8; PIECE];
-        loop {
-            let Codec::Inflate(decoder) = self else { return Ok(()) };
-            let (input, output) = (decoder.total_in(), decoder.total_out());
-            let status = decoder.decompress(data, &mut piece, FlushDecompress::None);
-            let used = usize::try_from(decoder.total_in().saturating_sub(input)).unwrap_or(data.len());
-            let made = usize::try_from(decoder.total_out().saturating_sub(output)).unwrap_or(0);
-            if made > 0 {
-                sink(piece.get(..made).unwrap_or_default())?;
-            }
-            data = after(data, used);
-            match status {
-                Err(_) => return Err(Failure::Corrupt),
-                Ok(Status::StreamEnd) => {
-                    *self = Codec::Ended;
+    fn inflate_members(&mut self, mut data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+        while !data.is_empty() {
+            *self = match core::mem::replace(self, Codec::Ended) {
+                Codec::Inflate(mut decoder, members) => {
+                    let (result, rest) = inflate(&mut decoder, data, sink);
+                    data = rest;
+                    match result {
+                        Err(Failure::Corrupt) if members == Members::Later => Codec::Ended,
+                        Err(failure) => return Err(failure),
+                        Ok(Status::StreamEnd) if members == Members::One => Codec::Ended,
+                        Ok(Status::StreamEnd) => {
+                            decoder.reset(false);
+                            Codec::Between(decoder, Between { trailer: TRAILER, header: Vec::new() })
+                        }
+                        Ok(_) => Codec::Inflate(decoder, members),
+                    }
+                }
+                Codec::Between(decoder, between) => {
+                    let (next, rest) = between.next(decoder, data);
+                    data = rest;
+                    next
+                }
+                other => {
+                    *self = other;
                     return Ok(());
                 }
-                // Nothing moved: more input is needed.
-                Ok(_) if made < PIECE && (data.is_empty() || used == 0) => return Ok(()),
-                Ok(_) => {}
-            }
+            };
         }
+        Ok(())
     }
 
     fn unlzma(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
@@ -235,6 +269,61 @@ impl Codec {
         let used = waiting.len() - input.len();
         waiting.drain(..used);
         Ok(())
+    }
+}
+
+impl Between {
+    /// The next member's decoder or what waits for it, and what of the bytes is left. Zeros may pad a member.
+    fn next(mut self, decoder: Box<Decompress>, data: &[u8]) -> (Codec, &[u8]) {
+        let skipped = self.trailer.min(data.len());
+        self.trailer -= skipped;
+        let mut data = after(data, skipped);
+        if self.header.is_empty() {
+            data = after(data, data.iter().take_while(|byte| **byte == 0).count());
+        }
+        while !data.is_empty() {
+            // Not all that is there: data of many short members would be copied often.
+            let known = self.header.len();
+            let piece = data.get(..known.max(SHORT_HEADER)).unwrap_or(data);
+            self.header.extend_from_slice(piece);
+            match gzip_header(&self.header) {
+                Header::Need if self.header.len() < MAX_HEADER => data = after(data, piece.len()),
+                Header::Length(length) => {
+                    let rest = after(data, length.saturating_sub(known));
+                    return (Codec::Inflate(decoder, Members::Later), rest);
+                }
+                _ => return (Codec::Ended, &[]),
+            }
+        }
+        (Codec::Between(decoder, self), &[])
+    }
+}
+
+/// Inflates a piece: how it stands after it, and what is left of it.
+fn inflate<'d>(
+    decoder: &mut Decompress,
+    mut data: &'d [u8],
+    sink: &mut Sink<'_>,
+) -> (Result<Status, Failure>, &'d [u8]) {
+    let mut piece = [0u8; PIECE];
+    loop {
+        let (input, output) = (decoder.total_in(), decoder.total_out());
+        let status = decoder.decompress(data, &mut piece, FlushDecompress::None);
+        let used = usize::try_from(decoder.total_in().saturating_sub(input)).unwrap_or(data.len());
+        let made = usize::try_from(decoder.total_out().saturating_sub(output)).unwrap_or(0);
+        if made > 0
+            && let Err(stop) = sink(piece.get(..made).unwrap_or_default())
+        {
+            return (Err(stop.into()), data);
+        }
+        data = after(data, used);
+        match status {
+            Err(_) => return (Err(Failure::Corrupt), data),
+            Ok(Status::StreamEnd) => return (Ok(Status::StreamEnd), data),
+            // Nothing moved: more input is needed.
+            Ok(status) if made < PIECE && (data.is_empty() || used == 0) => return (Ok(status), &[]),
+            Ok(_) => {}
+        }
     }
 }
 

@@ -371,6 +371,29 @@ mod tests {
         }
     }
 
+    /// RFC 1952 section 2.2: gzip data is a series of members, and receivers read all of them.
+    #[test]
+    fn members_of_gzip_are_read_one_after_the_other() {
+        let padded = [gzip(b"first "), vec![0; 700], gzip(b""), gzip(b"second "), gzip(b"third")].concat();
+        let broken = [gzip(b"first "), gzip(b"second ")[..12].to_vec(), vec![0xff; 40]].concat();
+        let other = [gzip(b"first "), b"no gzip data".to_vec(), gzip(b"second ")].concat();
+        let many = [gzip(b"a"), gzip(b"").repeat(5_000), gzip(b"z")].concat();
+        for step in [1, 2, 7, 1000, 1 << 20] {
+            let all = |data: &[u8]| decode(&[Encoding::Gzip], data, step);
+            assert_eq!(all(&padded), b"first second third", "{step}");
+            assert_eq!(all(&other), b"first ", "{step}");
+            assert_eq!(all(&many), b"az", "{step}");
+            assert_eq!(all(&broken), decode(&[Encoding::Gzip], &broken, 1 << 20), "{step}");
+            assert!(all(&broken).starts_with(b"first "), "{step}");
+            // Nothing that came out puts an announced decoder into doubt.
+            let empty = [gzip(b""), broken.clone()].concat();
+            assert!(all(&empty).starts_with(b"first "), "{step}");
+            // Without being announced as well.
+            let wrong = decode(&[Encoding::Deflate], &padded, step);
+            assert_eq!(wrong, b"first second third", "{step}");
+        }
+    }
+
     /// In prevention what waits for more is not inspected before it leaves.
     #[test]
     fn what_was_announced_is_shown_from_its_first_byte_on() {
