@@ -5,6 +5,7 @@
 use crate::normaliser;
 use crate::parts::{FlowParts, view};
 use crate::record::{Fate, Occasion, Recorder};
+use crate::settings::EngineSettings;
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Hold, Known};
@@ -288,7 +289,7 @@ impl Worker {
         let mut app = parts.app.take();
         // Before the handshake is complete rules look at packets, not at the stream.
         // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
-        let shown = tcp.is_some_and(|o| is_shown_early(self.settings.prevention, occasion, o));
+        let shown = tcp.is_some_and(|o| is_shown_early(&self.settings, occasion, o));
         let streams =
             shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
@@ -430,10 +431,10 @@ fn is_refused_before_the_stream(decision: &Decision, tcp: Option<&Outcome>) -> b
         && tcp.is_some_and(|o| o.state < TcpState::Established && matches!(o.advice, Advice::Drop(_)))
 }
 
-/// Whether, in prevention, a packet of the handshake brings data that readers are shown and that its receiver may take at once (Fast Open,
+/// Whether, before real receivers, a packet of the handshake brings data that readers are shown and that its receiver may take at once (Fast Open,
 /// RFC 7413; a server can be told to take data of any SYN). Rules for established flows hold for such data.
-pub(crate) fn is_shown_early(prevention: bool, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
-    prevention
+pub(crate) fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+    settings.has_real_receivers()
         && outcome.stored
         && outcome.state < TcpState::Established
         && !occasion.packet.payload().is_empty()

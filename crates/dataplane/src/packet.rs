@@ -289,7 +289,7 @@ impl Worker {
             established = outcome.previous >= TcpState::Established
                 || outcome.established_now && (outcome.previous == TcpState::None || brings_data)
                 || completes && brings_data
-                || is_shown_early(self.settings.prevention, &occasion, outcome);
+                || is_shown_early(&self.settings, &occasion, outcome);
         }
         let exception = tcp.and_then(|o| o.exception);
         if let Some(exception) = exception
