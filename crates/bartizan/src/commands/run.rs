@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         );
     }
     eprintln!(
-        "running on {} (patterns: {}); stop with SIGINT or SIGTERM",
+        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
         plan.ports.interfaces().join("-"),
         builder.patterns()
     );
@@ -175,6 +175,7 @@ fn tell(problem: &SinkProblem) {
 /// One instance per output folder and per inline interface.
 fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
+    locks.extend(plan.pid_file.as_deref().map(lock::pid_file).transpose()?);
     if let plan::Ports::Inline { .. } = plan.ports {
         for name in plan.ports.interfaces() {
             locks.extend(lock::interface(name)?);
@@ -254,6 +255,10 @@ impl Steering<'_> {
                     }
                     Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
                 }
+            }
+            if signals::reopen_asked() {
+                self.source.ask_reopen();
+                eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew");
             }
             self.source.problems().for_each(|problem| tell(&problem));
             self.control.free_left();
