@@ -381,11 +381,7 @@ impl Compiler {
         let mut total = RuleSetReport::new();
         let mut needs = Needs::default();
         for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
-            total.loaded += rules.report.loaded;
-            total.skipped += rules.report.skipped;
-            for (reason, count) in &rules.report.refused {
-                *total.refused.entry(reason.clone()).or_default() += count;
-            }
+            total.absorb(&rules.report);
             needs = needs.and(Needs::of(rules));
         }
         (total, needs)
