@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Folder for events unless something else is said.
-const OUT: &str = "bartizan-out";
+pub const OUT: &str = "bartizan-out";
 
 /// The command line's part, as `run` has it.
 #[derive(clap::Args, Clone, Default)]
@@ -57,7 +57,7 @@ pub struct Given {
     /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
     #[arg(long)]
     pub accept_malformed: bool,
-    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out].
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the `default-log-dir` of a suricata.yaml].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
@@ -144,8 +144,8 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
         wanted = outputs::Wanted::of(&file.outputs, out.is_some());
         out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
     }
-    if !wanted.is_set() || wanted.file {
-        out = Some(out.unwrap_or_else(|| PathBuf::from(OUT)));
+    if out.is_none() && (!wanted.is_set() || wanted.file) {
+        out = Some(options.log_folder()?.unwrap_or_else(|| PathBuf::from(OUT)));
     }
     let stdout_taken = wanted.stdout;
     options.outputs = wanted;

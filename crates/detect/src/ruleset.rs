@@ -287,7 +287,7 @@ fn sort(built: &mut [Built], order: &[&str]) {
 }
 
 /// Code of the warning about a class that is not defined.
-const UNKNOWN_CLASS: &str = "D113";
+pub const UNKNOWN_CLASS: &str = "D113";
 
 /// Names of `classtype` that no class has: each is warned of once, at the first rule with it.
 #[derive(Default)]

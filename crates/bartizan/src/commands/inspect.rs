@@ -4,7 +4,7 @@
 use super::captures::{self, Capture, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{load, say, signals};
+use crate::{load, plan, signals, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{
@@ -17,10 +17,9 @@ use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::output::{Rights, Unfit};
-use bartizan_rules::{RuleSetReport, Severity};
+use bartizan_rules::RuleSetReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,8 +46,9 @@ pub struct Args {
     #[arg(long)]
     ips: bool,
     /// Folder for eve.json, stats.json and files; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
-    out: PathBuf,
+    /// [default: bartizan-out, or the `default-log-dir` of a suricata.yaml]
+    #[arg(long, value_name = "DIR", verbatim_doc_comment)]
+    out: Option<PathBuf>,
     /// Workers that inspect side by side; the results are the same.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -157,6 +157,12 @@ fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Fa
 struct Rules {
     loaded: u64,
     refused: BTreeMap<String, u64>,
+    /// Of those refused: they are right, and their protocol has no parser here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unsupported_protocols: BTreeMap<String, u64>,
+    /// Of those refused: they are right, and have a keyword that is not evaluated here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unsupported_keywords: BTreeMap<String, u64>,
     skipped: u64,
 }
 
@@ -170,7 +176,11 @@ struct Seconds {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
     signals::install();
-    let mut builder = Builder::for_captures(&args.options, &args.out)?;
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => args.options.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
+    };
+    let mut builder = Builder::for_captures(&args.options, &out)?;
     let built = builder.build(Generation(1))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
@@ -182,33 +192,29 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // Captures are opened before anything is written: a wrong path costs nothing.
     let found = captures::open(&args.captures, &links)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
-    rights.make_folder(&args.out).map_err(|error| {
+    rights.make_folder(&out).map_err(|error| {
         Failure::stopped(format!(
             "cannot make the output folder {}: {error}; choose another with --out",
-            args.out.display()
+            out.display()
         ))
     })?;
-    let _lock = crate::lock::folder(&args.out)?;
+    let _lock = crate::lock::folder(&out)?;
     let run = RunInfo {
         own_fields: built.policy.is_some(),
         functions: built.function_names.clone(),
         interface: None,
     };
-    warnings.extend(continued(settings, &args.out)?);
+    warnings.extend(continued(settings, &out)?);
     let mut recorder =
-        EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
+        EveRecorder::new(settings, &out, builder.shared(), args.ips, run.clone(), &mut warnings)
             .map_err(Failure::outputs(settings))?;
-    let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let mut store = load::file_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    if args.options.suricata_config.is_some() {
-        for key in settings.unread() {
-            eprintln!("note: the setting `{key}` is not used");
-        }
-    }
+    unused::tell(&args.options, settings)?;
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
@@ -239,7 +245,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
     problems.extend(load::save_datasets(builder.shared(), &rights));
-    let written = write_stats(&args.out, &counters, &rights);
+    let written = write_stats(&out, &counters, &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -253,7 +259,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         incomplete,
         skipped: found.skipped,
         patterns: builder.patterns(),
-        eve: args.out.join("eve.json"),
+        eve: out.join("eve.json"),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
     for incident in &incidents {
@@ -381,26 +387,12 @@ fn inspect_together(
 }
 
 fn rules_of(report: &RuleSetReport) -> Rules {
-    Rules { loaded: report.loaded, refused: report.refused.clone(), skipped: report.skipped }
-}
-
-/// Says on stderr which rules were left out and why.
-pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
-    const SHOWN: usize = 20;
-    let color = std::io::stderr().is_terminal();
-    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
-    for diagnostic in errors.clone().take(SHOWN) {
-        match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
-            Some(file) => say::diagnostic(&mut std::io::stderr().lock(), diagnostic, &file.source, color),
-            None => eprintln!(
-                "error: {}:{}:{}: {}",
-                diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
-            ),
-        }
-    }
-    let more = errors.count().saturating_sub(SHOWN);
-    if more > 0 {
-        eprintln!("... and {more} more rules were left out; `bartizan check` shows all of them");
+    Rules {
+        loaded: report.loaded,
+        refused: report.refused.clone(),
+        unsupported_protocols: report.unsupported_protocols.clone(),
+        unsupported_keywords: report.unsupported_keywords.clone(),
+        skipped: report.skipped,
     }
 }
 
@@ -422,6 +414,12 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     println!("rules: {} loaded, {refused} refused, {} skipped", summary.rules.loaded, summary.rules.skipped);
     for (reason, count) in &summary.rules.refused {
         println!("    {count} refused: {reason}");
+    }
+    for (name, count) in &summary.rules.unsupported_protocols {
+        println!("        {count} of the protocol {name}");
+    }
+    for (name, count) in &summary.rules.unsupported_keywords {
+        println!("        {count} with {name}");
     }
     println!("patterns: {}", summary.patterns);
     println!(
