@@ -181,6 +181,37 @@ fn findings_mark_what_they_name() {
 }
 
 #[test]
+fn classes_without_a_table_have_suricata_s_severities() {
+    let folder = folder();
+    let rule = |sid: u32, class: &str| {
+        format!(
+            "alert udp any any -> any 4000 (msg:\"m\"; content:\"secret\"; classtype:{class}; sid:{sid};)\n"
+        )
+    };
+    let rules =
+        [rule(1, "trojan-activity"), rule(2, "bad-unknown"), rule(3, "troian"), rule(4, "troian")].concat();
+    folder.write("r.rules", rules);
+    let ended = run(&folder.0, &["inspect", "--cache", "none", "--rules", "r.rules", "--out", "o", "c.pcap"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr.matches("no class is called `troian`: 2 rules of it have severity 3").count(), 1);
+    let eve = folder.read("o/eve.json");
+    let events = eve.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let of_sid: BTreeMap<u64, (String, u64)> = events
+        .filter(|event| event["event_type"] == "alert")
+        .map(|event| {
+            let alert = &event["alert"];
+            let category = alert["category"].as_str().unwrap().to_owned();
+            (alert["signature_id"].as_u64().unwrap(), (category, alert["severity"].as_u64().unwrap()))
+        })
+        .collect();
+    let known = [(1, "A Network Trojan was detected", 1), (2, "Potentially Bad Traffic", 2)];
+    // As Suricata 8.0.8: the first rule of a class that there is not has none.
+    for (sid, category, severity) in known.into_iter().chain([(3, "", 3), (4, "Unknown Classtype", 3)]) {
+        assert_eq!(of_sid.get(&sid), Some(&(category.to_owned(), severity)), "{sid}");
+    }
+}
+
+#[test]
 fn keywords_and_protocols_are_listed() {
     let folder = Folder::new();
     let run = |arguments: &[&str]| run(&folder.0, arguments);
@@ -215,6 +246,24 @@ fn keywords_and_protocols_are_listed() {
     assert!(ended.code == Some(2) && ended.stderr.contains("bartizan run"), "{ended:?}");
     assert!(run(&["--version"]).stdout.starts_with("bartizan 0."));
     assert!(run(&["inspect", "--version"]).stdout.contains("inspect 0."));
+}
+
+#[test]
+fn libraries_that_are_linked_have_their_notices() {
+    let folder = Folder::new();
+    let notices = run(&folder.0, &["--notices"]).stdout;
+    let lock = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    // Bindings to the system, to other systems' libraries and to the fuzzer have nothing of others in the program.
+    let none = ["js-sys", "libfuzzer-sys", "linux-raw-sys", "windows-sys"];
+    let text = std::fs::read_to_string(lock).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));
+    let linked: Vec<&str> = names.filter(|name| !none.contains(&format!("{name}-sys").as_str())).collect();
+    assert!(linked.contains(&"pcre2"), "{linked:?}");
+    for name in linked.iter().copied().chain(["hyperscan", "sljit"]) {
+        let name = name.strip_prefix("lib").unwrap_or(name);
+        assert!(notices.to_lowercase().contains(&format!("\n{name} (")), "{name} has no notice");
+    }
+    assert_eq!(notices.matches("IS PROVIDED").count(), 4);
 }
 
 #[test]

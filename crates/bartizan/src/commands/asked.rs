@@ -17,6 +17,9 @@ use bartizan_events::SURICATA_VERSION;
 use bartizan_pattern::{Compiler, Config};
 use std::path::{Path, PathBuf};
 
+/// What has to be said wherever the program goes.
+const NOTICE: &str = include_str!("../../../../NOTICE");
+
 /// Arguments.
 #[derive(clap::Args)]
 #[command(next_help_heading = "As Suricata's callers ask")]
@@ -56,6 +59,9 @@ pub struct Args {
     /// Print what this build has, in Suricata's form, and end.
     #[arg(long)]
     build_info: bool,
+    /// Print the notices of the libraries that this program contains or loads, and end.
+    #[arg(long)]
+    notices: bool,
     /// List the keywords of rules: names, `csv` or `all` for more, or a name for that one.
     #[arg(long, value_name = "csv|all|NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     list_keywords: Option<String>,
@@ -76,6 +82,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         println!("{}", version());
     } else if args.build_info {
         build_info()?;
+    } else if args.notices {
+        println!("{}", NOTICE.trim_end());
     } else if let Some(what) = &args.list_keywords {
         return list_keywords(what, args.json);
     } else if args.list_app_layer_protos {
@@ -180,7 +188,7 @@ fn build_info() -> Result<(), Failure> {
     println!("  --sysconfdir                             /etc");
     println!("  --localstatedir                          /var");
     println!("  --datarootdir                            /usr/share");
-    println!("\nLibraries and their licences: the file NOTICE beside the program's source");
+    println!("\nLibraries and their licences: `bartizan --notices`");
     Ok(())
 }
 
