@@ -30,7 +30,7 @@ pub struct Capture {
 
 enum Source {
     /// What can be opened once only: standard input, pipes.
-    Open(CaptureReader),
+    Open(Box<CaptureReader>),
     /// Opened when its turn comes: a folder may have more files than a process may have open.
     File(PathBuf),
 }
@@ -55,7 +55,7 @@ pub fn open(names: &[PathBuf], links: &[LinkId]) -> Result<Found, Failure> {
     for (name, link) in names.iter().zip(links) {
         if is_stdin(name) {
             let reader = StandardInput::open()?;
-            found.captures.push(Capture { link: *link, source: Source::Open(reader) });
+            found.captures.push(Capture { link: *link, source: Source::Open(Box::new(reader)) });
         } else if name.is_dir() {
             found.add_folder(name, *link)?;
         } else {
@@ -121,7 +121,7 @@ fn look_at(path: &Path) -> Result<Source, Failure> {
     let file = input::open(path, "capture")?;
     let again = file.metadata().is_ok_and(|about| about.is_file());
     let reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
-    Ok(if again { Source::File(path.to_owned()) } else { Source::Open(reader) })
+    Ok(if again { Source::File(path.to_owned()) } else { Source::Open(Box::new(reader)) })
 }
 
 /// Standard input, which ends when a signal asks for the end.
@@ -180,7 +180,7 @@ impl<'r> Reading<'r> {
         let mut incomplete = Vec::new();
         for Capture { link, source } in captures {
             let reader = match source {
-                Source::Open(reader) => Ok(reader),
+                Source::Open(reader) => Ok(*reader),
                 Source::File(path) => input::open(&path, "capture").and_then(|file| {
                     CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
                 }),
