@@ -473,11 +473,17 @@ impl Balance {
         self.waiting += waiting;
     }
 
+    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way.
+    #[must_use]
+    pub const fn is_taken(&self) -> bool {
+        self.received == self.forwarded + self.refused + self.under_way
+    }
+
     /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not
     /// sent + waiting + not given.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
-        self.received == self.forwarded + self.refused + self.under_way
+        self.is_taken()
             && self.forwarded + self.made == self.sent + self.not_sent + self.waiting + self.not_given
     }
 }
