@@ -199,6 +199,8 @@ pub struct AppLayer {
     ended: PerDirection<bool>,
     /// The direction cannot be read on.
     disrupted: PerDirection<Option<Disruption>>,
+    /// The parser was shown something of the direction since detection looked at its transactions.
+    parsed: PerDirection<bool>,
     /// Transactions before these are inspected to their end in the direction, or gone.
     inspected_to: PerDirection<TxId>,
     /// A payload function marked what it had inspected when records were last written.
@@ -294,6 +296,11 @@ impl AppLayer {
         self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
     }
 
+    /// Whether the parser was shown something of a direction since this was asked last.
+    pub fn take_parsed(&mut self, direction: Direction) -> bool {
+        core::mem::take(&mut self.parsed[direction])
+    }
+
     /// Why a direction cannot be read on, if it cannot.
     #[must_use]
     pub fn disrupted(&self, direction: Direction) -> Option<Disruption> {
@@ -320,6 +327,7 @@ impl AppLayer {
         }
         self.disrupted[direction] = Some(cause);
         self.stopped[direction] = true;
+        self.parsed[direction] = true;
         if self.by_direction[direction] == Known::Pending {
             self.by_direction[direction] = Known::Failed;
             match self.by_direction[direction.flip()] {
@@ -603,6 +611,7 @@ impl AppLayer {
             self.finished = self.protocol != Known::Pending;
             return Advance { finished: self.finished, ..all };
         };
+        self.parsed[direction] = true;
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
         let progress = parser.parse(direction, input, &mut context);
@@ -740,6 +749,7 @@ impl AppLayer {
     /// The flow is over: what is open becomes complete.
     pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
+        self.parsed = PerDirection::new(true, true);
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
         // The parser of a protocol that gave way to one that is not known has come to its end before.

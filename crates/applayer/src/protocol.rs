@@ -88,6 +88,8 @@ pub struct BufferSpec {
     pub directions: PerDirection<bool>,
     /// Progress in that direction at which it is complete (see [`Transaction::progress`]).
     pub ready: u8,
+    /// The state that it belongs to, as hooks of rules name it: mostly `ready`, or the one in whose course it comes together.
+    pub state: u8,
     /// How many values and how they grow.
     pub kind: BufferKind,
 }
@@ -102,7 +104,15 @@ pub const fn buffer(
     ready: u8,
     kind: BufferKind,
 ) -> BufferSpec {
-    BufferSpec { id, name, directions: PerDirection { to_server, to_client }, ready, kind }
+    BufferSpec { id, name, directions: PerDirection { to_server, to_client }, ready, state: ready, kind }
+}
+
+impl BufferSpec {
+    /// The same, of another state.
+    #[must_use]
+    pub const fn of_state(self, state: u8) -> Self {
+        BufferSpec { state, ..self }
+    }
 }
 
 /// All that is fixed about a protocol.

@@ -52,6 +52,8 @@ pub struct TxCommon {
     pub events_logged: usize,
     /// The protocol's record was written.
     pub logged: bool,
+    /// Progress of this direction when detection looked last.
+    pub looked: PerDirection<u8>,
     /// Detection has seen the final state of this direction.
     pub inspected: PerDirection<bool>,
     /// The flow ended or the stream broke before this direction was complete.

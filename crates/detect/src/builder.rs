@@ -4,6 +4,7 @@
 use crate::buffers::{BufferRef, Buffers};
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::{Item, Literal, Number, Program, VARIABLES_MAX};
+use crate::hook::Hook;
 use crate::keyword::{KeywordError, RefusalCode};
 use crate::request::Request;
 use crate::shared::Shared;
@@ -91,6 +92,10 @@ pub struct SignatureBuilder<'e> {
     pub id: RuleId,
     /// The header's protocol; keywords of an application protocol narrow it.
     pub protocol: ProtocolMatch,
+    /// The state of a transaction at which the rule is evaluated.
+    pub hook: Option<Hook>,
+    /// Some keyword asks for a state of transactions.
+    pub hooked: bool,
     /// `flow:`.
     pub flow: FlowNeeds,
     /// `noalert`.
@@ -152,6 +157,8 @@ impl<'e> SignatureBuilder<'e> {
             environment,
             id,
             protocol,
+            hook: None,
+            hooked: false,
             flow: FlowNeeds::empty(),
             noalert: false,
             alert: false,

@@ -168,8 +168,18 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
-    let mut pass =
-        Pass { rules, worker, flow, has_flow, again, group, guess, stream: stream.map(|w| w.data), scene };
+    let mut pass = Pass {
+        rules,
+        worker,
+        flow,
+        has_flow,
+        again,
+        group,
+        fresh: false,
+        guess,
+        stream: stream.map(|w| w.data),
+        scene,
+    };
     if pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some() {
         // The flow is decided: its transactions count as inspected, so that they can be let go of.
         if let Some(app) = app {
@@ -206,6 +216,8 @@ struct Pass<'p, 'a> {
     has_flow: bool,
     again: bool,
     group: Option<Group<'a>>,
+    /// Something of the packet's direction was parsed since it was inspected last.
+    fresh: bool,
     /// The transaction that a match on a packet or the stream is probably about.
     guess: Option<TxId>,
     /// The stream as it is shown now.
@@ -479,6 +491,7 @@ impl Pass<'_, '_> {
         let rules = self.rules;
         let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
         let direction = self.scene.direction;
+        self.fresh = app.take_parsed(direction);
         let Some(parser) = app.parser_mut() else { return };
         let empty = TxRules::default();
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
@@ -494,7 +507,11 @@ impl Pass<'_, '_> {
                 self.carry_out(tx, id);
             }
             let silent = tx.common().silent && !tx.common().logged;
-            let done = tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction];
+            let progress = crate::hook::progress(tx, direction);
+            if self.fresh {
+                tx.common_mut().looked[direction] = progress;
+            }
+            let done = progress >= spec.complete[direction] || tx.common().ended[direction];
             if done {
                 tx.common_mut().inspected[direction] = true;
                 if tx.common().inspected == bartizan_base::PerDirection::new(true, true) {
@@ -591,6 +608,9 @@ impl Pass<'_, '_> {
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
+        if signature.hooked && !self.fresh {
+            return;
+        }
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
         if entry.status != Status::Pending || !self.header_holds(signature) {
@@ -603,6 +623,11 @@ impl Pass<'_, '_> {
         self.worker.captured.clear();
         let answer = self.tx_checks(signature, protocol, tx, &mut entry);
         match answer {
+            Answer::Yes if signature.repeats => {
+                self.hit(index, signature, Some(id), false);
+                return;
+            }
+            Answer::No if signature.repeats => return,
             Answer::Yes => {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
                 entry.status = Status::Matched;

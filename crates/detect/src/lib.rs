@@ -14,6 +14,7 @@ pub mod explain;
 pub mod groups;
 pub mod header;
 pub mod heads;
+pub mod hook;
 pub mod inspect;
 pub mod keyword;
 pub mod keywords;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocol in a rule's head.
 
-use crate::builder::SignatureBuilder;
 use crate::keyword::{KeywordError, RefusalCode};
-use crate::signature::{Family, FlowNeeds, ProtocolMatch};
+use crate::signature::{Family, ProtocolMatch};
 use bartizan_applayer::protocols;
 use bartizan_rules::suggest;
 
@@ -106,7 +105,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
         protocols::by_name(&lower).map(|(id, _)| id).into_iter().collect()
     };
     if !app.is_empty() {
-        return Ok(ProtocolMatch { app, ..ProtocolMatch::default() });
+        return Ok(ProtocolMatch { app, ambiguous: lower == "http", ..ProtocolMatch::default() });
     }
     if KNOWN_APP.contains(&lower.as_str()) {
         return Err(KeywordError::new(
@@ -126,25 +125,4 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
-}
-
-/// A hook behind the protocol (`dns:request_complete`, `tcp:flow_start`): the state at which the rule is evaluated.
-///
-/// # Errors
-/// The protocol has no such state.
-pub fn apply_hook(builder: &mut SignatureBuilder<'_>, hook: &str) -> Result<(), KeywordError> {
-    let states = builder.protocol.app.iter().filter_map(|p| protocols::spec(*p)).map(|s| &s.states);
-    for both in states {
-        for direction in bartizan_base::Direction::BOTH {
-            if both[direction].contains(&hook) {
-                builder.flow |= match direction {
-                    bartizan_base::Direction::ToServer => FlowNeeds::TO_SERVER,
-                    bartizan_base::Direction::ToClient => FlowNeeds::TO_CLIENT,
-                };
-                return Ok(());
-            }
-        }
-    }
-    Err(KeywordError::new(RefusalCode::UnsupportedKeyword, format!("no hook `{hook}` for this protocol"))
-        .help("leave out the part behind the colon"))
 }

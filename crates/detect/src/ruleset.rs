@@ -332,7 +332,8 @@ fn compile(
     let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
     let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
     if let Some(hook) = rule.hook() {
-        protocol::apply_hook(&mut builder, hook).map_err(|e| refuse(rule, e, rule.protocol))?;
+        crate::hook::apply(&mut builder, rule.protocol(), hook)
+            .map_err(|e| refuse(rule, e, rule.protocol))?;
     }
     builder.note_origin("head");
     // What a rule requires comes first: a rule for newer engines may hold anything.
@@ -481,7 +482,9 @@ fn finish(
         flow: builder.flow,
         packet: builder.packet,
         values,
-        tx: builder.tx,
+        tx: core::mem::take(&mut builder.tx),
+        hooked: builder.hooked || builder.hook.is_some(),
+        repeats: false,
         spans_directions: false,
         effects: builder.effects,
         requests: builder.requests,
@@ -492,6 +495,7 @@ fn finish(
         file_hashes: builder.file_hashes,
         order: 0,
     };
+    crate::hook::finish(builder.hook, buffers, &mut signature).map_err(|e| refuse(rule, e, rule.protocol))?;
     payload_first(&mut signature);
     narrow_direction(&mut signature, buffers);
     signature.spans_directions = spans_directions(&signature, buffers);

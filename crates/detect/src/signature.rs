@@ -46,6 +46,8 @@ pub struct ProtocolMatch {
     pub family: Family,
     /// Application protocols; empty when it does not matter.
     pub app: Vec<ProtocolId>,
+    /// The name in the head covers several of them (`http`), whether or not this build has all.
+    pub ambiguous: bool,
     /// `tcp-pkt`: packets only.
     pub packet_only: bool,
     /// `tcp-stream`: the stream only.
@@ -191,6 +193,10 @@ pub struct Signature {
     pub values: Vec<ValueCheck>,
     /// Conditions on transactions.
     pub tx: Vec<TxCheck>,
+    /// The rule asks for a state of transactions: it is looked at when something of its direction was parsed.
+    pub hooked: bool,
+    /// The rule has nothing but the state of a transaction to look at, and matches at each look (see [`crate::hook`]).
+    pub repeats: bool,
     /// No single direction has all that the values and conditions on transactions ask for.
     pub spans_directions: bool,
     /// Effects in order; applied when everything holds.

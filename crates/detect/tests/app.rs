@@ -230,3 +230,42 @@ fn dns_names_and_numbers() {
     let pieces = [(Direction::ToServer, QUERY), (Direction::ToServer, QUERY)];
     assert_eq!(alerts(rule, Transport::Udp, &pieces), [1]);
 }
+
+#[test]
+fn hooks_and_states() {
+    use Direction::{ToClient, ToServer};
+    let head: &[u8] = b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc";
+    let pieces: &[(Direction, &[u8])] = &[(ToServer, head), (ToServer, b"def"), (ToClient, OK)];
+    let rule = |head: &str, options: &str, sid: u32| {
+        format!("alert {head} any any -> any any ({options} sid:{sid};)\n")
+    };
+    let rules = [
+        // The first piece passes these states, and stays in the third; the second piece passes on.
+        rule("http1:request_started", "", 1),
+        rule("http1:request_line", "", 2),
+        rule("http1:request_body", "", 3),
+        rule("http1:request_complete", "", 4),
+        rule("http1:response_headers", "", 5),
+        // With something to look for it matches once.
+        rule("http1:request_line", r#"http.method; content:"POST";"#, 6),
+        rule("http1:request_headers", r#"http.host; content:"b";"#, 7),
+        rule("http1", "app-layer-state:<request_body;", 8),
+        rule("http1", "app-layer-state:>request_headers;", 9),
+        rule("http1", "app-layer-state:request_trailer;", 10),
+    ];
+    let sids = alerts(&rules.concat(), Transport::Tcp, pieces);
+    assert_eq!(sids, [1, 2, 3, 6, 9, 3, 4, 10, 5]);
+    // What belongs to another state, another direction or no single protocol is refused.
+    for refused in [
+        rule("http1:request_line", r#"http.host; content:"a";"#, 1),
+        rule("http1:request_line", r#"http.stat_code; content:"200";"#, 1),
+        rule("http1:request_line", "flow:to_client;", 1),
+        rule("http1:client_hello_done", "", 1),
+        rule("http:request_line", "", 1),
+        rule("http", "app-layer-state:request_line;", 1),
+        rule("tcp:request_line", "", 1),
+    ] {
+        let loaded = load_text(&refused, &Settings::new(), &Arc::default());
+        assert_eq!((loaded.rules.report.loaded, loaded.diagnostics.len()), (0, 1), "{refused}");
+    }
+}

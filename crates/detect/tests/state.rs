@@ -407,3 +407,14 @@ fn refusals() {
         }
     }
 }
+
+#[test]
+fn hooks_of_packets() {
+    let mut lab = Lab::new(
+        "alert udp:flow_start any any -> any any (sid:1;)\nalert udp:all any any -> any any (content:\"x\"; sid:2;)",
+    );
+    assert_eq!(lab.send_to_server(b"x"), [1, 2]);
+    assert_eq!(lab.send_to_server(b"x"), [2]);
+    assert_eq!(lab.send_to_client(b"y"), [1]);
+    assert_eq!(lab.send_to_client(b"y"), NONE);
+}

@@ -5,6 +5,7 @@
 
 mod app_layer_event;
 mod app_layer_protocol;
+mod app_layer_state;
 mod base64;
 mod bsize;
 mod bytes;
@@ -71,6 +72,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     events::KEYWORDS,
     app_layer_event::KEYWORDS,
     app_layer_protocol::KEYWORDS,
+    app_layer_state::KEYWORDS,
     http::KEYWORDS,
     urilen::KEYWORDS,
     dns::KEYWORDS,

@@ -2,7 +2,7 @@
 //! What rules look at: names, when each is complete, and how it is put together.
 
 use super::headers::Fields;
-use super::tx::{BODY, COMPLETE, HEADERS, HttpTx};
+use super::tx::{BODY, COMPLETE, HEADERS, HttpTx, LINE};
 use crate::protocol::{BufferKind, BufferSpec, buffer};
 use crate::transaction::{BufferQuery, BufferView};
 use bartizan_base::Direction;
@@ -43,35 +43,35 @@ use BufferKind::{Multi, Single, Streaming};
 
 /// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on.
 pub(super) const SPECS: &[BufferSpec] = &[
-    buffer(URI, "http.uri", true, false, HEADERS, Single),
-    buffer(URI_RAW, "http.uri.raw", true, false, HEADERS, Single),
-    buffer(METHOD, "http.method", true, false, HEADERS, Single),
-    buffer(PROTOCOL, "http.protocol", true, true, HEADERS, Single),
-    buffer(REQUEST_LINE, "http.request_line", true, false, HEADERS, Single),
-    buffer(RESPONSE_LINE, "http.response_line", false, true, HEADERS, Single),
-    buffer(STAT_CODE, "http.stat_code", false, true, HEADERS, Single),
-    buffer(STAT_MSG, "http.stat_msg", false, true, HEADERS, Single),
-    buffer(HEADER, "http.header", true, true, BODY, Single),
+    buffer(URI, "http.uri", true, false, HEADERS, Single).of_state(LINE),
+    buffer(URI_RAW, "http.uri.raw", true, false, HEADERS, Single).of_state(LINE),
+    buffer(METHOD, "http.method", true, false, HEADERS, Single).of_state(LINE),
+    buffer(PROTOCOL, "http.protocol", true, true, HEADERS, Single).of_state(LINE),
+    buffer(REQUEST_LINE, "http.request_line", true, false, HEADERS, Single).of_state(LINE),
+    buffer(RESPONSE_LINE, "http.response_line", false, true, HEADERS, Single).of_state(LINE),
+    buffer(STAT_CODE, "http.stat_code", false, true, HEADERS, Single).of_state(LINE),
+    buffer(STAT_MSG, "http.stat_msg", false, true, HEADERS, Single).of_state(LINE),
+    buffer(HEADER, "http.header", true, true, BODY, Single).of_state(HEADERS),
     buffer(HEADER_RAW, "http.header.raw", true, true, BODY, Single),
-    buffer(HEADER_NAMES, "http.header_names", true, true, BODY, Single),
-    buffer(START, "http.start", true, true, BODY, Single),
-    buffer(COOKIE, "http.cookie", true, true, BODY, Single),
-    buffer(USER_AGENT, "http.user_agent", true, false, BODY, Single),
-    buffer(REFERER, "http.referer", true, false, BODY, Single),
-    buffer(HOST, "http.host", true, false, BODY, Single),
-    buffer(HOST_RAW, "http.host.raw", true, false, BODY, Single),
-    buffer(ACCEPT, "http.accept", true, false, BODY, Single),
-    buffer(ACCEPT_ENC, "http.accept_enc", true, false, BODY, Single),
-    buffer(ACCEPT_LANG, "http.accept_lang", true, false, BODY, Single),
-    buffer(CONNECTION, "http.connection", true, true, BODY, Single),
-    buffer(CONTENT_TYPE, "http.content_type", true, true, BODY, Single),
-    buffer(CONTENT_LEN, "http.content_len", true, true, BODY, Single),
-    buffer(SERVER, "http.server", false, true, BODY, Single),
-    buffer(LOCATION, "http.location", false, true, BODY, Single),
+    buffer(HEADER_NAMES, "http.header_names", true, true, BODY, Single).of_state(HEADERS),
+    buffer(START, "http.start", true, true, BODY, Single).of_state(HEADERS),
+    buffer(COOKIE, "http.cookie", true, true, BODY, Single).of_state(HEADERS),
+    buffer(USER_AGENT, "http.user_agent", true, false, BODY, Single).of_state(HEADERS),
+    buffer(REFERER, "http.referer", true, false, BODY, Single).of_state(HEADERS),
+    buffer(HOST, "http.host", true, false, BODY, Single).of_state(HEADERS),
+    buffer(HOST_RAW, "http.host.raw", true, false, BODY, Single).of_state(HEADERS),
+    buffer(ACCEPT, "http.accept", true, false, BODY, Single).of_state(HEADERS),
+    buffer(ACCEPT_ENC, "http.accept_enc", true, false, BODY, Single).of_state(HEADERS),
+    buffer(ACCEPT_LANG, "http.accept_lang", true, false, BODY, Single).of_state(HEADERS),
+    buffer(CONNECTION, "http.connection", true, true, BODY, Single).of_state(HEADERS),
+    buffer(CONTENT_TYPE, "http.content_type", true, true, BODY, Single).of_state(HEADERS),
+    buffer(CONTENT_LEN, "http.content_len", true, true, BODY, Single).of_state(HEADERS),
+    buffer(SERVER, "http.server", false, true, BODY, Single).of_state(HEADERS),
+    buffer(LOCATION, "http.location", false, true, BODY, Single).of_state(HEADERS),
     buffer(REQUEST_BODY, "http.request_body", true, false, BODY, Streaming),
     buffer(RESPONSE_BODY, "http.response_body", false, true, BODY, Streaming),
-    buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi),
-    buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi),
+    buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS),
+    buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS),
     buffer(FILE_DATA, "file.data", true, true, BODY, Streaming),
     buffer(FILE_NAME, "file.name", true, true, BODY, Multi),
 ];

@@ -41,7 +41,8 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(CERTIFICATES, "tls.certs", true, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALTERNATIVE_NAMES, "tls.subjectaltname", false, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALPN, "tls.alpn", true, true, HELLO, BufferKind::Multi),
-    buffer(RANDOM, "tls.random", true, true, HELLO, BufferKind::Single),
+    // Suricata has this one of the state before.
+    buffer(RANDOM, "tls.random", true, true, HELLO, BufferKind::Single).of_state(0),
     buffer(RANDOM_TIME, "tls.random_time", true, true, HELLO, BufferKind::Single),
     buffer(RANDOM_BYTES, "tls.random_bytes", true, true, HELLO, BufferKind::Single),
     buffer(JA3_HASH, "ja3.hash", true, false, HELLO, BufferKind::Single),
