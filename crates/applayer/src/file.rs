@@ -4,8 +4,10 @@
 //! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
 //! record read it.
 
+use crate::magic::{self, Magic};
 use crate::memory::{Held as _, slide};
 use md5::Digest as _;
+use std::sync::Arc;
 
 /// How files are tracked; from settings and from what the loaded rules need.
 #[derive(Clone, Debug)]
@@ -22,6 +24,8 @@ pub struct FileSettings {
     pub store_all: bool,
     /// Bytes of a kept file that are taken in, instead of the protocol's own limit; 0 for all.
     pub store_depth: Option<u64>,
+    /// Name the kind of each file.
+    pub magic: Option<Arc<Magic>>,
     /// Most bytes of content held per file for inspection; older bytes are dropped, and counted by `offset`.
     pub window: usize,
 }
@@ -40,6 +44,7 @@ impl Default for FileSettings {
             sha256_of_parts: false,
             store_all: false,
             store_depth: None,
+            magic: None,
             window: 1 << 20,
         }
     }
@@ -106,12 +111,15 @@ pub struct FileTrack {
     pub sha1: Option<[u8; 20]>,
     /// SHA-256 of the content.
     pub sha256: Option<[u8; 32]>,
+    /// What it is, in words, once that is known and somebody asks.
+    pub magic: Option<Box<str>>,
     /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
     pub sids: Vec<u32>,
     sha256_of_parts: bool,
     content: Vec<u8>,
     content_offset: u64,
     window: usize,
+    identify: Option<Arc<Magic>>,
     hash_md5: Option<md5::Md5>,
     hash_sha1: Option<sha1::Sha1>,
     hash_sha256: Option<sha2::Sha256>,
@@ -137,11 +145,13 @@ impl FileTrack {
             md5: None,
             sha1: None,
             sha256: None,
+            magic: None,
             sids: Vec::new(),
             sha256_of_parts: settings.sha256_of_parts,
             content: Vec::new(),
             content_offset: 0,
             window: settings.window,
+            identify: settings.magic.clone(),
             hash_md5: settings.md5.then(md5::Md5::new),
             hash_sha1: settings.sha1.then(sha1::Sha1::new),
             hash_sha256: settings.sha256.then(sha2::Sha256::new),
@@ -165,6 +175,19 @@ impl FileTrack {
         }
         let gone = slide(&mut self.content, data, self.window);
         self.content_offset = self.content_offset.saturating_add(gone);
+        if self.content.len() >= magic::ENOUGH {
+            self.identify();
+        }
+    }
+
+    /// Names the kind of the file, once, by what is there of its beginning.
+    fn identify(&mut self) {
+        if let Some(magic) = self.identify.take()
+            && self.content_offset == 0
+            && !self.content.is_empty()
+        {
+            self.magic = magic.identify(&self.content);
+        }
     }
 
     /// So many bytes of content are held at least.
@@ -189,6 +212,7 @@ impl FileTrack {
             return;
         }
         self.state = state;
+        self.identify();
         if state == FileState::Closed {
             self.md5 = self.hash_md5.take().map(|h| h.finalize().into());
             self.sha1 = self.hash_sha1.take().map(|h| h.finalize().into());
@@ -201,7 +225,11 @@ impl FileTrack {
     /// Bytes of memory held beside its own place.
     #[must_use]
     pub(crate) fn held(&self) -> usize {
-        self.name.held().saturating_add(self.content.held()).saturating_add(self.sids.held())
+        self.name
+            .held()
+            .saturating_add(self.content.held())
+            .saturating_add(self.sids.held())
+            .saturating_add(self.magic.as_ref().map_or(0, |m| m.len()))
     }
 
     /// A rule about files matched it.

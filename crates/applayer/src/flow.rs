@@ -4,12 +4,14 @@
 use crate::detection::{Detected, Detector, Likely, Switch, switch};
 use crate::event::{self, Events};
 use crate::file::FileSettings;
+use crate::magic::Magic;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
 use crate::transaction::TxId;
 use crate::worklist::Look;
 use bartizan_base::{Direction, PacketDuration, PerDirection, SettingError, Settings, Timestamp};
 use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
 const OPEN_LIMIT: u64 = 100_000;
@@ -24,6 +26,10 @@ pub struct Engine {
     files: FileSettings,
     /// Hashes that rules ask for, a bit each.
     asked: AtomicU8,
+    /// Rules of a later generation ask for the kinds of files.
+    magic: OnceLock<Arc<Magic>>,
+    /// Database of libmagic (`magic-file`).
+    magic_file: Option<String>,
 }
 
 impl Engine {
@@ -44,7 +50,15 @@ impl Engine {
             }
             parses.push(on);
         }
-        Ok(Engine { detector: Detector::new(settings)?, factories, parses, files, asked: AtomicU8::new(0) })
+        Ok(Engine {
+            detector: Detector::new(settings)?,
+            factories,
+            parses,
+            files,
+            asked: AtomicU8::new(0),
+            magic: OnceLock::new(),
+            magic_file: settings.get("magic-file").map(str::to_owned),
+        })
     }
 
     /// How files are tracked.
@@ -55,6 +69,9 @@ impl Engine {
         files.md5 |= asked & 1 != 0;
         files.sha1 |= asked & 2 != 0;
         files.sha256 |= asked & 4 != 0;
+        if files.magic.is_none() {
+            files.magic = self.magic.get().cloned();
+        }
         files
     }
 
@@ -62,6 +79,16 @@ impl Engine {
     pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
         let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
         self.asked.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Rules of a new generation ask for the kinds of files. Files that begin from here on have them.
+    pub fn ask_magic(&self) {
+        if self.files.magic.is_none()
+            && self.magic.get().is_none()
+            && let Ok(magic) = Magic::of(&self.magic_file)
+        {
+            let _ = self.magic.set(Arc::new(magic));
+        }
     }
 
     fn make(&self, id: ProtocolId, transport: Transport) -> Option<Box<dyn Parser>> {

@@ -7,8 +7,12 @@
 
 pub mod detection;
 pub mod event;
+// libmagic is a C library that is looked up at run time: there is no safe binding of it that works so.
+#[allow(unsafe_code)]
+mod ffi_magic;
 pub mod file;
 pub mod flow;
+pub mod magic;
 pub mod memory;
 #[cfg(test)]
 mod open_tests;

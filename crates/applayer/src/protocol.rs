@@ -75,6 +75,22 @@ pub enum BufferKind {
     Multi,
     /// A growing value (a body, a file): each call gives the window that is there, with its absolute offset.
     Streaming,
+    /// Several growing values, index 0, 1, ... (files).
+    Files,
+}
+
+impl BufferKind {
+    /// Whether a value grows while it is looked at.
+    #[must_use]
+    pub const fn grows(self) -> bool {
+        matches!(self, BufferKind::Streaming | BufferKind::Files)
+    }
+
+    /// Whether there can be several values.
+    #[must_use]
+    pub const fn is_multi(self) -> bool {
+        matches!(self, BufferKind::Multi | BufferKind::Files)
+    }
 }
 
 /// A named piece of a transaction that rules look at.

@@ -271,7 +271,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
                 let query = BufferQuery { id: buffer.id, direction, index };
                 let Some(view) = tx.buffer(query, &mut scratch) else { break };
                 buffers.push((buffer.name, direction, view.offset, view.data.to_vec()));
-                if buffer.kind != crate::protocol::BufferKind::Multi {
+                if !buffer.kind.is_multi() {
                     break;
                 }
             }

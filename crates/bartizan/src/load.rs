@@ -237,6 +237,18 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         }
     }
     let mut files = FileSettings { md5, sha1, sha256, sha256_of_parts, ..FileSettings::default() };
+    let forced = |(key, value): (&str, &str)| {
+        key.ends_with("force-magic")
+            && matches!(value.to_ascii_lowercase().as_str(), "yes" | "true" | "on" | "1")
+    };
+    if needs.magic || settings.iter().any(forced) {
+        let magic = keywords::file::libmagic(settings).map_err(|error| {
+            Failure::stopped(format!(
+                "the kinds of files cannot be told: {error}; install libmagic, or set `force-magic` of the output to `no`"
+            ))
+        })?;
+        files.magic = Some(Arc::new(magic));
+    }
     let store = FileStoreOptions::from_settings(settings).map_err(Failure::setting(settings))?;
     if let Some(store) = store {
         // Files are named by their SHA-256.

@@ -382,13 +382,20 @@ impl Worker {
         let has_payload_function =
             inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
-        if findings.iter().any(|f| f.action != FindingAction::Tagged) {
+        if findings.iter().any(|f| f.action.is_alert()) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
         for finding in findings {
-            if finding.action == FindingAction::Tagged {
-                recorder.tagged(occasion, Some(entry));
-                continue;
+            match finding.action {
+                FindingAction::Tagged => {
+                    recorder.tagged(occasion, Some(entry));
+                    continue;
+                }
+                FindingAction::Variables => {
+                    recorder.variables(occasion, Some(entry), finding);
+                    continue;
+                }
+                FindingAction::Allowed | FindingAction::Blocked => {}
             }
             self.counters.alerts += 1;
             self.tally.alert(self.fid, finding.action);

@@ -125,6 +125,9 @@ impl Worker {
         for event in packet.events.as_slice() {
             recorder.anomaly(occasion, None, Anomaly::Decode(*event));
         }
+        if let bartizan_packet::Network::Arp(arp) = &packet.network {
+            recorder.arp(occasion, arp);
+        }
         if let Some(reason) = place.refused {
             let decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
             recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);

@@ -137,6 +137,16 @@ pub trait Recorder {
     /// A rule asked earlier for this packet to be recorded.
     fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>);
 
+    /// Rules set variables for this packet, which `variables` holds.
+    fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
+        let _ = (occasion, flow, variables);
+    }
+
+    /// A packet of ARP.
+    fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+        let _ = (occasion, arp);
+    }
+
     /// Something odd.
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The buffers that rules can look at, by name.
 
-use bartizan_applayer::protocol::{BufferKind, BufferSpec, ProtocolId};
+use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
 use bartizan_packet::{PacketView, Transport};
@@ -55,7 +55,7 @@ impl TxBuffer {
     /// Whether a transaction can have several values of it.
     #[must_use]
     pub fn is_multi(&self) -> bool {
-        self.providers.iter().any(|(_, s)| s.kind == BufferKind::Multi)
+        self.providers.iter().any(|(_, s)| s.kind.is_multi())
     }
 }
 

@@ -248,6 +248,12 @@ impl<'e> SignatureBuilder<'e> {
             )
         })?;
         self.close_empty()?;
+        if name == crate::keywords::file::MAGIC {
+            crate::keywords::file::libmagic(self.environment.settings).map_err(|error| {
+                KeywordError::new(RefusalCode::UnsupportedKeyword, error.to_string())
+                    .help("install libmagic, or leave out what asks for the kinds of files")
+            })?;
+        }
         if let BufferRef::Tx(index) = buffer {
             let providers: Vec<ProtocolId> = self
                 .environment

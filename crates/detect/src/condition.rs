@@ -133,10 +133,27 @@ impl From<bool> for Answer {
     }
 }
 
+/// What a condition computed of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// Interned name of the buffer.
+    pub name: u32,
+    /// The result.
+    pub value: f64,
+    /// Whether the condition holds for it.
+    pub holds: bool,
+}
+
 /// A condition on the value of a buffer as a whole (`bsize`, `to_sha256` datasets ...), besides the content program.
 pub trait BufferCondition: Send + Sync {
     /// Whether it holds. `complete`: no more data will follow.
     fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
+
+    /// What it computes of the value, matching or not, that events of the flow show.
+    fn measure(&self, data: &[u8]) -> Option<Measure> {
+        let _ = data;
+        None
+    }
 
     /// What is known of a value that matched, for the alert: interned name and JSON.
     fn context(&self, data: &[u8]) -> Option<(u32, std::sync::Arc<[u8]>)> {

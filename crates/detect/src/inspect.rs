@@ -7,7 +7,7 @@
 use crate::basis::{Basis, Packets};
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::candidates::Candidates;
-use crate::condition::{Answer, Limited, Scene};
+use crate::condition::{Answer, Limited, Measure, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
 use crate::groups::Group;
 use crate::payloads::StreamSets;
@@ -86,6 +86,7 @@ pub struct Worker {
     variables: [u64; VARIABLES_MAX],
     decoded: Vec<u8>,
     captured: Vec<(Capture, Vec<u8>)>,
+    measured: Vec<Measure>,
     buffer: Vec<u8>,
     transformed: [Vec<u8>; 2],
     /// Matches of the packet in hand.
@@ -369,6 +370,7 @@ impl Pass<'_, '_> {
             variables: &mut self.worker.variables,
             decoded: &mut self.worker.decoded,
             captured: &mut self.worker.captured,
+            measured: &mut self.worker.measured,
             little_endian: false,
             complete,
             steps: 0,
@@ -377,6 +379,9 @@ impl Pass<'_, '_> {
         let outcome = evaluate(&check.program, data, &mut run);
         let limit_hit = run.limit_hit;
         self.worker.limits_hit += u64::from(limit_hit);
+        for measure in self.worker.measured.drain(..) {
+            self.flow.state.set_measure(measure.name, measure.value);
+        }
         self.worker.transformed = [value, next];
         outcome
     }
@@ -533,14 +538,17 @@ impl Pass<'_, '_> {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         tx_rules.always.add_to(self.group, &mut candidates);
         let direction = self.scene.direction;
+        let complete = tx.common().ended[direction]
+            || bartizan_applayer::protocols::spec(protocol)
+                .is_some_and(|spec| tx.progress(direction) >= spec.complete[direction]);
         for (number, set) in tx_rules.sets.iter().enumerate() {
-            if set.spec.kind != BufferKind::Streaming
+            if !set.spec.kind.grows()
                 && tx.progress(direction) < set.spec.ready
                 && !tx.common().ended[direction]
             {
                 continue;
             }
-            self.prefilter_tx(set, number, tx, id, &mut candidates);
+            self.prefilter_tx((set, number), tx, (id, complete), &mut candidates);
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
         let (group, heads) = (self.group, &self.rules.head_of);
@@ -553,34 +561,40 @@ impl Pass<'_, '_> {
 
     fn prefilter_tx(
         &mut self,
-        set: &crate::prefilter::TxSet,
-        number: usize,
+        (set, number): (&crate::prefilter::TxSet, usize),
         tx: &dyn Transaction,
-        id: TxId,
+        (id, complete): (TxId, bool),
         candidates: &mut Candidates,
     ) {
         let direction = self.scene.direction;
-        if !set.set.is_met(self.group)
-            || set.spec.kind != BufferKind::Streaming && self.flow.scanned(id, direction, number)
-        {
+        let kind = set.spec.kind;
+        if !set.set.is_met(self.group) || !kind.grows() && self.flow.scanned(id, direction, number) {
             return;
         }
-        let mut found = false;
-        for index in 0.. {
+        // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
+        let first =
+            if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
+        let mut next_value = first;
+        for index in first.. {
             let mut scratch = core::mem::take(&mut self.worker.buffer);
             scratch.clear();
             let query = BufferQuery { id: set.spec.id, direction, index };
             let view = tx.buffer(query, &mut scratch);
-            found |= view.is_some();
-            let more = view.is_some() && set.spec.kind == BufferKind::Multi;
+            let more = view.is_some() && kind.is_multi();
             if let Some(view) = view {
+                next_value = index.saturating_add(1);
                 if set.transforms.is_empty() {
-                    let from = self.flow.scan_from(id, direction, number, view.offset, set.set.longest());
+                    let place = (number, index);
+                    let from = if kind.grows() {
+                        self.flow.scan_from(id, direction, place, view.offset, set.set.longest())
+                    } else {
+                        0
+                    };
                     let fresh = view.data.get(from..).unwrap_or(&[]);
                     set.set.scan(&mut self.worker.scratch, fresh, candidates);
-                    if set.spec.kind == BufferKind::Streaming {
+                    if kind.grows() {
                         let end = view.offset.saturating_add(view.data.len() as u64);
-                        self.flow.set_scanned_to(id, direction, number, end);
+                        self.flow.set_scanned_to(id, direction, place, end);
                     }
                 } else {
                     let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
@@ -600,7 +614,12 @@ impl Pass<'_, '_> {
                 break;
             }
         }
-        if found && set.spec.kind != BufferKind::Streaming {
+        if next_value == 0 || kind.grows() {
+            return;
+        }
+        if kind == BufferKind::Multi && !complete {
+            self.flow.set_values_scanned(id, direction, number, next_value);
+        } else {
             self.flow.set_scanned(id, direction, number);
         }
     }
@@ -722,7 +741,7 @@ impl Pass<'_, '_> {
         }
         let ended = tx.common().ended[direction];
         let past = tx.progress(direction) >= spec.ready || ended;
-        if !past && spec.kind != BufferKind::Streaming {
+        if !past && !spec.kind.grows() {
             return Answer::NotYet;
         }
         let complete = bartizan_applayer::protocols::spec(protocol)
@@ -743,27 +762,27 @@ impl Pass<'_, '_> {
                 match self.run(check, view.data, view.complete || complete) {
                     Outcome::Match => answer = Answer::Yes,
                     Outcome::NotYet => answer = Answer::NotYet,
-                    Outcome::NoMatch if spec.kind == BufferKind::Streaming && !view.complete && !complete => {
+                    Outcome::NoMatch if spec.kind.grows() && !view.complete && !complete => {
                         answer = Answer::NotYet;
                     }
                     Outcome::NoMatch => {}
                 }
             }
             self.worker.buffer = scratch;
-            if answer == Answer::Yes || !there || spec.kind != BufferKind::Multi {
+            if answer == Answer::Yes || !there || !spec.kind.is_multi() {
                 break;
             }
         }
         if !found {
             answer = match check.absent {
                 Absent::Only | Absent::OrElse => Answer::Yes,
-                Absent::No if complete || spec.kind != BufferKind::Streaming && past => Answer::No,
+                Absent::No if complete || !spec.kind.grows() && past => Answer::No,
                 Absent::No => Answer::NotYet,
             };
         } else if check.absent == Absent::Only {
             answer = Answer::No;
         }
-        if answer == Answer::No && (elsewhere || spec.kind == BufferKind::Multi && !complete) {
+        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete) {
             answer = Answer::NotYet;
         }
         answer

@@ -18,6 +18,7 @@ pub mod hook;
 pub mod inspect;
 pub mod keyword;
 pub mod keywords;
+pub mod locations;
 pub mod payloads;
 pub mod prefilter;
 pub mod protocol;

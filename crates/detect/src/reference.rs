@@ -142,6 +142,7 @@ fn buffer_page() -> String {
         let kind = match buffer.providers.first().map(|(_, spec)| spec.kind) {
             Some(BufferKind::Multi) => "several",
             Some(BufferKind::Streaming) => "one, grows",
+            Some(BufferKind::Files) => "several, grow",
             Some(BufferKind::Single) | None => "one",
         };
         let _ = writeln!(

@@ -662,6 +662,8 @@ pub struct Needs {
     pub ja3: bool,
     /// Some rule asks for files to be kept.
     pub store: bool,
+    /// Some rule asks what kind of file it is.
+    pub magic: bool,
 }
 
 impl Needs {
@@ -674,6 +676,9 @@ impl Needs {
                 *have |= want;
             }
             needs.ja3 |= signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with("ja3"));
+            let kind =
+                |v: &crate::signature::ValueCheck| rules.buffers.name(v.buffer) == keywords::file::MAGIC;
+            needs.magic |= signature.values.iter().any(kind);
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
         }
         needs
@@ -687,6 +692,7 @@ impl Needs {
         }
         self.ja3 |= other.ja3;
         self.store |= other.store;
+        self.magic |= other.magic;
         self
     }
 }

@@ -2,6 +2,7 @@
 //! State of detection that outlives a generation and belongs to no flow.
 
 use crate::dataset::{Datasets, Reputation, ReputationError};
+use crate::locations::{LocationError, Locations};
 use crate::state::Names;
 use bartizan_base::{Settings, Timestamp};
 use bartizan_flow::FlowHasher;
@@ -21,6 +22,7 @@ pub struct Shared {
     /// Some host was tagged: until then nobody has to ask the host table about the packets' hosts.
     host_tags: AtomicBool,
     reputation: RwLock<Option<Arc<Reputation>>>,
+    locations: RwLock<Option<Arc<Locations>>>,
 }
 
 /// Entries of the host table unless a size is given.
@@ -36,6 +38,7 @@ impl Shared {
             datasets: Datasets::default(),
             host_tags: AtomicBool::new(false),
             reputation: RwLock::default(),
+            locations: RwLock::default(),
         }
     }
 
@@ -69,10 +72,30 @@ impl Shared {
         Ok(reputation)
     }
 
+    /// Countries of addresses, read when they are first asked for.
+    ///
+    /// # Errors
+    /// No database is configured, or it cannot be read or understood.
+    pub fn locations(&self, settings: &Settings) -> Result<Arc<Locations>, LocationError> {
+        if let Ok(known) = self.locations.read()
+            && let Some(locations) = known.as_ref()
+        {
+            return Ok(Arc::clone(locations));
+        }
+        let locations = Arc::new(Locations::load(settings)?);
+        if let Ok(mut known) = self.locations.write() {
+            *known = Some(Arc::clone(&locations));
+        }
+        Ok(locations)
+    }
+
     /// Before rules are loaded anew: what was only read from files is read again.
     pub fn begin_load(&self) {
         self.datasets.forget_loaded();
         if let Ok(mut known) = self.reputation.write() {
+            *known = None;
+        }
+        if let Ok(mut known) = self.locations.write() {
             *known = None;
         }
     }

@@ -74,6 +74,8 @@ pub struct FlowState {
     integers: SmallVec<[(u32, u32); 2]>,
     /// Captured values, by interned name.
     variables: Vec<(u32, Vec<u8>)>,
+    /// Entropies, by interned name of the buffer.
+    measures: Vec<(u32, f64)>,
     /// Bytes of memory that they hold beside their places.
     variables_held: usize,
     /// Thresholds by flow.
@@ -166,6 +168,23 @@ impl FlowState {
         self.variables_held = self.variables_held.saturating_add(held);
     }
 
+    /// Notes what was computed of a buffer.
+    pub fn set_measure(&mut self, name: u32, value: f64) {
+        if let Some(entry) = self.measures.iter_mut().find(|(n, _)| *n == name) {
+            entry.1 = value;
+        } else if self.measures.len() < VARIABLES_PER_FLOW_MAX {
+            self.measures.push((name, value));
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// What was computed of buffers (`entropy`), in the order in which it was first.
+    #[must_use]
+    pub fn measures(&self) -> &[(u32, f64)] {
+        &self.measures
+    }
+
     /// The count of a threshold by flow, made if there is none. `None` when there is no room; counted.
     pub fn count(&mut self, rule: RuleKey, part: u32) -> Option<&mut FlowCount> {
         let place = self.counts.iter().position(|c| c.rule == rule && c.part == part);
@@ -185,7 +204,8 @@ impl FlowState {
     /// Bytes of memory held beside its own place.
     pub(crate) fn held(&self) -> usize {
         let lists = self.bits.held().saturating_add(self.integers.held()).saturating_add(self.counts.held());
-        lists.saturating_add(self.variables.held()).saturating_add(self.variables_held)
+        let values = self.variables.held().saturating_add(self.variables_held);
+        lists.saturating_add(values).saturating_add(self.measures.held())
     }
 
     /// The captured values.

@@ -50,6 +50,9 @@ pub struct Entry {
     pub held: u64,
 }
 
+/// In the place of a value's number: not how far it was scanned, but how many values were.
+const VALUES: u32 = u32::MAX;
+
 #[derive(Debug, Default)]
 struct TxState {
     id: TxId,
@@ -58,8 +61,9 @@ struct TxState {
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
-    /// Growing buffers: (direction, set, scanned up to).
-    growing: SmallVec<[(u8, u16, u64); 2]>,
+    /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many were scanned
+    /// ([`VALUES`]).
+    growing: SmallVec<[(u8, u16, u32, u64); 2]>,
 }
 
 impl TxState {
@@ -240,28 +244,46 @@ impl FlowDetect {
         }
     }
 
-    /// Where in a growing value to scan on, given the offset of its first byte there and the longest literal.
+    /// Where in a growing value (set, which of its values) to scan on, given the offset of its first byte there and the longest
+    /// literal.
     #[must_use]
     pub fn scan_from(
         &self,
         id: TxId,
         direction: Direction,
-        set: usize,
+        (set, value): (usize, u32),
         offset: u64,
         longest: usize,
     ) -> usize {
-        let key = (direction as u8, set as u16);
-        let done = self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1) == key)).map_or(0, |g| g.2);
+        let done = self.scanned_to(id, (direction as u8, set as u16, value));
         let from = done.saturating_sub(longest.saturating_sub(1) as u64).saturating_sub(offset);
         usize::try_from(from).unwrap_or(usize::MAX)
     }
 
     /// Remembers how far a growing value was scanned.
-    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, set: usize, end: u64) {
-        let key = (direction as u8, set as u16);
-        self.change(id, |tx| match tx.growing.iter_mut().find(|g| (g.0, g.1) == key) {
-            Some(known) => known.2 = end,
-            None => tx.growing.push((key.0, key.1, end)),
+    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, (set, value): (usize, u32), end: u64) {
+        self.note_scanned(id, (direction as u8, set as u16, value), end);
+    }
+
+    /// How many values of a buffer that can have several were scanned.
+    #[must_use]
+    pub fn values_scanned(&self, id: TxId, direction: Direction, set: usize) -> u32 {
+        u32::try_from(self.scanned_to(id, (direction as u8, set as u16, VALUES))).unwrap_or(VALUES)
+    }
+
+    /// Remembers how many values were scanned.
+    pub fn set_values_scanned(&mut self, id: TxId, direction: Direction, set: usize, values: u32) {
+        self.note_scanned(id, (direction as u8, set as u16, VALUES), u64::from(values));
+    }
+
+    fn scanned_to(&self, id: TxId, key: (u8, u16, u32)) -> u64 {
+        self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1, g.2) == key)).map_or(0, |g| g.3)
+    }
+
+    fn note_scanned(&mut self, id: TxId, key: (u8, u16, u32), end: u64) {
+        self.change(id, |tx| match tx.growing.iter_mut().find(|g| (g.0, g.1, g.2) == key) {
+            Some(known) => known.3 = end,
+            None => tx.growing.push((key.0, key.1, key.2, end)),
         });
     }
 }
@@ -290,7 +312,7 @@ mod tests {
         for id in 0..TRANSACTIONS_MAX as u64 * 2 {
             for rule in 0..9 {
                 flow.set_entry(id, Entry { rule, ..Entry::default() });
-                flow.set_scanned_to(id, Direction::ToServer, rule as usize, 7);
+                flow.set_scanned_to(id, Direction::ToServer, (rule as usize, 0), 7);
             }
         }
         let counted: usize = flow.tx.iter().map(TxState::held).sum();

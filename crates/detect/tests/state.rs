@@ -418,3 +418,51 @@ fn hooks_of_packets() {
     assert_eq!(lab.send_to_client(b"y"), [1]);
     assert_eq!(lab.send_to_client(b"y"), NONE);
 }
+
+#[test]
+fn countries_of_addresses() {
+    let mut settings = Settings::new();
+    settings.set("geoip-database", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/countries.mmdb"));
+    // The client 192.0.2.1 is in DE, the server 192.0.2.200 in FR.
+    let options = [
+        "geoip:src,DE;",
+        "geoip:DE;",
+        "geoip:any,FR,US;",
+        "geoip:both,DE,FR;",
+        "geoip:dst,!DE;",
+        "geoip:dst,!US,DE;",
+        "geoip:dst,DE;",
+        "geoip:both,DE;",
+        "geoip:src,!DE;",
+    ];
+    let rules: Vec<_> =
+        (1..).zip(options).map(|(sid, o)| format!("alert udp any any -> any any ({o} sid:{sid};)")).collect();
+    let mut lab = Lab::with(&rules.join("\n"), &settings);
+    lab.hosts = (1, 200);
+    assert_eq!(lab.send_to_server(b"x"), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(lab.send_to_client(b"x"), [2, 3, 4, 7]);
+    // 2001:db8::/48 is in no country that the database knows.
+    lab.v6 = true;
+    assert_eq!(lab.send_to_server(b"x"), NONE);
+    let (code, said) = refusal("geoip:src,DE;").unwrap();
+    assert_eq!(code, "D102");
+    assert!(said.contains("geoip-database"), "{said}");
+    assert_eq!(refusal("geoip:src,de;").unwrap().0, "D105");
+    assert_eq!(refusal("geoip:src;").unwrap().0, "D105");
+}
+
+#[test]
+fn entropies_and_variables_are_kept() {
+    let mut lab = Lab::new(
+        "alert udp any any -> any any (entropy:value > 7; sid:1;)\n\
+         alert udp any any -> any any (pcre:\"/user=(\\w+)/, flow:user\"; noalert; sid:2;)\n\
+         alert udp any any -> any any (flowvar:user,\"oo\"; sid:3;)\n\
+         alert udp any any -> any any (flowvar:other,!\"oo\"; sid:4;)",
+    );
+    assert_eq!(lab.send_to_server(b"abab"), NONE);
+    // Computed, though the rule did not match.
+    let name = lab.shared.names.intern("content");
+    assert_eq!(lab.flow.state.measures(), [(name, 1.0)]);
+    assert_eq!(lab.send_to_server(b"user=root"), NONE);
+    assert_eq!(lab.send_to_client(&(0..=255).collect::<Vec<u8>>()), [1, 3]);
+}

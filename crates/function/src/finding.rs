@@ -32,6 +32,8 @@ pub enum FindingAction {
     Allowed,
     /// Refused: EVE's `blocked`.
     Blocked,
+    /// No match to report: rules set variables for this packet.
+    Variables,
     /// No match: an earlier one asked for this packet to be recorded (keyword `tag`).
     Tagged,
 }
@@ -64,6 +66,14 @@ pub struct Finding {
     pub context: Option<Box<[u8]>>,
     /// Variables that rules set for the packet.
     pub variables: Arc<[(String, Vec<u8>)]>,
+}
+
+impl FindingAction {
+    /// Whether it is an alert, not only something to be recorded.
+    #[must_use]
+    pub const fn is_alert(self) -> bool {
+        matches!(self, FindingAction::Allowed | FindingAction::Blocked)
+    }
 }
 
 impl Finding {

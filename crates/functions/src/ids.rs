@@ -337,6 +337,10 @@ impl Ids {
         let mut decision = Decision::CONTINUE;
         let mut bypass = false;
         let variables = self.packet_variables(&state.worker.left);
+        if !variables.is_empty() {
+            let found = Finding::new(Arc::clone(&self.tag), FindingAction::Variables);
+            findings.push(Finding { variables: Arc::clone(&variables), ..found });
+        }
         for hit in &state.worker.hits {
             let index = hit.rule as usize;
             let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))

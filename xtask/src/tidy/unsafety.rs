@@ -12,6 +12,7 @@ use super::{Finding, Tree};
 pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/classify/examples/bench/common.rs", "", "thread CPU time, a system call"),
     ("crates/classify/src/split/mod.rs", "vector", "gathers, which read without bounds checks"),
+    ("crates/applayer/src/lib.rs", "ffi_magic", "libmagic is a C library, looked up at run time"),
     ("crates/flow/src/lib.rs", "prefetch", "one prefetch instruction"),
     ("crates/pattern/src/lib.rs", "ffi_hs", "libhs is a C library, looked up at run time"),
     ("crates/pattern/src/lib.rs", "ffi_pcre2", "PCRE2 is a C library"),

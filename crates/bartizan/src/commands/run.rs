@@ -232,6 +232,9 @@ impl Steering<'_> {
                         number += 1;
                         // Hashes that only the new rules ask for are computed from here on.
                         self.app.ask_hashes(built.needs.hashes);
+                        if built.needs.magic {
+                            self.app.ask_magic();
+                        }
                         self.control.swap(built.chains);
                         self.source.loaded(&built.report, builder.cache());
                         let (loaded, refused) = (built.report.loaded, built.report.refused_total());

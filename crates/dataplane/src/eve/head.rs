@@ -31,6 +31,7 @@ pub(super) struct VariableNames {
     bits: Vec<String>,
     integers: Vec<(String, u64)>,
     variables: Vec<(String, Vec<u8>)>,
+    entropies: Vec<(String, f64)>,
 }
 
 impl VariableNames {
@@ -43,6 +44,7 @@ impl VariableNames {
         names.bits = state.bits().iter().map(|b| name(*b)).collect();
         names.integers = state.integers().iter().map(|(n, v)| (name(*n), u64::from(*v))).collect();
         names.variables = state.variables().iter().map(|(n, v)| (name(*n), v.clone())).collect();
+        names.entropies = state.measures().iter().map(|(n, v)| (name(*n), *v)).collect();
         names
     }
 
@@ -52,6 +54,7 @@ impl VariableNames {
             bits: self.bits.iter().map(String::as_str).collect(),
             integers: self.integers.iter().map(|(n, v)| (n.as_str(), *v)).collect(),
             variables: self.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect(),
+            entropies: self.entropies.iter().map(|(n, v)| (n.as_str(), *v)).collect(),
         }
     }
 }
@@ -61,6 +64,7 @@ pub(super) struct VariableLists<'v> {
     bits: Vec<&'v str>,
     integers: Vec<(&'v str, u64)>,
     variables: Vec<(&'v str, &'v [u8])>,
+    entropies: Vec<(&'v str, f64)>,
 }
 
 impl VariableLists<'_> {
@@ -69,6 +73,7 @@ impl VariableLists<'_> {
             flowbits: &self.bits,
             flowints: &self.integers,
             flowvars: &self.variables,
+            entropy: &self.entropies,
             ..Default::default()
         }
     }

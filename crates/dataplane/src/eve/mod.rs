@@ -412,6 +412,14 @@ impl Recorder for EveRecorder {
         self.write_tagged(occasion, flow);
     }
 
+    fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
+        self.write_metadata(occasion, flow, variables);
+    }
+
+    fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+        self.write_arp(occasion, arp);
+    }
+
     fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
         self.write_anomaly(occasion, flow, anomaly);
     }

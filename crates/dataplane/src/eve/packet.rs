@@ -10,10 +10,10 @@ use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
 use bartizan_events::JsonWriter;
 use bartizan_events::config::{EventTypes, XffOptions};
 use bartizan_events::record::{
-    AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, DropRecord, FileInfo, FileRecord,
-    FileState, NetworkHeader, PacketBytes, PacketRecord, PacketSource, Payload, Reject, TargetSide,
-    Transaction, TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo, VerdictWord, drop_reason,
-    rule_metadata_json,
+    AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
+    FileRecord, FileState, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord, PacketSource, Payload,
+    Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo,
+    VerdictWord, drop_reason, rule_metadata_json,
 };
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
@@ -136,7 +136,7 @@ pub(super) fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id:
     FileInfo {
         filename: (!file.name.is_empty()).then_some(file.name.as_slice()),
         sids: &file.sids,
-        magic: None,
+        magic: file.magic.as_deref(),
         gaps: file.gaps,
         state: file_state(file.state),
         md5: file.md5,
@@ -314,6 +314,50 @@ impl EveRecorder {
             |types| types.alert.as_ref().is_some_and(|a| a.tagged_packets),
             |writer, options, _| record.write(writer, &options.header, &common),
         );
+    }
+
+    pub(super) fn write_metadata(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        variables: &Finding,
+    ) {
+        if !self.wants(|types| types.metadata) {
+            return;
+        }
+        let names = VariableNames::of(self, flow);
+        let lists = names.lists();
+        let of_packet: Vec<(&str, &[u8])> =
+            variables.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
+        let this = Heads::of(self, flow);
+        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        common.variables = lists.get();
+        common.variables.pktvars = &of_packet;
+        self.each(
+            |types| types.metadata,
+            |writer, options, _| MetadataRecord.write(writer, &options.header, &common),
+        );
+    }
+
+    pub(super) fn write_arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+        if !self.wants(|types| types.arp) {
+            return;
+        }
+        let this = Heads::of(self, None);
+        let common = this.head(occasion, None, Orientation::Packet, None);
+        let record = ArpRecord {
+            opcode: match arp.operation {
+                1 => "request",
+                2 => "reply",
+                3 => "request_reverse",
+                _ => "reply_reverse",
+            },
+            src_mac: arp.sender_mac,
+            src_ip: arp.sender.into(),
+            dest_mac: arp.target_mac,
+            dest_ip: arp.target.into(),
+        };
+        self.each(|types| types.arp, |writer, options, _| record.write(writer, &options.header, &common));
     }
 
     pub(super) fn write_anomaly(

@@ -2,7 +2,7 @@
 //! Running a content program on a value.
 
 use super::{Capture, Item, Literal, Number, Program, RegexItem, STEPS_MAX, VARIABLES_MAX};
-use crate::condition::{Answer, Scene};
+use crate::condition::{Answer, BufferCondition, Measure, Scene};
 use bartizan_pattern::{MatchOptions, Scratch};
 use bartizan_rules::UintMatch;
 
@@ -32,6 +32,8 @@ pub struct Evaluation<'e> {
     pub decoded: &'e mut Vec<u8>,
     /// What capture groups filled, applied when the rule matches.
     pub captured: &'e mut Vec<(Capture, Vec<u8>)>,
+    /// What conditions computed, matching or not.
+    pub measured: &'e mut Vec<Measure>,
     /// DCERPC says little endian.
     pub little_endian: bool,
     /// No more data of this value will follow.
@@ -114,7 +116,7 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
             let base = if *relative { cursor } else { 0 };
             base64_item(base.saturating_add(*offset as usize), *bytes, inner, value, run)
         }
-        Item::Custom(condition) => match condition.matches(value, run.complete, &run.scene) {
+        Item::Custom(condition) => match custom(condition.as_ref(), value, run) {
             Answer::Yes => {
                 let step = items(rest, value, cursor, run);
                 if step == Step::Match
@@ -127,6 +129,19 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
             Answer::No => Step::Stop,
             Answer::NotYet => Step::NotYet,
         },
+    }
+}
+
+/// A condition on the whole value. What it computes is kept, whatever comes of it.
+fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_>) -> Answer {
+    let Some(measure) = condition.measure(value) else {
+        return condition.matches(value, run.complete, &run.scene);
+    };
+    run.measured.push(measure);
+    match (measure.holds, run.complete) {
+        (true, _) => Answer::Yes,
+        (false, true) => Answer::No,
+        (false, false) => Answer::NotYet,
     }
 }
 

@@ -226,7 +226,7 @@ fn evaluated_on(rules: &RuleSet, signature: &Signature) -> Vec<String> {
                 let states = protocol.states[direction];
                 let state = states.get(usize::from(spec.ready)).or(states.last()).copied().unwrap_or("?");
                 let when = match spec.kind {
-                    BufferKind::Streaming => "as its data comes".to_owned(),
+                    BufferKind::Streaming | BufferKind::Files => "as its data comes".to_owned(),
                     _ => format!("from state {state}"),
                 };
                 let text = format!("{} transactions, {}, {when}", protocol.name, buffer.name);

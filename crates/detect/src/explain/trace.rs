@@ -19,7 +19,7 @@ use crate::prefilter::check_directions;
 use crate::ruleset::RuleSet;
 use crate::signature::{Absent, Signature, ValueCheck};
 use crate::txstate::FlowDetect;
-use bartizan_applayer::protocol::{BufferKind, ProtocolId};
+use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
@@ -377,7 +377,7 @@ impl Run<'_, '_> {
             // Of several values the last that was tried is shown.
             self.steps.truncate(before);
             let answer = self.value(value, view.data, view.complete || complete);
-            if answer == Answer::Yes || spec.kind != BufferKind::Multi {
+            if answer == Answer::Yes || !spec.kind.is_multi() {
                 return answer == Answer::Yes;
             }
         }
@@ -431,6 +431,7 @@ impl Run<'_, '_> {
             variables: &mut self.variables,
             decoded: &mut Vec::new(),
             captured: &mut Vec::new(),
+            measured: &mut Vec::new(),
             little_endian: false,
             complete,
             steps: 0,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files in transactions: `filename`, `fileext`, `filesize`, `filemd5`, `filesha1`, `filesha256`, `filestore`.
+//! Files in transactions: `filename`, `filemagic`, `fileext`, `filesize`, `filemd5`, `filesha1`, `filesha256`, `filestore`.
 //! `file.data` and `file.name` are sticky buffers of the protocols.
 //!
 //! `filestore` is a condition that a file is there, and marks the file; whoever writes files reads the mark.
@@ -14,6 +14,7 @@ use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::request::{Request, StoreFiles, StoreScope};
 use crate::signature::TxCheck;
 use bartizan_applayer::file::{FileState, FileTrack};
+use bartizan_applayer::magic::{Magic, MagicError};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
@@ -44,6 +45,18 @@ pub const KEYWORDS: &[Keyword] = &[
         example: r#"alert http any any -> any any (msg:"fileext"; fileext:"exe"; sid:1;)"#,
         note: "",
         parse: extension,
+    },
+    Keyword {
+        name: "filemagic",
+        aliases: &[],
+        summary: "What libmagic says of the file contains this, whatever the case (sticky: `file.magic`).",
+        argument: Argument::Required,
+        role: Role::Condition,
+        syntax: r#"filemagic:[!]"TEXT""#,
+        example: r#"alert http any any -> any any (msg:"filemagic"; filemagic:"PDF"; sid:1;)"#,
+        note: "Needs libmagic (Debian: libmagic1), which is loaded when a rule or an output (`force-magic`) asks; `magic-file` names its \
+               database. It looks at the first bytes of a file, once there are 512 or the file ends.",
+        parse: magic,
     },
     Keyword {
         name: "filesize",
@@ -123,6 +136,24 @@ fn extension(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     let pattern = bartizan_rules::parse_content(argument)?;
     let dotted = [b".", pattern.bytes.as_slice()].concat();
     named(builder, &dotted, pattern.negated, true)
+}
+
+fn magic(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let pattern = bartizan_rules::parse_content(argument)?;
+    let mut literal = Literal::new(&pattern.bytes, pattern.negated);
+    literal.set_nocase();
+    builder.push_named(MAGIC, Item::Literal(literal))
+}
+
+/// The buffer that libmagic fills.
+pub(crate) const MAGIC: &str = "file.magic";
+
+/// libmagic, with the database that the settings name.
+///
+/// # Errors
+/// It is not there, or its database is not.
+pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
+    Magic::of(&settings.get("magic-file").map(str::to_owned))
 }
 
 /// A condition on one of the files of a transaction.

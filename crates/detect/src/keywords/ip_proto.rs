@@ -7,19 +7,33 @@
 use super::number::{text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::signature::Family;
 
 /// The keyword.
-pub const KEYWORDS: &[Keyword] = &[Keyword {
-    name: "ip_proto",
-    aliases: &[],
-    summary: "The IP protocol by number or name; `!`, `<` and `>` may stand before it.",
-    argument: Argument::Required,
-    role: Role::Condition,
-    syntax: "ip_proto:[!|<|>]N|NAME",
-    example: r#"alert ip any any -> any any (msg:"ip_proto"; ip_proto:47; sid:1;)"#,
-    note: "",
-    parse: ip_proto,
-}];
+pub const KEYWORDS: &[Keyword] = &[
+    Keyword {
+        name: "ip_proto",
+        aliases: &[],
+        summary: "The IP protocol by number or name; `!`, `<` and `>` may stand before it.",
+        argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "ip_proto:[!|<|>]N|NAME",
+        example: r#"alert ip any any -> any any (msg:"ip_proto"; ip_proto:47; sid:1;)"#,
+        note: "",
+        parse: ip_proto,
+    },
+    Keyword {
+        name: "l3_proto",
+        aliases: &[],
+        summary: "The version of IP: `ipv4` or `ipv6`.",
+        argument: Argument::Required,
+        role: Role::Condition,
+        syntax: "l3_proto:ipv4|ip4|ipv6|ip6",
+        example: r#"alert tcp any any -> any any (msg:"l3_proto"; l3_proto:ipv6; sid:1;)"#,
+        note: "",
+        parse: l3_proto,
+    },
+];
 
 /// Names of protocols, as in the usual `/etc/protocols`.
 const NAMES: &[(&str, u8)] = &[
@@ -85,6 +99,20 @@ const NAMES: &[(&str, u8)] = &[
     ("rohc", 142),
     ("ethernet", 143),
 ];
+
+fn l3_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let family = match text(unquoted(argument))?.to_ascii_lowercase().as_str() {
+        "ipv4" | "ip4" => Family::V4,
+        "ipv6" | "ip6" => Family::V6,
+        other => return Err(KeywordError::argument(format!("`{other}` is neither `ipv4` nor `ipv6`"))),
+    };
+    if builder.protocol.family != Family::Any {
+        return Err(KeywordError::context("the version of IP is given already"));
+    }
+    builder.flags_set += 1;
+    builder.protocol.family = family;
+    Ok(())
+}
 
 fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let argument = text(unquoted(argument))?;

@@ -15,12 +15,14 @@ mod content;
 mod dataset;
 mod dns;
 mod dsize;
+mod entropy;
 mod events;
-mod file;
+pub mod file;
 mod flow;
 mod flowbits;
 mod flowcounts;
 mod flowint;
+mod geoip;
 mod hostbits;
 mod http;
 mod icmp;
@@ -48,6 +50,7 @@ mod ttl;
 mod unsupported;
 mod urilen;
 pub(crate) mod validate;
+mod variables;
 mod vlan;
 
 use crate::keyword::Keyword;
@@ -80,6 +83,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     file::KEYWORDS,
     dataset::KEYWORDS,
     iprep::KEYWORDS,
+    geoip::KEYWORDS,
     config::KEYWORDS,
     meta::KEYWORDS,
     content::KEYWORDS,
@@ -88,10 +92,12 @@ pub const FAMILIES: &[&[Keyword]] = &[
     isdataat::KEYWORDS,
     bytes::KEYWORDS,
     bsize::KEYWORDS,
+    entropy::KEYWORDS,
     base64::KEYWORDS,
     flow::KEYWORDS,
     flowbits::KEYWORDS,
     flowint::KEYWORDS,
+    variables::KEYWORDS,
     hostbits::KEYWORDS,
     flowcounts::KEYWORDS,
     threshold::KEYWORDS,
@@ -192,6 +198,7 @@ mod tests {
         settings.set("reputation-categories-file", at("categories.txt"));
         settings.set("default-reputation-path", folder.display().to_string());
         settings.set("reputation-files.0", "reputation.list");
+        settings.set("geoip-database", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/countries.mmdb"));
         let compiler = bartizan_pattern::Compiler::new(bartizan_pattern::Config::default()).unwrap();
         let classes = bartizan_rules::parse_classifications(
             b"config classification: trojan-activity,A Trojan was detected,1\n".to_vec(),

@@ -5,7 +5,7 @@
 //! A transform that cannot do its work (no group of `pcrexform` matched, no base64) leaves the buffer as it is;
 //! `gunzip` and `zlib_deflate` leave nothing. Sources: Suricata 8's user guide ("Transformations"), RFC 3986
 //! section 2.1, RFC 1950, RFC 1952.
-//! Not done: Lua (`luaxform`); `domain` and `tld`, which need the public suffix list.
+//! `domain` and `tld` go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
 
 use super::text;
 use crate::base64::{Mode, decode};
@@ -112,6 +112,12 @@ pub const KEYWORDS: &[Keyword] = simple![
     ("dotprefix", "With a dot before it, so that `.example.com` finds whole labels.", |input, out| {
         out.push(b'.');
         out.extend_from_slice(input);
+    }),
+    ("domain", "The registered domain of a name: `example.co.uk` of `www.example.co.uk`.", |input, out| {
+        out.extend_from_slice(psl::domain(input).map_or(input, |domain| domain.as_bytes()));
+    }),
+    ("tld", "The public suffix of a name: `co.uk` of `www.example.co.uk`.", |input, out| {
+        out.extend_from_slice(psl::suffix(input).map_or(input, |suffix| suffix.as_bytes()));
     }),
     ("header_lowercase", "Names of header lines in lower case.", header_lowercase),
     ("strip_pseudo_headers", "Without lines that begin with a colon.", |input, out| {

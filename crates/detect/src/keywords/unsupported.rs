@@ -6,27 +6,10 @@
 /// Why, and the names.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
-    ("It needs a database of locations, which this engine does not read.", &["geoip"]),
-    (
-        "It needs a library that tells the kinds of files apart, which this engine does not have.",
-        &["filemagic", "file.magic"],
-    ),
     ("Certificates are not written to disk.", &["tls.store", "tlsstore"]),
     (
         "This engine does not evaluate it yet.",
-        &[
-            "asn1",
-            "flowvar",
-            "pktvar",
-            "flow.elephant",
-            "frame",
-            "ftpbounce",
-            "nfq_set_mark",
-            "domain",
-            "tld",
-            "subslice",
-            "entropy",
-        ],
+        &["asn1", "pktvar", "flow.elephant", "frame", "ftpbounce", "nfq_set_mark", "subslice"],
     ),
     (
         "No parser of this build finds what it looks at.",

@@ -38,8 +38,9 @@ const REQUEST_HEADER: u16 = 27;
 const RESPONSE_HEADER: u16 = 28;
 const FILE_DATA: u16 = 29;
 const FILE_NAME: u16 = 30;
+const FILE_MAGIC: u16 = 31;
 
-use BufferKind::{Multi, Single, Streaming};
+use BufferKind::{Files, Multi, Single, Streaming};
 
 /// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on.
 pub(super) const SPECS: &[BufferSpec] = &[
@@ -72,8 +73,9 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(RESPONSE_BODY, "http.response_body", false, true, BODY, Streaming),
     buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS),
     buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS),
-    buffer(FILE_DATA, "file.data", true, true, BODY, Streaming),
+    buffer(FILE_DATA, "file.data", true, true, BODY, Files),
     buffer(FILE_NAME, "file.name", true, true, BODY, Multi),
+    buffer(FILE_MAGIC, "file.magic", true, true, BODY, Multi),
 ];
 
 /// A value of a buffer.
@@ -119,6 +121,13 @@ pub(super) fn get<'a>(
         FILE_NAME => {
             let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
             return Some(BufferView::whole(&file.name));
+        }
+        FILE_MAGIC => {
+            let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
+            let open = file.state == crate::file::FileState::Open;
+            // One that is over and of no known kind does not hide those behind it.
+            let kind = file.magic.as_deref().or((!open).then_some(""))?;
+            return Some(BufferView::whole(kind.as_bytes()));
         }
         _ => return composed(tx, query, scratch),
     };
@@ -201,11 +210,11 @@ fn body(tx: &HttpTx, direction: Direction) -> Option<BufferView<'_>> {
 /// To the client a body, to the server the files of the request.
 fn file_data(tx: &HttpTx, query: BufferQuery) -> Option<BufferView<'_>> {
     if query.direction == Direction::ToClient {
-        return body(tx, Direction::ToClient);
+        return if query.index == 0 { body(tx, Direction::ToClient) } else { None };
     }
     let message = tx.message(Direction::ToServer);
     let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
     let (data, offset) = file.content();
     let complete = file.state != crate::file::FileState::Open;
-    (!data.is_empty()).then_some(BufferView { data, offset, complete })
+    (!data.is_empty() || complete).then_some(BufferView { data, offset, complete })
 }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `flowvar`, `pktvar`: whether a captured variable contains something. Source: Suricata 8's keyword list, and the expressions that
+//! set them (`pcre`).
+
+use crate::builder::{SignatureBuilder, Use};
+use crate::condition::{PacketCondition, Scene};
+use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use memchr::memmem;
+
+/// The keywords.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "flowvar",
+    aliases: &[],
+    summary: "A variable of the flow, captured by `pcre`, contains this: `flowvar:user,\"root\";`.",
+    argument: Argument::Required,
+    role: Role::Condition,
+    syntax: r#"flowvar:NAME,[!]"TEXT""#,
+    example: r#"alert tcp any any -> any any (msg:"flowvar"; flowvar:user,"root"; sid:1;)"#,
+    note: "A variable that is not set contains nothing, so a negated one does not match either.",
+    parse: flowvar,
+}];
+
+struct Contains {
+    name: u32,
+    text: Vec<u8>,
+    negated: bool,
+}
+
+impl PacketCondition for Contains {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        let value = scene.state.and_then(|state| state.variable(self.name));
+        value.is_some_and(|value| memmem::find(value, &self.text).is_some() != self.negated)
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
+fn flowvar(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let comma = argument.iter().position(|b| *b == b',');
+    let Some((name, text)) = comma.and_then(|at| Some((argument.get(..at)?, argument.get(at + 1..)?))) else {
+        return Err(KeywordError::argument("a name and a text are expected").help(r#"write `name,"text"`"#));
+    };
+    let name = core::str::from_utf8(name.trim_ascii())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| KeywordError::argument("the variable has no name"))?;
+    let pattern = bartizan_rules::parse_content(text.trim_ascii())?;
+    let name = builder.environment.shared.names.intern(name);
+    builder.ordering.flowvars = builder.ordering.flowvars.and(Use::Read);
+    builder.packet.push(Box::new(Contains { name, text: pattern.bytes, negated: pattern.negated }));
+    Ok(())
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where addresses are: a database of the MaxMind format (`geoip-database`), for the keyword `geoip`.
+
+use bartizan_base::Settings;
+use maxminddb::{PathElement, Reader};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Setting that names the database.
+pub const KEY: &str = "geoip-database";
+
+/// A database of countries, in memory.
+pub struct Locations(Reader<Vec<u8>>);
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum LocationError {
+    /// No database is configured.
+    #[error("no database of locations is configured (`{KEY}`)")]
+    NotConfigured,
+    /// It cannot be read or understood.
+    #[error("cannot read the database of locations {path}: {why}", path = .0.display(), why = .1)]
+    Unreadable(PathBuf, String),
+}
+
+impl Locations {
+    /// Reads the database that the settings name.
+    ///
+    /// # Errors
+    /// None is named, or it cannot be read or understood.
+    pub fn load(settings: &Settings) -> Result<Self, LocationError> {
+        let path = settings.get(KEY).map(str::trim).filter(|path| !path.is_empty());
+        let path = PathBuf::from(path.ok_or(LocationError::NotConfigured)?);
+        match Reader::open_readfile(&path) {
+            Ok(reader) => Ok(Locations(reader)),
+            Err(error) => Err(LocationError::Unreadable(path, error.to_string())),
+        }
+    }
+
+    /// ISO code of the country that an address is in; `None` if the database does not know.
+    #[must_use]
+    pub fn country(&self, address: IpAddr) -> Option<&str> {
+        let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
+        self.0.lookup(address).ok()?.decode_path(&path).ok()?
+    }
+}
+
+impl core::fmt::Debug for Locations {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Locations").field(&self.0.metadata().database_type).finish()
+    }
+}
