@@ -4,6 +4,7 @@
 use crate::detection::{Detected, Detector, Likely, Switch, switch};
 use crate::event::{self, Events};
 use crate::file::FileSettings;
+use crate::frames::Frames;
 use crate::magic::Magic;
 use crate::protocol::{Input, ParseContext, Parser, ParserFactory, Progress, ProtocolId, Transport};
 use crate::protocols;
@@ -79,6 +80,17 @@ impl Engine {
     pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
         let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
         self.asked.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Rules or outputs ask for frames; `streams`: also for that of the whole stream. New flows have them from here on.
+    pub fn ask_frames(&self, frames: bool, streams: bool) {
+        self.asked.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
+    }
+
+    /// Frames for a flow, if somebody asks.
+    fn frames(&self) -> Option<Box<Frames>> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        (asked & 8 != 0).then(|| Box::new(Frames::new(asked & 16 != 0)))
     }
 
     /// Rules of a new generation ask for the kinds of files. Files that begin from here on have them.
@@ -167,7 +179,7 @@ pub struct Advance {
     pub finished: bool,
     /// The parser says that the rest of the flow may be bypassed.
     pub bypass: bool,
-    /// A parser took the consumed bytes in; else nobody reads them.
+    /// A parser took something in that is worth a look at the raw stream.
     pub parsed: bool,
 }
 
@@ -228,6 +240,8 @@ pub struct AppLayer {
     disrupted: PerDirection<Option<Disruption>>,
     /// The parser was shown something of the direction since detection looked at its transactions.
     parsed: PerDirection<bool>,
+    /// Frames, while somebody asks for them.
+    frames: Option<Box<Frames>>,
     /// Transactions before these are inspected to their end in the direction, or gone.
     inspected_to: PerDirection<TxId>,
     /// A payload function marked what it had inspected when records were last written.
@@ -296,6 +310,17 @@ impl AppLayer {
     #[must_use]
     pub fn expected(&self) -> Option<ProtocolId> {
         self.expected
+    }
+
+    /// The flow's frames, if somebody asks for frames.
+    #[must_use]
+    pub fn frames(&self) -> Option<&Frames> {
+        self.frames.as_deref()
+    }
+
+    /// The flow's frames, to note what was looked at.
+    pub fn frames_mut(&mut self) -> Option<&mut Frames> {
+        self.frames.as_deref_mut()
     }
 
     /// The parser, which holds the transactions.
@@ -430,7 +455,8 @@ impl AppLayer {
 
     /// Bytes of memory that parser and transactions hold; costs what was changed since it was asked last.
     pub fn held(&mut self) -> usize {
-        self.parser.as_deref_mut().map_or(0, Parser::held)
+        let frames = self.frames.as_deref().map_or(0, Frames::held);
+        self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames)
     }
 
     /// The application layer is given up for the rest of the flow: parser and transactions go. What they know is to be
@@ -452,6 +478,10 @@ impl AppLayer {
         self.disrupted.swap();
         self.waiting.swap();
         self.unlikely.swap();
+        self.parsed.swap();
+        if let Some(frames) = self.frames.as_deref_mut() {
+            frames.turn();
+        }
         self.first_data = self.first_data.map(Direction::flip);
     }
 
@@ -612,6 +642,10 @@ impl AppLayer {
         }
         self.protocol = Known::Protocol(id);
         self.parser = engine.make(id, transport);
+        if let Some(notes) = self.parser.as_deref_mut().and_then(Parser::frames) {
+            self.frames = engine.frames();
+            notes.on = self.frames.is_some();
+        }
         self.inspected_to = PerDirection::default();
         if let Some(parser) = self.parser.as_deref_mut() {
             for direction in Direction::BOTH {
@@ -639,17 +673,30 @@ impl AppLayer {
             return Advance { finished: self.finished, ..all };
         };
         self.parsed[direction] = true;
+        if let Some(frames) = self.frames.as_deref_mut() {
+            match flow.transport {
+                Transport::Tcp => frames.show(direction, input.offset, input.data),
+                Transport::Udp => frames.datagram(direction, input.data),
+            }
+        }
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
         let progress = parser.parse(direction, input, &mut context);
+        if let (Some(frames), Some(notes)) = (self.frames.as_deref_mut(), parser.frames()) {
+            frames.take(notes);
+            if input.eof {
+                frames.end(direction);
+            }
+        }
+        let worth = parser.wants_raw(direction);
         if input.eof && !matches!(progress, Progress::Switch { .. } | Progress::Error) {
             parser.end(direction, &mut context);
         }
         match progress {
-            Progress::Done => Advance { parsed: !input.data.is_empty(), ..all },
+            Progress::Done => Advance { parsed: !input.data.is_empty() && worth, ..all },
             Progress::Incomplete { consumed, needed } => {
                 let consumed = consumed.min(input.data.len());
-                Advance { consumed, needed, parsed: consumed > 0, ..Advance::default() }
+                Advance { consumed, needed, parsed: consumed > 0 && worth, ..Advance::default() }
             }
             Progress::Error => {
                 self.failed_parsing = true;
@@ -783,6 +830,12 @@ impl AppLayer {
         let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
         for direction in Direction::BOTH.into_iter().filter(|_| !gave_way) {
             parser.end(direction, &mut context);
+        }
+        if let Some(frames) = self.frames.as_deref_mut() {
+            if let Some(notes) = parser.frames() {
+                frames.take(notes);
+            }
+            Direction::BOTH.into_iter().for_each(|direction| frames.end(direction));
         }
         self.end_transactions();
     }

@@ -12,6 +12,7 @@ pub mod event;
 mod ffi_magic;
 pub mod file;
 pub mod flow;
+pub mod frames;
 pub mod magic;
 pub mod memory;
 #[cfg(test)]

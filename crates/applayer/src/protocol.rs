@@ -161,6 +161,8 @@ pub struct ProtocolSpec {
     pub states: PerDirection<&'static [&'static str]>,
     /// What rules can look at.
     pub buffers: &'static [BufferSpec],
+    /// Names of its frames ([`crate::frames`]), the stream's own first.
+    pub frames: &'static [&'static str],
     /// Names of its events without prefix, by [`crate::event::EventCode`] (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
     /// Reads its section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and makes the
@@ -268,6 +270,17 @@ pub trait Parser: Send {
 
     /// The same, to note and to take notes.
     fn worklist_mut(&mut self) -> &mut Worklist;
+
+    /// Whether what was parsed last of a direction is worth a look at the raw stream, however little it is.
+    fn wants_raw(&mut self, direction: Direction) -> bool {
+        let _ = direction;
+        true
+    }
+
+    /// Where it notes frames, if it knows any.
+    fn frames(&mut self) -> Option<&mut crate::frames::Notes> {
+        None
+    }
 
     /// A direction cannot be read on (depth, gap, error): nothing of it is handed in any more, while the other goes on. What is
     /// open there counts as ended, and so does what begins later.

@@ -10,6 +10,7 @@ use bartizan_config::suricata;
 use bartizan_detect::keywords;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
 use bartizan_detect::shared::Shared;
+use bartizan_events::config::EveOutputs;
 use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
 use bartizan_events::output::Rights;
 use bartizan_flow::FlowHasher;
@@ -222,7 +223,17 @@ pub fn app_layer(settings: &Settings, needs: &Needs, prevention: bool) -> Result
     }
     let engine = Engine::new(&own, files).map_err(Failure::setting(settings));
     settings.mark_read_as(&own);
-    engine
+    let engine = engine?;
+    ask_frames(&engine, settings, needs)?;
+    Ok(engine)
+}
+
+/// Frames are kept if a rule or an output asks for them.
+fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(), Failure> {
+    let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
+    let logged = outputs.outputs.iter().any(|output| output.types.frame);
+    engine.ask_frames(needs.frames || logged, needs.stream_frames || logged);
+    Ok(())
 }
 
 fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {

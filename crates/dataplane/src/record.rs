@@ -2,6 +2,7 @@
 //! Where the data plane's findings go: a recorder turns them into events.
 
 use crate::flow_ext::FlowExt;
+use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
@@ -140,6 +141,18 @@ pub trait Recorder {
     /// Rules set variables for this packet, which `variables` holds.
     fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
         let _ = (occasion, flow, variables);
+    }
+
+    /// A frame of the packet's direction is complete.
+    fn frame(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        spec: &'static ProtocolSpec,
+        frames: &Frames,
+        frame: &Frame,
+    ) {
+        let _ = (occasion, flow, spec, frames, frame);
     }
 
     /// A packet of ARP.

@@ -48,6 +48,10 @@ pub(crate) fn log(
         entry.ext.app = Some(app);
         return;
     };
+    if let Some(frames) = app.frames_mut() {
+        frames
+            .drain(occasion.direction, |frames, frame| recorder.frame(occasion, entry, spec, frames, frame));
+    }
     app.set_inspected_by_function(inspected_by_function);
     let Some(parser) = app.parser_mut() else {
         entry.ext.app = Some(app);

@@ -23,6 +23,19 @@ pub enum BufferRef {
     Packet(u16),
     /// A transaction buffer: index into [`Buffers`].
     Tx(u16),
+    /// Frames of a kind: index into [`Buffers`].
+    Frame(u16),
+}
+
+/// Frames of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameBuffer {
+    /// The protocol.
+    pub protocol: ProtocolId,
+    /// Index into the protocol's list.
+    pub kind: u8,
+    /// Name in that list.
+    pub name: &'static str,
 }
 
 /// A transaction buffer with all protocols that offer it.
@@ -63,6 +76,7 @@ impl TxBuffer {
 #[derive(Clone, Debug)]
 pub struct Buffers {
     list: Vec<TxBuffer>,
+    frames: Vec<FrameBuffer>,
 }
 
 impl Default for Buffers {
@@ -85,7 +99,26 @@ impl Buffers {
                 }
             }
         }
-        Buffers { list }
+        let mut frames = Vec::new();
+        for (index, spec) in protocols::TABLE.iter().enumerate() {
+            for (kind, name) in spec.frames.iter().enumerate() {
+                frames.push(FrameBuffer { protocol: ProtocolId(index as u8), kind: kind as u8, name });
+            }
+        }
+        Buffers { list, frames }
+    }
+
+    /// Frames of a kind.
+    #[must_use]
+    pub fn frame(&self, index: u16) -> Option<&FrameBuffer> {
+        self.frames.get(usize::from(index))
+    }
+
+    /// Finds frames by protocol and name.
+    #[must_use]
+    pub fn find_frame(&self, protocol: ProtocolId, name: &str) -> Option<BufferRef> {
+        let at = self.frames.iter().position(|f| f.protocol == protocol && f.name == name)?;
+        Some(BufferRef::Frame(at as u16))
     }
 
     /// Finds a buffer by name, packet buffers first.
@@ -115,6 +148,7 @@ impl Buffers {
             BufferRef::Payload => "payload",
             BufferRef::Packet(index) => PACKET_BUFFERS.get(usize::from(index)).map_or("?", |b| b.name),
             BufferRef::Tx(index) => self.tx(index).map_or("?", |b| b.name),
+            BufferRef::Frame(index) => self.frame(index).map_or("?", |b| b.name),
         }
     }
 }

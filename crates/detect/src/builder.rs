@@ -268,6 +268,7 @@ impl<'e> SignatureBuilder<'e> {
         let single = match buffer {
             BufferRef::Tx(index) => !self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
             BufferRef::Packet(_) | BufferRef::Payload => true,
+            BufferRef::Frame(_) => false,
         };
         let same = |v: &ValueCheck| v.buffer == buffer && v.direction == direction && v.transforms.is_empty();
         let known = if single { self.values.iter().position(same) } else { None };
@@ -276,6 +277,19 @@ impl<'e> SignatureBuilder<'e> {
         if known.is_none() {
             self.values.push(empty_check(buffer, direction));
         }
+        self.in_base64 = None;
+        Ok(())
+    }
+
+    /// Makes frames of a kind what the following content keywords look at.
+    ///
+    /// # Errors
+    /// The buffer before was not looked at.
+    pub fn sticky_frame(&mut self, frame: BufferRef) -> Result<(), KeywordError> {
+        self.close_empty()?;
+        self.reselected = false;
+        self.current = Some(self.values.len());
+        self.values.push(empty_check(frame, None));
         self.in_base64 = None;
         Ok(())
     }
@@ -439,6 +453,9 @@ impl<'e> SignatureBuilder<'e> {
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
             return Err(KeywordError::context("`absent` needs a sticky buffer before it"));
         };
+        if matches!(value.buffer, BufferRef::Frame(_)) {
+            return Err(KeywordError::context("frames cannot be `absent`"));
+        }
         if !value.program.is_empty() || value.absent != Absent::No {
             return Err(KeywordError::context("`absent` stands right behind the buffer's keyword, once"));
         }

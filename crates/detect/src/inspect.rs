@@ -17,6 +17,7 @@ use crate::ruleset::RuleSet;
 use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
 use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::frames::Frames;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_applayer::worklist::Look;
@@ -53,6 +54,8 @@ pub struct Work<'a> {
     pub again: bool,
     /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
     pub group: Option<Group<'a>>,
+    /// Nothing has left yet of what is inspected: all of it is looked at now.
+    pub prevention: bool,
     /// The flow's application layer, for marking transactions as inspected.
     pub app: Option<&'a mut AppLayer>,
 }
@@ -66,6 +69,8 @@ pub struct Hit {
     pub tx: Option<TxId>,
     /// A rule on packets or streams: the transaction that it is probably about.
     pub guess: Option<TxId>,
+    /// The frame that it matched, by its number in the packet's direction.
+    pub frame: Option<u64>,
     /// It matched on stream data, not on the packet's own bytes.
     pub stream: bool,
     /// An alert is due (else only its action counts).
@@ -165,7 +170,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, mut app } = work;
+    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, prevention, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
@@ -177,6 +182,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         again,
         group,
         fresh: false,
+        prevention,
         guess,
         stream: stream.map(|w| w.data),
         scene,
@@ -194,6 +200,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if let Some(app) = app
         && !again
     {
+        pass.frames(app);
         pass.transactions(app, true);
     }
     pass.finish();
@@ -219,6 +226,8 @@ struct Pass<'p, 'a> {
     group: Option<Group<'a>>,
     /// Something of the packet's direction was parsed since it was inspected last.
     fresh: bool,
+    /// Nothing has left yet of what is inspected.
+    prevention: bool,
     /// The transaction that a match on a packet or the stream is probably about.
     guess: Option<TxId>,
     /// The stream as it is shown now.
@@ -340,7 +349,7 @@ impl Pass<'_, '_> {
                 BufferRef::Packet(buffer) => {
                     PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
                 }
-                BufferRef::Tx(_) => None,
+                BufferRef::Tx(_) | BufferRef::Frame(_) => None,
             };
             match data {
                 Some(data) => self.run(check, data, true) == Outcome::Match,
@@ -450,6 +459,7 @@ impl Pass<'_, '_> {
             rule: index,
             tx,
             guess,
+            frame: None,
             stream,
             alert,
             action,
@@ -488,6 +498,78 @@ impl Pass<'_, '_> {
             }
         }
         Some(hit)
+    }
+
+    /// Inspects the frames of the packet's direction that are complete, or have enough that is new.
+    fn frames(&mut self, app: &mut AppLayer) {
+        let rules = self.rules;
+        if rules.prefilters.frames.is_empty() {
+            return;
+        }
+        let direction = self.scene.direction;
+        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+        let Some(frames) = app.frames_mut() else { return };
+        let due = frames.due(direction, self.prevention);
+        for id in &due {
+            let Some(frame) = frames.get(direction, *id) else { continue };
+            let (kind, tx) = (frame.kind, frame.tx);
+            let Some(of_kind) = rules.prefilters.frames.get(&(protocol, kind)) else { continue };
+            for rule in of_kind[direction].iter().copied() {
+                if !is_in_group(self.group, &rules.head_of, rule) {
+                    continue;
+                }
+                let known = frames.get(direction, *id).is_none_or(|frame| frame.matched.contains(&rule));
+                let Some(signature) = rules.signatures.get(rule as usize).filter(|_| !known) else {
+                    continue;
+                };
+                if !self.header_holds(signature) || !self.frame_holds(signature, frames, *id) {
+                    continue;
+                }
+                if let Some(frame) = frames.get_mut(direction, *id) {
+                    frame.note(rule);
+                }
+                let before = self.worker.hits.len();
+                self.hit(rule, signature, tx, true);
+                if let Some(hit) = self.worker.hits.get_mut(before) {
+                    hit.frame = Some(*id);
+                }
+            }
+        }
+        frames.looked(direction, &due);
+    }
+
+    /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another kind.
+    fn frame_holds(&mut self, signature: &Signature, frames: &Frames, id: u64) -> bool {
+        let direction = self.scene.direction;
+        let Some(kind) = frames.get(direction, id).map(|frame| frame.kind) else { return false };
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        signature.values.iter().all(|check| match check.buffer {
+            BufferRef::Frame(buffer) => match self.rules.buffers.frame(buffer).map(|f| f.kind) {
+                Some(wanted) if wanted == kind => self.in_frame(check, frames, id),
+                Some(wanted) => {
+                    let mut others = frames.of_kind(direction, wanted).into_iter();
+                    others.any(|other| self.in_frame(check, frames, other))
+                }
+                None => false,
+            },
+            BufferRef::Payload => {
+                let packet = self.scene.packet;
+                let stream = self.stream;
+                stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                    || packet.is_some_and(|p| self.run(check, p.payload(), true) == Outcome::Match)
+            }
+            BufferRef::Packet(_) | BufferRef::Tx(_) => false,
+        })
+    }
+
+    /// Whether a part of a frame meets a check.
+    fn in_frame(&mut self, check: &ValueCheck, frames: &Frames, id: u64) -> bool {
+        let direction = self.scene.direction;
+        let Some(frame) = frames.get(direction, id) else { return false };
+        frames
+            .chunks(direction, frame)
+            .any(|chunk| self.run(check, chunk.bytes, chunk.last) == Outcome::Match)
     }
 
     /// Inspects the transactions; without `inspect` they are only marked.

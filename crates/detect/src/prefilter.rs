@@ -170,6 +170,8 @@ pub struct Prefilters {
     pub by_key: HashMap<PrefilterKey, Vec<u32>>,
     /// Rules on transactions.
     pub tx: PerProtocol,
+    /// Rules on frames, by protocol and kind, in the order of evaluation.
+    pub frames: HashMap<(ProtocolId, u8), PerDirection<Vec<u32>>>,
 }
 
 impl Prefilters {
@@ -266,6 +268,10 @@ pub fn build(
     let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
     for (index, signature) in signatures.iter().enumerate() {
         let index = index as u32;
+        if signature.inspects_frames() {
+            add_frames(&mut prefilters, buffers, signature, index);
+            continue;
+        }
         if signature.inspects_tx() {
             add_tx(&mut prefilters, &mut tx, buffers, signature, index);
             continue;
@@ -363,6 +369,20 @@ pub fn check_directions(check: &ValueCheck, spec: &BufferSpec) -> PerDirection<b
         spec.directions.to_server && wanted(Direction::ToServer),
         spec.directions.to_client && wanted(Direction::ToClient),
     )
+}
+
+/// A rule on frames is asked for frames of each kind that it names.
+fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Signature, index: u32) {
+    for value in &signature.values {
+        let BufferRef::Frame(frame) = value.buffer else { continue };
+        let Some(frame) = buffers.frame(frame) else { continue };
+        let rules = prefilters.frames.entry((frame.protocol, frame.kind)).or_default();
+        for direction in directions(signature) {
+            if rules[direction].last() != Some(&index) {
+                rules[direction].push(index);
+            }
+        }
+    }
 }
 
 fn add_tx<'s>(

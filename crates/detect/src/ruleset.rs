@@ -495,6 +495,9 @@ fn finish(
         file_hashes: builder.file_hashes,
         order: 0,
     };
+    if signature.inspects_frames() {
+        frames_alone(&signature).map_err(|e| refuse(rule, e, rule.span))?;
+    }
     crate::hook::finish(builder.hook, buffers, &mut signature).map_err(|e| refuse(rule, e, rule.protocol))?;
     payload_first(&mut signature);
     narrow_direction(&mut signature, buffers);
@@ -504,6 +507,23 @@ fn finish(
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
     Ok(Built { signature, ordering: builder.ordering, origins: builder.origins })
+}
+
+/// Frames are pieces of the stream: a rule about them cannot be about transactions or single packets as well.
+fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
+    let tx =
+        !signature.tx.is_empty() || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)));
+    if tx {
+        return Err(KeywordError::context(
+            "frames and what belongs to transactions cannot be asked of in one rule",
+        ));
+    }
+    if signature.packet.iter().any(|c| c.needs_packet()) {
+        return Err(KeywordError::context(
+            "frames and what belongs to single packets cannot be asked of in one rule",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether addresses are given, at least in part, by what they are not; groups are followed.
@@ -664,6 +684,10 @@ pub struct Needs {
     pub store: bool,
     /// Some rule asks what kind of file it is.
     pub magic: bool,
+    /// Some rule looks at frames.
+    pub frames: bool,
+    /// Some rule looks at the frame of a whole stream.
+    pub stream_frames: bool,
 }
 
 impl Needs {
@@ -676,6 +700,12 @@ impl Needs {
                 *have |= want;
             }
             needs.ja3 |= signature.values.iter().any(|v| rules.buffers.name(v.buffer).starts_with("ja3"));
+            for value in &signature.values {
+                let BufferRef::Frame(index) = value.buffer else { continue };
+                needs.frames = true;
+                let is_stream = |f: &crate::buffers::FrameBuffer| f.kind == bartizan_applayer::frames::STREAM;
+                needs.stream_frames |= rules.buffers.frame(index).is_some_and(is_stream);
+            }
             let kind =
                 |v: &crate::signature::ValueCheck| rules.buffers.name(v.buffer) == keywords::file::MAGIC;
             needs.magic |= signature.values.iter().any(kind);
@@ -693,6 +723,8 @@ impl Needs {
         self.ja3 |= other.ja3;
         self.store |= other.store;
         self.magic |= other.magic;
+        self.frames |= other.frames;
+        self.stream_frames |= other.stream_frames;
         self
     }
 }

@@ -248,7 +248,7 @@ impl Kind {
             Kind::Detection
         } else if signature.is_about_addresses() {
             if negated { Kind::LikeIpOnly } else { Kind::IpOnly }
-        } else if signature.inspects_tx() {
+        } else if signature.inspects_tx() || signature.inspects_frames() {
             Kind::Tx
         } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
             Kind::Packet
@@ -292,6 +292,12 @@ impl Signature {
     #[must_use]
     pub fn inspects_tx(&self) -> bool {
         !self.tx.is_empty() || self.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)))
+    }
+
+    /// Whether the rule looks at frames, and is evaluated for these.
+    #[must_use]
+    pub fn inspects_frames(&self) -> bool {
+        self.values.iter().any(|v| matches!(v.buffer, BufferRef::Frame(_)))
     }
 
     /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports, direction): such a

@@ -92,6 +92,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             inspect_payload: true,
             app: Some(&mut app),
             again: false,
+            prevention: false,
             group: common::group_of(&groups, &view, *direction),
         };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);

@@ -58,6 +58,8 @@ pub struct Finding {
     pub action: FindingAction,
     /// Number of the transaction that it is about.
     pub tx: Option<u64>,
+    /// Number of the frame that it is about, in the packet's direction.
+    pub frame: Option<u64>,
     /// The transaction is a guess: the rule looks at packets or the stream.
     pub guessed: bool,
     /// It matched on stream data.
@@ -84,6 +86,7 @@ impl Finding {
             rule,
             action,
             tx: None,
+            frame: None,
             guessed: false,
             stream: false,
             context: None,

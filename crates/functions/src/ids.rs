@@ -206,6 +206,7 @@ impl Function for Ids {
             payload_in_stream: context.payload_in_stream,
             inspect_payload: true,
             again: context.again,
+            prevention: context.prevention,
             group: context
                 .notes
                 .matched(self.id)
@@ -387,6 +388,7 @@ impl Ids {
             findings.push(Finding {
                 rule: Arc::clone(info),
                 action,
+                frame: hit.frame,
                 tx: hit.tx.or(hit.guess),
                 guessed: hit.tx.is_none() && hit.guess.is_some(),
                 stream: hit.stream || hit.tx.is_some(),

@@ -232,6 +232,7 @@ impl Steering<'_> {
                         number += 1;
                         // Hashes that only the new rules ask for are computed from here on.
                         self.app.ask_hashes(built.needs.hashes);
+                        self.app.ask_frames(built.needs.frames, built.needs.stream_frames);
                         if built.needs.magic {
                             self.app.ask_magic();
                         }

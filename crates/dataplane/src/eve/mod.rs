@@ -11,6 +11,8 @@ use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
 use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
+use bartizan_applayer::frames::{Frame, Frames};
+use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{
     Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
@@ -414,6 +416,17 @@ impl Recorder for EveRecorder {
 
     fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
         self.write_metadata(occasion, flow, variables);
+    }
+
+    fn frame(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        spec: &'static ProtocolSpec,
+        frames: &Frames,
+        frame: &Frame,
+    ) {
+        self.write_frame(occasion, flow, spec, (frames, frame));
     }
 
     fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {

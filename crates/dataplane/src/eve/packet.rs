@@ -5,15 +5,17 @@ use super::head::{FlowClass, Orientation, VariableNames, app_protocols, flow_tup
 use super::{EveRecorder, RunInfo, flow};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use bartizan_applayer::file::FileState as State;
+use bartizan_applayer::frames::{Frame, Frames};
+use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
 use bartizan_events::JsonWriter;
 use bartizan_events::config::{EventTypes, XffOptions};
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
-    FileRecord, FileState, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord, PacketSource, Payload,
-    Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel, Tuple, VerdictInfo,
-    VerdictWord, drop_reason, rule_metadata_json,
+    FileRecord, FileState, FrameRecord, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
+    PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
+    Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
 use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
@@ -198,6 +200,33 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     word(Direction::ToServer).zip(word(Direction::ToClient))
 }
 
+/// Bytes of a frame that records show.
+const FRAME_SHOWN: usize = 4096;
+
+/// A frame, as records and alerts show it; `bytes` is filled with what is there of it.
+fn frame_record<'a>(
+    occasion: &Occasion<'_>,
+    flow: &Entry,
+    spec: &'static ProtocolSpec,
+    (frames, frame): (&Frames, &Frame),
+    bytes: &'a mut Vec<u8>,
+) -> FrameRecord<'a> {
+    let direction = occasion.direction;
+    frames.write(direction, frame, bytes);
+    bytes.truncate(FRAME_SHOWN);
+    let is_stream = flow.key().protocol() == 6;
+    FrameRecord {
+        app_proto: Some(spec.eve_name),
+        kind: spec.frames.get(usize::from(frame.kind)).copied().unwrap_or("?"),
+        id: frame.id,
+        direction,
+        stream_offset: is_stream.then_some(frame.start),
+        length: frames.length(direction, frame),
+        payload: Some((bytes.as_slice(), frames.is_complete(direction, frame))),
+        tx_id: frame.tx,
+    }
+}
+
 /// The packet around, as alerts show it.
 fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
     let name = around.source.eve_name();
@@ -258,6 +287,14 @@ impl EveRecorder {
                 pair.stream(occasion.direction).write_held(payload, self.payload_most(), &mut held);
             }
         }
+        let mut frame_bytes = Vec::new();
+        let app = flow.and_then(|f| f.ext.app.as_deref());
+        let frame = finding.frame.zip(app).zip(flow).and_then(|((id, app), flow)| {
+            let frames = app.frames()?;
+            let frame = frames.get(occasion.direction, id)?;
+            let spec = bartizan_applayer::protocols::spec(app.protocol().protocol().or(app.original())?)?;
+            Some(frame_record(occasion, flow, spec, (frames, frame), &mut frame_bytes))
+        });
         let shown: &[u8] = if held.is_empty() { payload } else { &held };
         let record = AlertRecord {
             alert: texts.info(finding),
@@ -274,6 +311,7 @@ impl EveRecorder {
             progress: tx.and_then(progress_of),
             packet: Some(packet_bytes(occasion.packet)),
             verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),
+            frame,
             ..AlertRecord::default()
         };
         self.each(
@@ -337,6 +375,26 @@ impl EveRecorder {
             |types| types.metadata,
             |writer, options, _| MetadataRecord.write(writer, &options.header, &common),
         );
+    }
+
+    pub(super) fn write_frame(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        spec: &'static ProtocolSpec,
+        of: (&Frames, &Frame),
+    ) {
+        if !self.wants(|types| types.frame) {
+            return;
+        }
+        let names = VariableNames::of(self, Some(flow));
+        let lists = names.lists();
+        let this = Heads::of(self, Some(flow));
+        let mut common = this.head(occasion, Some(flow), Orientation::Packet, None);
+        common.variables = lists.get();
+        let mut bytes = Vec::new();
+        let record = frame_record(occasion, flow, spec, of, &mut bytes);
+        self.each(|types| types.frame, |writer, options, _| record.write(writer, &options.header, &common));
     }
 
     pub(super) fn write_arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {

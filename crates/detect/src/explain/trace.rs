@@ -258,7 +258,7 @@ impl Run<'_, '_> {
                     BufferRef::Packet(buffer) => {
                         PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
                     }
-                    BufferRef::Tx(_) => None,
+                    BufferRef::Tx(_) | BufferRef::Frame(_) => None,
                 };
                 holds = match bytes {
                     Some(bytes) => self.value(value, bytes, true) == Answer::Yes,

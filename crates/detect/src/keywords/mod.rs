@@ -22,6 +22,7 @@ mod flow;
 mod flowbits;
 mod flowcounts;
 mod flowint;
+mod frame;
 mod geoip;
 mod hostbits;
 mod http;
@@ -86,6 +87,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     geoip::KEYWORDS,
     config::KEYWORDS,
     meta::KEYWORDS,
+    frame::KEYWORDS,
     content::KEYWORDS,
     modifiers::KEYWORDS,
     pcre::KEYWORDS,

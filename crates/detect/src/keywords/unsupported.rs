@@ -9,7 +9,7 @@ pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("Certificates are not written to disk.", &["tls.store", "tlsstore"]),
     (
         "This engine does not evaluate it yet.",
-        &["asn1", "pktvar", "flow.elephant", "frame", "ftpbounce", "nfq_set_mark", "subslice"],
+        &["asn1", "pktvar", "flow.elephant", "ftpbounce", "nfq_set_mark", "subslice"],
     ),
     (
         "No parser of this build finds what it looks at.",

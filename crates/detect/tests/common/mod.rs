@@ -187,6 +187,7 @@ impl Lab {
             payload_in_stream: false,
             inspect_payload: true,
             again: false,
+            prevention: false,
             group: group_of(&self.groups, &flow, direction),
             app: None,
         };

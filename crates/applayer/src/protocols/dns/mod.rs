@@ -27,6 +27,7 @@ pub use name::{Bad, Name, NameFlags};
 pub use transaction::{DnsTransaction, Variant};
 
 use crate::event::EventCode;
+use crate::frames::{Note, Notes};
 use crate::memory::Held as _;
 use crate::protocol::{
     Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, Transport,
@@ -77,6 +78,11 @@ const INVALID_ADDITIONALS: EventCode = 8;
 const INVALID_AUTHORITIES: EventCode = 9;
 const FLOODED: EventCode = 10;
 
+/// See [`crate::frames`].
+const FRAMES: &[&str] = &["stream", "pdu"];
+/// Of these, a message.
+const PDU: u8 = 1;
+
 const STATES: PerDirection<&[&str]> = PerDirection {
     to_server: &["request_started", "request_complete"],
     to_client: &["response_started", "response_complete"],
@@ -100,6 +106,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
     buffers: buffers::DNS,
+    frames: FRAMES,
     events: EVENTS,
     configure: |_| Ok(Box::new(Factory(Variant::Unicast))),
 };
@@ -119,6 +126,7 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
     buffers: buffers::MDNS,
+    frames: FRAMES,
     events: EVENTS,
     configure: |_| Ok(Box::new(Factory(Variant::Multicast))),
 };
@@ -230,6 +238,7 @@ impl ParserFactory for Factory {
             memory: 0,
             lost: PerDirection::default(),
             silent: VecDeque::new(),
+            frames: Notes::default(),
         })
     }
 }
@@ -244,6 +253,7 @@ struct DnsParser {
     lost: PerDirection<bool>,
     /// Ids of queries of which no record is written: neither is one of their responses.
     silent: VecDeque<u16>,
+    frames: Notes,
 }
 
 /// Queries remembered whose responses are not logged; the oldest are forgotten.
@@ -294,7 +304,13 @@ impl DnsParser {
         }
     }
 
-    fn stream(&mut self, direction: Direction, data: &[u8]) -> Progress {
+    /// Notes a message as a frame.
+    fn note(&mut self, direction: Direction, at: u64, len: usize) {
+        let tx = Some(self.held.next_id());
+        self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
+    }
+
+    fn stream(&mut self, direction: Direction, Input { data, offset, .. }: Input<'_>) -> Progress {
         if self.lost[direction] {
             if data.len() < PREFIX + HEADER {
                 return Progress::Incomplete { consumed: 0, needed: PREFIX + HEADER };
@@ -317,6 +333,8 @@ impl DnsParser {
             let Some((message, behind)) = behind.split_at_checked(length) else {
                 return Progress::Incomplete { consumed, needed: length.saturating_add(PREFIX) };
             };
+            let at = offset.saturating_add(consumed as u64).saturating_add(PREFIX as u64);
+            self.note(direction, at, length);
             if length > 0 && self.message(direction, message).is_err() {
                 return Progress::Error;
             }
@@ -328,8 +346,9 @@ impl DnsParser {
 impl Parser for DnsParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         match context.transport {
-            Transport::Tcp => self.stream(direction, input.data),
+            Transport::Tcp => self.stream(direction, input),
             Transport::Udp => {
+                self.note(direction, 0, input.data.len());
                 // A bad datagram says nothing about the next one.
                 let _ = self.message(direction, input.data);
                 Progress::Done
@@ -371,6 +390,10 @@ impl Parser for DnsParser {
             self.memory = self.memory.saturating_sub(tx.message().size());
         }
         self.held.free(id);
+    }
+
+    fn frames(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.frames)
     }
 
     fn worklist(&self) -> &Worklist {

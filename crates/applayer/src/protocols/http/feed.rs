@@ -8,15 +8,27 @@ pub(super) struct Feed<'a> {
     data: &'a [u8],
     gap: Option<u64>,
     at: usize,
+    /// Offset of the first byte in the stream.
+    base: u64,
 }
 
 impl<'a> Feed<'a> {
     pub(super) const fn data(data: &'a [u8]) -> Self {
-        Feed { data, gap: None, at: 0 }
+        Feed { data, gap: None, at: 0, base: 0 }
     }
 
     pub(super) const fn gap(missing: u64) -> Self {
-        Feed { data: &[], gap: Some(missing), at: 0 }
+        Feed { data: &[], gap: Some(missing), at: 0, base: 0 }
+    }
+
+    /// The same, from an offset of the stream on.
+    pub(super) const fn from(self, base: u64) -> Self {
+        Feed { base, ..self }
+    }
+
+    /// Offset in the stream of what was not consumed yet.
+    pub(super) const fn position(&self) -> u64 {
+        self.base.saturating_add(self.at as u64)
     }
 
     /// What was not consumed yet.
@@ -61,8 +73,9 @@ impl<'a> Feed<'a> {
 
     /// Goes on with bytes that were held before those at hand. `run`: the state machine of the direction.
     pub(super) fn replay(&mut self, held: &[u8], run: impl FnOnce(&mut Feed<'_>) -> Step) -> Step {
+        let base = self.position().saturating_sub(held.len() as u64);
         let joined = [held, self.take_all()].concat();
-        let mut again = Feed::data(&joined);
+        let mut again = Feed::data(&joined).from(base);
         let step = run(&mut again);
         // What waits for the other side comes again.
         self.give_back(again.rest().len());

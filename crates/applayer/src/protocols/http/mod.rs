@@ -84,6 +84,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
         ],
     },
     buffers: buffers::SPECS,
+    frames: &["stream", "request", "response"],
     events: events::NAMES,
     configure,
 };

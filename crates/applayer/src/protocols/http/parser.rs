@@ -9,11 +9,12 @@ use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
 use super::{request, response};
+use crate::frames::Notes;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
-use bartizan_base::Direction;
+use bartizan_base::{Direction, PerDirection};
 
 /// See the module.
 pub(super) struct HttpParser {
@@ -30,6 +31,9 @@ pub(super) struct HttpParser {
     pub(super) completed_responses: u64,
     /// The flow is of another protocol from here on; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
+    pub(super) frames: Notes,
+    /// Messages were completed since the raw stream was shown.
+    pub(super) completed: PerDirection<bool>,
 }
 
 impl HttpParser {
@@ -45,6 +49,8 @@ impl HttpParser {
             ranges: Ranges::default(),
             completed_responses: 0,
             switch: None,
+            frames: Notes::default(),
+            completed: PerDirection::default(),
         }
     }
 
@@ -105,7 +111,7 @@ impl Parser for HttpParser {
         if input.eof && direction == Direction::ToClient {
             self.response.yield_at_end = false;
         }
-        let mut feed = Feed::data(input.data);
+        let mut feed = Feed::data(input.data).from(input.offset);
         let mut step = Step::More;
         if !input.data.is_empty() && *self.status(direction) != Status::Tunnel {
             step = self.run(direction, &mut feed);
@@ -175,6 +181,14 @@ impl Parser for HttpParser {
             (true, true) => self.request_id.max(self.response_id),
         };
         self.txs.free(id, keep_from);
+    }
+
+    fn frames(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.frames)
+    }
+
+    fn wants_raw(&mut self, direction: Direction) -> bool {
+        core::mem::take(&mut self.completed[direction])
     }
 
     fn worklist(&self) -> &Worklist {

@@ -8,8 +8,11 @@ use super::headers::{Scan, Scanner, Until, is_empty_line};
 use super::parser::HttpParser;
 use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
 use super::uri::Uri;
+use crate::frames::Note;
 use bartizan_base::Direction;
 
+/// Place of requests in the list of frames.
+const REQUEST_FRAME: u8 = 1;
 /// White space that may follow a request of HTTP/0.9.
 const HTTP09_JUNK: usize = 16;
 
@@ -47,6 +50,8 @@ pub(super) struct Side {
     /// Bytes of the body to come.
     pub left: Option<u64>,
     pub chunk_left: u64,
+    /// Offset in the stream of what is not read yet.
+    pub at: u64,
 }
 
 impl Side {
@@ -60,6 +65,7 @@ impl Side {
             content_length: None,
             left: None,
             chunk_left: 0,
+            at: 0,
         }
     }
 }
@@ -69,6 +75,8 @@ impl HttpParser {
     pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.request.state;
+            // What is held of a line belongs to what comes next.
+            self.request.at = feed.position().saturating_sub(self.request.line.len() as u64);
             if feed.is_gap()
                 && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize)
             {
@@ -157,6 +165,9 @@ impl HttpParser {
         }
         self.request.content_length = None;
         self.request.left = None;
+        let at = feed.position().saturating_sub(self.request.line.len() as u64);
+        let tx = Some(self.request_id);
+        self.frames.add(Direction::ToServer, Note::Begin { kind: REQUEST_FRAME, at, tx });
         let Some(tx) = self.request_tx() else { return Step::Fail };
         tx.request.message.progress = LINE;
         self.request.state = State::Line;
@@ -425,6 +436,8 @@ impl HttpParser {
 
     /// The request is complete.
     pub(super) fn request_complete(&mut self) -> Step {
+        self.frames.add(Direction::ToServer, Note::End { kind: REQUEST_FRAME, at: self.request.at });
+        self.completed.to_server = true;
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.request_id) else { return Step::Fail };
         if tx.request.message.progress != COMPLETE {

@@ -11,9 +11,12 @@ use super::parser::HttpParser;
 use super::request::{self, keep_raw};
 use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
 use super::uri::Uri;
+use crate::frames::Note;
 use crate::transaction::TxId;
 use bartizan_base::Direction;
 
+/// Place of responses in the list of frames.
+const RESPONSE_FRAME: u8 = 2;
 /// Path of a request that was not seen.
 const UNSEEN: &[u8] = b"/libhtp::request_uri_not_seen";
 
@@ -46,6 +49,8 @@ pub(super) struct Side {
     pub header_until: Until,
     pub left: Option<u64>,
     pub chunk_left: u64,
+    /// Offset in the stream of what is not read yet.
+    pub at: u64,
     /// The next request must be read before the next response, of which no more than a line's limit waits for it.
     pub yield_at_end: bool,
 }
@@ -61,6 +66,7 @@ impl Side {
             header_until: Until::LineEnd,
             left: None,
             chunk_left: 0,
+            at: 0,
             yield_at_end: false,
         }
     }
@@ -106,6 +112,7 @@ impl HttpParser {
     pub(super) fn run_response(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.response.state;
+            self.response.at = feed.position().saturating_sub(self.response.line.len() as u64);
             if feed.is_gap() && !matches!(state, State::BodyKnown | State::BodyToClose | State::Finalize) {
                 if let Some(tx) = self.response_tx() {
                     tx.raise(events::INVALID_GAP);
@@ -176,6 +183,8 @@ impl HttpParser {
             self.request_id += 1;
         }
         self.response.left = None;
+        let (at, tx) = (self.response.at, Some(self.response_id));
+        self.frames.add(Direction::ToClient, Note::Begin { kind: RESPONSE_FRAME, at, tx });
         let request_line_open = self.request.state == request::State::Line;
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.request.is_http09 {
@@ -389,6 +398,8 @@ impl HttpParser {
     }
 
     fn response_complete(&mut self, feed: &Feed<'_>) -> Step {
+        self.frames.add(Direction::ToClient, Note::End { kind: RESPONSE_FRAME, at: self.response.at });
+        self.completed.to_client = true;
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         if tx.response.message.progress != COMPLETE {

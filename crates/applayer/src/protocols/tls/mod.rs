@@ -54,6 +54,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     },
     states: PerDirection { to_server: tx::CLIENT_STATES, to_client: tx::SERVER_STATES },
     buffers: buffers::SPECS,
+    frames: &["stream", "pdu", "hdr", "data", "alert", "heartbeat", "ssl2.hdr", "ssl2.pdu"],
     events: events::NAMES,
     configure,
 };

@@ -11,6 +11,7 @@ use super::handshake::{self, Assembly};
 use super::sslv2;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use super::{events, heartbeat, version};
+use crate::frames::{Note, Notes};
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
@@ -40,6 +41,8 @@ struct Records {
     skip: usize,
     /// The record at the front is not complete and was looked at before.
     partial: bool,
+    /// Its frames were noted.
+    noted: bool,
     assembly: Assembly,
     /// Records and their bytes so far.
     count: u64,
@@ -54,6 +57,7 @@ pub(super) struct TlsParser {
     tx: Option<TlsTx>,
     records: PerDirection<Records>,
     work: Worklist,
+    frames: Notes,
 }
 
 /// What the front of the data is.
@@ -70,6 +74,7 @@ impl TlsParser {
             tx: Some(TlsTx::new(config)),
             records: PerDirection::default(),
             work: Worklist::default(),
+            frames: Notes::default(),
         }
     }
 }
@@ -85,6 +90,7 @@ impl Parser for TlsParser {
         let was_encrypted = tx.encrypted;
         let mut rest = input.data;
         while !rest.is_empty() {
+            let skipped = records.skip;
             let step = if records.skip > 0 {
                 let length = records.skip.min(rest.len());
                 records.skip = records.skip.saturating_sub(length);
@@ -94,9 +100,15 @@ impl Parser for TlsParser {
             } else {
                 record(tx, records, direction, rest)
             };
+            // A record is noted with its first bytes that say how long it is.
+            if skipped == 0 && self.frames.on && !records.noted {
+                let at = input.offset.saturating_add(input.data.len().saturating_sub(rest.len()) as u64);
+                records.noted = note(&mut self.frames, direction, at, rest);
+            }
             match step {
                 Ok(Step::Taken(length)) => {
                     records.partial = false;
+                    records.noted = false;
                     rest = rest.get(length..).unwrap_or_default();
                 }
                 Ok(Step::Needs(length)) => {
@@ -142,6 +154,10 @@ impl Parser for TlsParser {
         }
     }
 
+    fn frames(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.frames)
+    }
+
     fn worklist(&self) -> &Worklist {
         &self.work
     }
@@ -167,6 +183,40 @@ impl Parser for TlsParser {
         }
         self.work.changed(0);
     }
+}
+
+/// Places of the frames in the protocol's list.
+const PDU_FRAME: u8 = 1;
+const HEAD_FRAME: u8 = 2;
+const DATA_FRAME: u8 = 3;
+const ALERT_FRAME: u8 = 4;
+const HEARTBEAT_FRAME: u8 = 5;
+const OLD_HEAD_FRAME: u8 = 6;
+const OLD_PDU_FRAME: u8 = 7;
+
+/// Notes the frames of the record that begins the data; `false`: its length is not there yet.
+fn note(notes: &mut Notes, direction: Direction, at: u64, data: &[u8]) -> bool {
+    let mut add = |kind, at, len: usize| {
+        notes.add(direction, Note::Whole { kind, at, len: len as u64, tx: Some(0) });
+    };
+    if sslv2::begins(*data.first().unwrap_or(&0)) {
+        let Some((head, length)) = sslv2::lengths(data) else { return false };
+        add(OLD_HEAD_FRAME, at, head);
+        add(OLD_PDU_FRAME, at, head.saturating_add(length));
+        return true;
+    }
+    let [kind, _, _, high, low, ..] = data else { return false };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    let body = at.saturating_add(HEAD as u64);
+    add(HEAD_FRAME, at, HEAD);
+    add(DATA_FRAME, body, length);
+    add(PDU_FRAME, at, HEAD.saturating_add(length));
+    match *kind {
+        ALERT => add(ALERT_FRAME, body, length),
+        HEARTBEAT => add(HEARTBEAT_FRAME, body, length),
+        _ => {}
+    }
+    true
 }
 
 /// Counts a record. Very many very short ones end the parsing.

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `frame`: what follows looks at frames, pieces of a stream or datagram that a parser has named ([`bartizan_applayer::frames`]).
+//! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
+
+use super::number::{text, unquoted};
+use crate::builder::SignatureBuilder;
+use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use bartizan_applayer::protocols;
+use bartizan_rules::suggest;
+
+/// The keyword.
+pub const KEYWORDS: &[Keyword] = &[Keyword {
+    name: "frame",
+    aliases: &[],
+    summary: "What follows looks at frames of a kind: `frame:http1.request;`, or `frame:request;` in a rule about that protocol.",
+    argument: Argument::Required,
+    role: Role::Buffer,
+    syntax: "frame:[PROTOCOL.]KIND",
+    example: r#"alert http1 any any -> any any (msg:"frame"; frame:request; content:"GET"; startswith; sid:1;)"#,
+    note: "Kinds are `stream`, `request`, `response` of `http1`; `stream`, `pdu`, `hdr`, `data`, `alert`, `heartbeat`, `ssl2.hdr`, \
+           `ssl2.pdu` of `tls`; `stream`, `pdu` of `dns`. A rule matches a frame once. Of a frame longer than 64 KiB rules see its latest \
+           bytes. Across missing bytes nothing matches.",
+    parse: frame,
+}];
+
+fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let written = text(unquoted(argument))?;
+    // `ssl2.pdu` has a dot of its own: a protocol's name is tried first.
+    let named = written.split_once('.').and_then(|(protocol, kind)| {
+        // `http` alone is no protocol of frames, as its versions have others.
+        let (id, _) = protocols::by_name(protocol).filter(|_| protocol != "http")?;
+        Some((id, kind))
+    });
+    let (id, kind) = match (named, crate::hook::single(builder)) {
+        (Some(named), _) => named,
+        (None, Some(id)) => (id, written),
+        (None, None) => {
+            let known =
+                written.split_once('.').is_some_and(|(p, _)| p != "http" && crate::protocol::is_known(p));
+            let code = if known { RefusalCode::UnsupportedKeyword } else { RefusalCode::BadArgument };
+            return Err(KeywordError::new(code, format!("no parser of this build names frames `{written}`"))
+                .help("write the protocol before the kind: `frame:http1.request`"));
+        }
+    };
+    let spec = protocols::spec(id).ok_or_else(|| KeywordError::argument("no such protocol"))?;
+    let Some(buffer) = builder.environment.buffers.find_frame(id, kind) else {
+        let error = KeywordError::argument(format!("`{}` has no frames `{kind}`", spec.name));
+        return Err(match suggest(kind, spec.frames.iter().copied()) {
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None => error,
+        });
+    };
+    builder.narrow_app(&[id], "frame")?;
+    builder.sticky_frame(buffer)
+}
