@@ -345,7 +345,8 @@ impl AppLayer {
     /// Whether transactions that were begun or changed wait to be inspected in a direction.
     #[must_use]
     pub fn has_uninspected(&self, direction: Direction) -> bool {
-        self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
+        let frames = self.frames.as_deref().is_some_and(|frames| !frames.due(direction, false).is_empty());
+        frames || self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
     }
 
     /// Whether the parser was shown something of a direction since this was asked last.
@@ -815,7 +816,11 @@ impl AppLayer {
         self.seen[direction] = self.seen[direction].saturating_add(missing);
         let Some(parser) = self.parser.as_deref_mut() else { return };
         let files = engine.files();
-        if !parser.gap(direction, missing, &mut context(flow, &files, &mut self.events)) {
+        let goes_on = parser.gap(direction, missing, &mut context(flow, &files, &mut self.events));
+        if let (Some(frames), Some(notes)) = (self.frames.as_deref_mut(), parser.frames()) {
+            frames.take(notes);
+        }
+        if !goes_on {
             self.disrupt(engine, direction, Disruption::Gap, flow);
         }
     }

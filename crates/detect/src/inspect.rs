@@ -14,7 +14,7 @@ use crate::payloads::StreamSets;
 use crate::prefilter::{Class, PrefilterKeys, TxRules, check_directions};
 use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, RuleAction, Signature, ValueCheck};
+use crate::signature::{Absent, Kind, RuleAction, Signature, ValueCheck};
 use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::frames::Frames;
@@ -317,9 +317,9 @@ impl Pass<'_, '_> {
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
-        // A packet that the engine made only carries what is left of the stream.
+        // A packet that the engine made only carries what is left of the stream: rules that ask for the protocol alone match it, too.
         let own = !self.again
-            && !packet.decoded().source.is_made()
+            && (!packet.decoded().source.is_made() || signature.kind == Kind::App)
             && match basis.packets {
                 Packets::None => false,
                 Packets::OutsideStream => !payload_in_stream,

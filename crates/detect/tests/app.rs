@@ -27,6 +27,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     let [md5, sha1, sha256] = Needs::of(&loaded.rules).hashes;
     let files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
     let engine = Engine::new(&Settings::new(), files).unwrap();
+    engine.ask_frames(Needs::of(&loaded.rules).frames, Needs::of(&loaded.rules).stream_frames);
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let (mut app, mut flow, mut worker) =
         (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
@@ -269,4 +270,62 @@ fn hooks_and_states() {
         let loaded = load_text(&refused, &Settings::new(), &Arc::default());
         assert_eq!((loaded.rules.report.loaded, loaded.diagnostics.len()), (0, 1), "{refused}");
     }
+}
+
+#[test]
+fn frames() {
+    let pieces = [(Direction::ToServer, GET), (Direction::ToClient, OK), (Direction::ToServer, GET)];
+    let options = [
+        r#"frame:http1.request; content:"GET /a"; startswith; bsize:67;"#,
+        r#"flow:to_client; frame:http1.response; content:"hello"; endswith;"#,
+        r#"frame:http1.request; to_lowercase; content:"example.org";"#,
+        r#"frame:http1.request; content:"GET"; frame:http1.stream; content:"probe";"#,
+        // A frame is one message, in one direction.
+        r#"frame:http1.request; content:"GET"; content:"GET"; distance:1;"#,
+        r#"flow:to_server; frame:http1.response; content:"hello";"#,
+    ];
+    assert_eq!(of_options("http", &options, Transport::Tcp, &pieces), [1, 2, 3, 4]);
+    // Once for each frame.
+    let rule = r#"alert http1 any any -> any any (frame:request; content:"probe"; sid:1;)"#;
+    assert_eq!(alerts(rule, Transport::Tcp, &pieces), [1, 1]);
+    let query: &[u8] = &[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
+    let rule =
+        r#"alert dns any any -> any any (frame:pdu; content:"|00 07 01 00|"; startswith; bsize:19; sid:1;)"#;
+    assert_eq!(alerts(rule, Transport::Udp, &[(Direction::ToServer, query)]), [1]);
+    for refused in [
+        r#"frame:http1.request; content:"x"; http.uri; content:"y";"#,
+        r#"frame:http1.request; content:"x"; dsize:>1;"#,
+        "frame:http1.request; absent;",
+        r#"frame:http1.nothing; content:"x";"#,
+        r#"frame:request; content:"x";"#,
+        "frame:http1.request;",
+    ] {
+        let rule = format!("alert http any any -> any any ({refused} sid:1;)");
+        let loaded = load_text(&rule, &Settings::new(), &Arc::default());
+        assert_eq!((loaded.rules.report.loaded, loaded.diagnostics.len()), (0, 1), "{refused}");
+    }
+}
+
+/// A form with two files, the second of which comes with a later piece.
+const FORM: [&[u8]; 2] = [
+    b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=XX\r\nContent-Length: 186\r\n\r\n\
+      --XX\r\nContent-Disposition: form-data; name=\"f\"; filename=\"one.txt\"\r\n\r\nfirst cat\r\n--XX\r\n",
+    b"Content-Disposition: form-data; name=\"g\"; filename=\"two.txt\"\r\n\r\nsecond dog\r\n--XX--\r\n",
+];
+
+#[test]
+fn each_file_of_a_request_is_looked_at() {
+    let [first, second] = FORM;
+    let body = first.len() - first.windows(4).position(|w| w == b"\r\n\r\n").unwrap() - 4 + second.len();
+    let first = String::from_utf8_lossy(first).replace("186", &body.to_string());
+    let pieces = [(Direction::ToServer, first.as_bytes()), (Direction::ToServer, second)];
+    let options = [
+        r#"file.data; content:"cat"; file.name; content:"one.txt";"#,
+        r#"file.data; content:"dog";"#,
+        r#"file.name; content:"two.txt";"#,
+        r#"file.data; content:"cat"; file.data; content:"dog";"#,
+        // No file has both.
+        r#"file.data; content:"cat"; content:"dog";"#,
+    ];
+    assert_eq!(of_options("http", &options, Transport::Tcp, &pieces), [1, 2, 3, 4]);
 }

@@ -56,7 +56,11 @@ impl<'a> Feed<'a> {
 
     /// Consumes a part of the gap.
     pub(super) fn take_gap(&mut self, count: u64) {
-        self.gap = self.gap.map(|gap| gap.saturating_sub(count));
+        if let Some(gap) = &mut self.gap {
+            let count = count.min(*gap);
+            *gap = gap.saturating_sub(count);
+            self.base = self.base.saturating_add(count);
+        }
     }
 
     /// Consumes all and returns it.

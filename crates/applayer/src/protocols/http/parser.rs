@@ -32,6 +32,8 @@ pub(super) struct HttpParser {
     /// The flow is of another protocol from here on; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
     pub(super) frames: Notes,
+    /// Offset in the stream of what comes next.
+    next: PerDirection<u64>,
     /// Messages were completed since the raw stream was shown.
     pub(super) completed: PerDirection<bool>,
 }
@@ -50,6 +52,7 @@ impl HttpParser {
             completed_responses: 0,
             switch: None,
             frames: Notes::default(),
+            next: PerDirection::default(),
             completed: PerDirection::default(),
         }
     }
@@ -79,7 +82,8 @@ impl HttpParser {
             // The end of responses ends requests as well: no more of them will be answered.
             if matches!(*self.status(side), Status::Open) {
                 *self.status(side) = Status::Closed;
-                self.run(side, &mut Feed::data(&[]));
+                let at = self.next[side];
+                self.run(side, &mut Feed::data(&[]).from(at));
             }
         }
         self.txs.mute(false);
@@ -115,6 +119,7 @@ impl Parser for HttpParser {
         let mut step = Step::More;
         if !input.data.is_empty() && *self.status(direction) != Status::Tunnel {
             step = self.run(direction, &mut feed);
+            self.next[direction] = feed.position();
             if self.switch.is_none()
                 && *self.status(direction) == Status::Tunnel
                 && let Some(to) = self.upgrade()
@@ -154,7 +159,9 @@ impl Parser for HttpParser {
             // Nothing was seen yet: parsing begins with what comes after the gap.
             return true;
         }
-        self.run(direction, &mut Feed::gap(missing)) != Step::Fail
+        let at = self.next[direction];
+        self.next[direction] = at.saturating_add(missing);
+        self.run(direction, &mut Feed::gap(missing).from(at)) != Step::Fail
     }
 
     fn tx_range(&self) -> core::ops::Range<TxId> {
