@@ -464,5 +464,5 @@ fn entropies_and_variables_are_kept() {
     let name = lab.shared.names.intern("content");
     assert_eq!(lab.flow.state.measures(), [(name, 1.0)]);
     assert_eq!(lab.send_to_server(b"user=root"), [3]);
-    assert_eq!(lab.send_to_client(&(0..=255).collect::<Vec<u8>>()), [1, 3]);
+    assert_eq!(lab.send_to_client(&(0..=255).collect::<Vec<u8>>()), [3, 1]);
 }
