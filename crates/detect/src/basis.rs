@@ -36,12 +36,13 @@ impl Basis {
     pub fn of(signature: &Signature) -> Basis {
         let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
         let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
+        if payload && (signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM)) {
+            // Over UDP there is no stream: such a rule never matches.
+            return Basis { packets: Packets::None, stream: tcp };
+        }
         if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
         {
             return Basis { packets: Packets::All, stream: false };
-        }
-        if signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM) {
-            return Basis { packets: Packets::None, stream: true };
         }
         let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
             || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));

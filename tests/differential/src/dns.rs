@@ -68,7 +68,7 @@ pub const CONDITIONS: &[&str] = &[
     "dns.rrtype:!28",
     "dns.rrtype:>15",
     "app-layer-event:dns.malformed_data",
-    "app-layer-event:dns.not_a_request",
+    "app-layer-event:dns.not_request",
     "app-layer-event:dns.z_flag_set",
     "app-layer-event:dns.invalid_opcode",
 ];

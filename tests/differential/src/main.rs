@@ -51,6 +51,14 @@ enum Task {
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
     },
+    /// Print the rules of pairs.
+    Rules {
+        /// Everything follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The pairs.
+        numbers: Vec<u32>,
+    },
     /// Write a pair alone as files, and what both programs answer.
     Show {
         /// The program.
@@ -78,6 +86,10 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Task::Check { program, answers } => check(&Program::Bartizan(program.clone()), answers, args.batch),
         Task::Answers { seed, pairs, answers } => make(*seed, *pairs, answers, &peer, args.batch).map(|()| true),
+        Task::Rules { seed, numbers } => {
+            numbers.iter().flat_map(|number| pair(*seed, *number).rules()).for_each(|rule| println!("{rule}"));
+            Ok(true)
+        }
         Task::Show { program, seed, number, shrink, out } => {
             show(&Program::Bartizan(program.clone()), &peer, &pair(*seed, *number), *shrink, out)
         }

@@ -68,7 +68,7 @@ impl Packet {
     #[must_use]
     pub fn describe(&self) -> String {
         let arrow = if self.to_server { '>' } else { '<' };
-        let place = format!("{arrow} client {} flow {} +{}us", self.client, self.flow, self.after);
+        let place = format!("{arrow} client {} flow {} port {} +{}us", self.client, self.flow, self.port, self.after);
         let fragments = self.fragments.map_or(String::new(), |size| format!(" fragments of {size}"));
         match &self.body {
             Body::Tcp(segment) => format!(

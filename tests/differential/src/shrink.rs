@@ -11,6 +11,10 @@ use crate::pair::Pair;
 /// When a program cannot be run.
 pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<Pair, String> {
     let mut least = pair.clone();
+    let ask = |pair: &Pair, program: &Program| {
+        Ok::<_, String>(program.run(std::slice::from_ref(pair), ips, 1)?.remove(&pair.number).unwrap_or_default())
+    };
+    let wanted = kinds(&ask(pair, ours)?.differences(&ask(pair, peer)?));
     loop {
         let candidates: Vec<Pair> = smaller(&least)
             .into_iter()
@@ -21,11 +25,11 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
             })
             .collect();
         let (got, want): (Answers, Answers) = (ours.run(&candidates, ips, 200)?, peer.run(&candidates, ips, 200)?);
+        // Another program's refusal of what was cut too short is another matter.
         let differs = |candidate: &Pair| match (got.get(&candidate.number), want.get(&candidate.number)) {
             (Some(got), Some(want)) => {
-                let lines = got.differences(want);
-                // Another program's refusal of what was cut too short is another matter.
-                !lines.is_empty() && !lines.iter().any(|line| line.contains("refused")) && !want.has("refused")
+                let lines = kinds(&got.differences(want));
+                lines.iter().any(|kind| wanted.contains(kind)) && !lines.contains(&"refused") && !want.has("refused")
             }
             _ => false,
         };
@@ -37,6 +41,20 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
             None => return Ok(least),
         }
     }
+}
+
+/// What kinds of findings differ.
+fn kinds(lines: &[String]) -> Vec<&'static str> {
+    const KINDS: &[&str] = &["@", "refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo"];
+    // Alerts of any rule are one kind; drops have an @ as well.
+    let kind = |line: &String| {
+        let word = line.trim_start_matches(['+', '-']);
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            return Some("@");
+        }
+        KINDS.iter().copied().find(|kind| word.starts_with(kind))
+    };
+    lines.iter().filter_map(kind).collect()
 }
 
 /// All that have one piece less, the largest pieces first.
@@ -53,10 +71,10 @@ fn smaller(pair: &Pair) -> Vec<Pair> {
         }
     }
     let half = pair.packets.len() / 2;
-    if half > 3 {
+    if half > 0 {
         add(&|next| next.packets.truncate(half));
     }
-    for at in (0..pair.packets.len()).rev() {
+    for at in (0..pair.packets.len()).rev().filter(|_| pair.packets.len() > 1) {
         add(&|next| drop(next.packets.remove(at)));
     }
     for (rule, text) in pair.rules.iter().enumerate() {

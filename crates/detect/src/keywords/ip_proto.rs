@@ -87,6 +87,10 @@ const NAMES: &[(&str, u8)] = &[
 ];
 
 fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    if !builder.seen.contains(&"ip_proto") && !builder.protocol.ip.is_empty() {
+        return Err(KeywordError::context("the rule's head names the IP protocol already")
+            .help("write `ip` as its protocol, or leave `ip_proto` out"));
+    }
     let argument = text(unquoted(argument))?;
     let (operator, name) = match argument.strip_prefix(['!', '<', '>']) {
         Some(rest) => (argument.chars().next().unwrap_or('='), rest.trim()),
