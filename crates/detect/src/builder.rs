@@ -242,8 +242,10 @@ impl<'e> SignatureBuilder<'e> {
         })?;
         self.close_empty()?;
         if self.in_base64.is_some() {
-            return Err(KeywordError::context(format!("behind `base64_data` no buffer can be chosen, as `{name}` does"))
-                .help("put what looks at it before `base64_decode`; `pkt_data` goes back to the payload"));
+            return Err(KeywordError::context(format!(
+                "behind `base64_data` no buffer can be chosen, as `{name}` does"
+            ))
+            .help("put what looks at it before `base64_decode`; `pkt_data` goes back to the payload"));
         }
         if let BufferRef::Tx(index) = buffer {
             let providers: Vec<ProtocolId> = self

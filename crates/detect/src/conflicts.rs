@@ -20,7 +20,10 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
     let of_packet = signature.protocol.packet_only
         || signature.flow.contains(FlowNeeds::NO_STREAM)
         || signature.packet.iter().any(|c| c.needs_packet())
-        || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));
+        || signature.values.iter().any(|v| {
+            // All packets of a flow have the same addresses.
+            matches!(v.buffer, BufferRef::Packet(_)) && !matches!(buffers.name(v.buffer), "ip.src" | "ip.dst")
+        });
     if of_packet && signature.inspects_tx() {
         return Err(KeywordError::context(
             "the rule asks for something of one packet (`dsize`, `flags`, `ttl`, ...) and for something of a transaction, \
@@ -37,8 +40,10 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
     // Suricata asks this of the plain buffer only.
     let raw = |v: &ValueCheck| v.transforms.is_empty() && buffers.name(v.buffer) == "http.header.raw";
     if !signature.flow.intersects(DIRECTED) && signature.values.iter().any(raw) {
-        return Err(KeywordError::context("`http.header.raw` needs a direction: requests and responses have it")
-            .help("add `flow:to_server` or `flow:to_client`"));
+        return Err(KeywordError::context(
+            "`http.header.raw` needs a direction: requests and responses have it",
+        )
+        .help("add `flow:to_server` or `flow:to_client`"));
     }
     Ok(())
 }
@@ -71,5 +76,8 @@ pub(crate) fn check_direction(
     if has_all(other.0) {
         return Ok(());
     }
-    Err(KeywordError::context(format!("the rule is about `flow:{}` and asks for something of the other direction", other.1)))
+    Err(KeywordError::context(format!(
+        "the rule is about `flow:{}` and asks for something of the other direction",
+        other.1
+    )))
 }

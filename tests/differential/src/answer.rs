@@ -30,7 +30,11 @@ impl Answer {
             let (got, want) = (count(self, name), count(expected, name));
             if got != want {
                 let (sign, number) = if got < want { ('-', want - got) } else { ('+', got - want) };
-                lines.push(if number == 1 { format!("{sign}{name}") } else { format!("{sign}{name}*{number}") });
+                lines.push(if number == 1 {
+                    format!("{sign}{name}")
+                } else {
+                    format!("{sign}{name}*{number}")
+                });
             }
         }
         lines
@@ -101,7 +105,8 @@ impl File {
         let seed = lines.next().and_then(|line| line.strip_prefix(HEAD)).and_then(|seed| seed.parse().ok());
         let mut file = File { seed: seed.ok_or("line 1: the seed is missing")?, ..File::default() };
         for (at, line) in lines.enumerate() {
-            let (number, entry) = entry(line).ok_or_else(|| format!("line {}: not an answer: {line}", at + 2))?;
+            let (number, entry) =
+                entry(line).ok_or_else(|| format!("line {}: not an answer: {line}", at + 2))?;
             file.answers.insert(number, entry);
         }
         Ok(file)

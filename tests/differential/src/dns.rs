@@ -11,7 +11,8 @@ use bartizan_receiver::random::Random;
 pub fn scene(random: &mut Random) -> Scene {
     let udp = random.percent(60);
     let (mut messages, mut targets) = (Vec::new(), Vec::new());
-    let proto = |random: &mut Random| *random.pick(if udp { &["dns", "dns", "udp"] } else { &["dns", "dns", "tcp"] });
+    let proto =
+        |random: &mut Random| *random.pick(if udp { &["dns", "dns", "udp"] } else { &["dns", "dns", "tcp"] });
     for _ in 0..*random.pick(&[1, 1, 2, 3]) {
         let text = format!("{}.{}.com", name(random, 1), name(random, 2));
         let kind = *random.pick(&[1_u16, 28, 16, 5, 15, 255]);
@@ -20,22 +21,41 @@ pub fn scene(random: &mut Random) -> Scene {
         let code = *random.pick(&[0_u16, 0, 0, 3, 2, 5]);
         let address = random.bytes(4);
         let answers: Vec<(u16, Vec<u8>)> = match code {
-            0 => vec![(1, address), (16, [&[3][..], b"abc"].concat()), (5, labels(&format!("{}.net", name(random, 1))))],
+            0 => vec![
+                (1, address),
+                (16, [&[3][..], b"abc"].concat()),
+                (5, labels(&format!("{}.net", name(random, 1)))),
+            ],
             _ => Vec::new(),
         };
         let some = random.below(answers.len() + 1);
         let answer = message(id, 0x8180 | code, &text, kind, &answers[..some]);
         for (to_server, bytes) in [(true, &query), (false, &answer)] {
             let head = proto(random);
-            targets.push(Target { proto: head, buffer: "dns.query", data: text.clone().into_bytes(), to_server });
-            targets.push(Target { proto: head, buffer: "dns.queries.rrname", data: text.clone().into_bytes(), to_server });
+            targets.push(Target {
+                proto: head,
+                buffer: "dns.query",
+                data: text.clone().into_bytes(),
+                to_server,
+            });
+            targets.push(Target {
+                proto: head,
+                buffer: "dns.queries.rrname",
+                data: text.clone().into_bytes(),
+                to_server,
+            });
             targets.push(Target { proto: head, buffer: "", data: bytes.clone(), to_server });
             if !to_server && some > 0 {
-                targets.push(Target { proto: head, buffer: "dns.answers.rrname", data: text.clone().into_bytes(), to_server });
+                targets.push(Target {
+                    proto: head,
+                    buffer: "dns.answers.rrname",
+                    data: text.clone().into_bytes(),
+                    to_server,
+                });
             }
         }
         let mut pair = [query, answer];
-        if random.percent(10) {
+        if udp && random.percent(10) {
             let cut = random.within(1, pair[0].len());
             pair[0].truncate(cut);
         }

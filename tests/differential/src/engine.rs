@@ -60,9 +60,17 @@ impl Program {
         let batch = Batch::write(pairs, &outside)?;
         let answers = self.command(&inside, setting, ips).and_then(|mut command| {
             let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
-            let text = String::from_utf8_lossy(&output.stderr);
+            let mut text = String::from_utf8_lossy(&output.stderr).into_owned();
             if !output.status.success() {
                 return Err(format!("{command:?} ended with {}:\n{text}", output.status));
+            }
+            if let Program::Bartizan(program) = self {
+                // A run names the first refused rules only.
+                let checked = Command::new(program).arg("check").arg(inside.join("rules")).output();
+                let checked = checked.map_err(|error| format!("{}: {error}", program.display()))?;
+                text = [checked.stdout, checked.stderr]
+                    .map(|said| String::from_utf8_lossy(&said).into_owned())
+                    .concat();
             }
             batch.read(&outside, &text)
         });
@@ -77,7 +85,13 @@ impl Program {
             Program::Bartizan(program) => {
                 command = Command::new(program);
                 command.args(["inspect", "--suricata-config"]).arg(file("suricata.yaml"));
-                command.arg("--rules").arg(file("rules")).arg("--out").arg(dir).arg("--set").arg("runmode=single");
+                command
+                    .arg("--rules")
+                    .arg(file("rules"))
+                    .arg("--out")
+                    .arg(dir)
+                    .arg("--set")
+                    .arg("runmode=single");
                 if ips {
                     command.arg("--ips");
                 }
@@ -128,7 +142,8 @@ impl Batch {
     fn write(pairs: &[&Pair], dir: &Path) -> Result<Self, String> {
         let problem = |what: &Path, error| format!("{}: {error}", what.display());
         std::fs::create_dir_all(dir).map_err(|error| problem(dir, error))?;
-        let (mut begins, mut lines, mut frames, mut rules) = (Vec::new(), Vec::new(), Vec::new(), String::new());
+        let (mut begins, mut lines, mut frames, mut rules) =
+            (Vec::new(), Vec::new(), Vec::new(), String::new());
         for (slot, pair) in pairs.iter().enumerate() {
             begins.push((pair.number, frames.len() as u64 + 1));
             frames.extend(pair.frames(slot));
@@ -138,9 +153,11 @@ impl Batch {
                 rules.push('\n');
             }
         }
-        for (name, bytes) in
-            [("rules", rules.as_bytes()), ("suricata.yaml", CONFIG.as_bytes()), ("capture.pcap", &capture(&frames))]
-        {
+        for (name, bytes) in [
+            ("rules", rules.as_bytes()),
+            ("suricata.yaml", CONFIG.as_bytes()),
+            ("capture.pcap", &capture(&frames)),
+        ] {
             let file = dir.join(name);
             std::fs::write(&file, bytes).map_err(|error| problem(&file, error))?;
         }
@@ -149,12 +166,22 @@ impl Batch {
 
     /// What was answered: events in `dir`, refused rules in the messages.
     fn read(&self, dir: &Path, messages: &str) -> Result<Answers, String> {
-        let mut answers: Answers = self.begins.iter().map(|(number, _)| (*number, Answer::default())).collect();
-        let mut refused: Vec<usize> = messages.lines().filter_map(line_of).collect();
+        let mut answers: Answers =
+            self.begins.iter().map(|(number, _)| (*number, Answer::default())).collect();
+        let mut code = "";
+        let mut refused: Vec<usize> = Vec::new();
+        for message in messages.lines() {
+            if message.starts_with("error[") || message.starts_with("warning[") {
+                code = message;
+            }
+            refused.extend(line_of(message, code));
+        }
         refused.sort_unstable();
         refused.dedup();
         for line in refused {
-            let Some((number, rule)) = line.checked_sub(1).and_then(|line| self.lines.get(line)) else { continue };
+            let Some((number, rule)) = line.checked_sub(1).and_then(|line| self.lines.get(line)) else {
+                continue;
+            };
             if let Some(answer) = answers.get_mut(number) {
                 answer.add(format!("refused:{rule}"));
             }
@@ -162,7 +189,8 @@ impl Batch {
         let file = dir.join("eve.json");
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         for line in text.lines() {
-            let event: Value = serde_json::from_str(line).map_err(|error| format!("eve.json: {error}: {line}"))?;
+            let event: Value =
+                serde_json::from_str(line).map_err(|error| format!("eve.json: {error}: {line}"))?;
             self.event(&event, &mut answers);
         }
         Ok(answers)
@@ -198,12 +226,14 @@ impl Batch {
     }
 }
 
-/// The line of the rule file that a message refuses: Suricata's and this project's way to say it.
-fn line_of(message: &str) -> Option<usize> {
-    let digits = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
+/// The line of the rule file that a message refuses: Suricata's and this project's way to say it. `code`: the heading that a
+/// place stands under; those from D100 to D119 are refusals.
+fn line_of(message: &str, code: &str) -> Option<usize> {
+    let digits =
+        |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
     if let Some((_, rest)) = message.split_once("/rules at line ") {
         return digits(rest);
     }
     let (_, rest) = message.trim_start().strip_prefix("--> ")?.rsplit_once("/rules:")?;
-    digits(rest)
+    if code.contains("[D10") || code.contains("[D11") { digits(rest) } else { None }
 }

@@ -22,20 +22,22 @@ pub type Extra = fn(&mut Random, &About) -> Vec<String>;
 /// For rules of any protocol.
 pub const EXTRAS: &[(&str, Extra)] = &[
     ("flow", |r, _| {
-        vec![(*r.pick(&[
-            "flow:to_server",
-            "flow:to_client",
-            "flow:established",
-            "flow:established,to_server",
-            "flow:established,to_client",
-            "flow:not_established",
-            "flow:stateless",
-            "flow:to_server,only_stream",
-            "flow:to_server,no_stream",
-            "flow:established,to_client,only_stream",
-            "flow:established,no_stream",
-        ]))
-        .into()]
+        vec![
+            (*r.pick(&[
+                "flow:to_server",
+                "flow:to_client",
+                "flow:established",
+                "flow:established,to_server",
+                "flow:established,to_client",
+                "flow:not_established",
+                "flow:stateless",
+                "flow:to_server,only_stream",
+                "flow:to_server,no_stream",
+                "flow:established,to_client,only_stream",
+                "flow:established,no_stream",
+            ]))
+            .into(),
+        ]
     }),
     ("dsize", |r, about| {
         let size = about.size + r.below(3) - usize::from(about.size > 0);
@@ -74,7 +76,9 @@ pub const EXTRAS: &[(&str, Extra)] = &[
 /// For rules over TCP.
 pub const TCP_EXTRAS: &[(&str, Extra)] = &[
     ("flags", |r, _| {
-        let flags = *r.pick(&["A", "PA", "A+", "*PA", "!S", "S", "SA", "F+", "+A", "PA,12", "!F", "R", "*FS", "S,12", "FPA"]);
+        let flags = *r.pick(&[
+            "A", "PA", "A+", "*PA", "!S", "S", "SA", "F+", "+A", "PA,12", "!F", "R", "*FS", "S,12", "FPA",
+        ]);
         vec![format!("flags:{flags}")]
     }),
     ("stream-size", |r, about| {
@@ -93,7 +97,17 @@ pub const TCP_EXTRAS: &[(&str, Extra)] = &[
     ("ack", |r, _| vec![format!("ack:{}", r.pick(&[1_000_u32, 900_001, 0]))]),
     ("mss", |r, _| vec![format!("tcp.mss:{}", r.pick(&["<1461", ">1459", "1460"]))]),
     ("app-layer-protocol", |r, _| {
-        let name = *r.pick(&["http", "!http", "failed", "tls", "dns", "!failed", "unknown", "http,either", "http,final"]);
+        let name = *r.pick(&[
+            "http",
+            "!http",
+            "failed",
+            "tls",
+            "dns",
+            "!failed",
+            "unknown",
+            "http,either",
+            "http,final",
+        ]);
         vec![format!("app-layer-protocol:{name}")]
     }),
     ("stream-event", |r, _| {

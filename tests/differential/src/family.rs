@@ -132,7 +132,8 @@ fn over(random: &mut Random, messages: Vec<Message>, way: Way, protos: &[&'stati
         .iter()
         .flat_map(|message| {
             let proto = *random.pick(protos);
-            let target = Target { proto, buffer: "", data: message.data.clone(), to_server: message.to_server };
+            let target =
+                Target { proto, buffer: "", data: message.data.clone(), to_server: message.to_server };
             [target]
         })
         .collect();

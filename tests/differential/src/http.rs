@@ -110,18 +110,31 @@ fn request(random: &mut Random, head: bool, last: bool) -> Said {
     let mut text = format!("{method} {raw} {version}{end}").into_bytes();
     common(&mut values, &mut text, &headers, end);
     values.push(("http.start", text.clone()));
-    values.push(("http.request_header", headers.last().map(|(n, v)| format!("{n}: {v}")).unwrap_or_default().into_bytes()));
+    values.push((
+        "http.request_header",
+        headers.last().map(|(n, v)| format!("{n}: {v}")).unwrap_or_default().into_bytes(),
+    ));
     if !body.is_empty() {
         values.push(("http.request_body", body.clone()));
         values.push(("file.data", body.clone()));
-        values.push(("file.name", values[1].1.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()));
+        values.push((
+            "file.name",
+            values[1].1.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec(),
+        ));
     }
     text.extend(if chunked { chunks(random, &body) } else { body });
     Said { bytes: text, values }
 }
 
 fn response(random: &mut Random, head: bool) -> Said {
-    let (code, reason) = *random.pick(&[(200, "OK"), (200, "OK"), (404, "Not Found"), (302, "Found"), (204, "No Content"), (304, "Not Modified")]);
+    let (code, reason) = *random.pick(&[
+        (200, "OK"),
+        (200, "OK"),
+        (404, "Not Found"),
+        (302, "Found"),
+        (204, "No Content"),
+        (304, "Not Modified"),
+    ]);
     let bodiless = matches!(code, 204 | 304);
     let body = if bodiless || random.percent(15) { Vec::new() } else { data(random, 14) };
     let server = name(random, 2);
@@ -164,7 +177,10 @@ fn response(random: &mut Random, head: bool) -> Said {
     }
     let mut text = format!("HTTP/1.1 {code} {reason}\r\n").into_bytes();
     common(&mut values, &mut text, &headers, "\r\n");
-    values.push(("http.response_header", headers.last().map(|(n, v)| format!("{n}: {v}")).unwrap_or_default().into_bytes()));
+    values.push((
+        "http.response_header",
+        headers.last().map(|(n, v)| format!("{n}: {v}")).unwrap_or_default().into_bytes(),
+    ));
     if !body.is_empty() && !head {
         values.push(("http.response_body", body.clone()));
         values.push(("file.data", body));
@@ -177,7 +193,12 @@ fn response(random: &mut Random, head: bool) -> Said {
 }
 
 /// Writes headers, and adds the buffers that hold them all.
-fn common(values: &mut Vec<(&'static str, Vec<u8>)>, text: &mut Vec<u8>, headers: &[(&str, String)], end: &str) {
+fn common(
+    values: &mut Vec<(&'static str, Vec<u8>)>,
+    text: &mut Vec<u8>,
+    headers: &[(&str, String)],
+    end: &str,
+) {
     let (mut all, mut raw, mut names) = (String::new(), String::new(), String::from("\r\n"));
     for (name, value) in headers {
         raw.push_str(&format!("{name}: {value}{end}"));

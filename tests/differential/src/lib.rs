@@ -8,16 +8,19 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`explained`]: differences that have a reason. [`shrink`]: the least that still differs.
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason. [`faults`]: planted ones.
+//! * [`shrink`]: the least that still differs.
 //!
 //! Everything follows from the seed, on every machine.
 
 pub mod answer;
+pub mod compare;
 pub mod dns;
 pub mod engine;
 pub mod explained;
 pub mod extra;
 pub mod family;
+pub mod faults;
 pub mod http;
 pub mod look;
 pub mod make;

@@ -68,11 +68,7 @@ pub const LOOKS: &[(&str, Look)] = &[
     ("negated-depth", |r, d| {
         let (first, piece) = (place(r, d, 4), place(r, d, 5));
         let depth = near(r, piece.0 + piece.1).max(piece.1.max(2) as i64);
-        vec![
-            content(&at(d, first)),
-            content(&at(d, piece)).replacen(':', ":!", 1),
-            format!("depth:{depth}"),
-        ]
+        vec![content(&at(d, first)), content(&at(d, piece)).replacen(':', ":!", 1), format!("depth:{depth}")]
     }),
     ("distance", |r, d| {
         let (a, b) = two(r, d);
@@ -217,7 +213,16 @@ pub const LOOKS: &[(&str, Look)] = &[
         let (bytes, from) = number(r, d);
         let to = from + bytes + big(d, from, bytes) as usize;
         let piece = (to.min(d.len()), 2);
-        let extra = *r.pick(&["", "", ",multiplier 2", ",post_offset 1", ",post_offset -1", ",align", ",from_beginning", ",little"]);
+        let extra = *r.pick(&[
+            "",
+            "",
+            ",multiplier 2",
+            ",post_offset 1",
+            ",post_offset -1",
+            ",align",
+            ",from_beginning",
+            ",little",
+        ]);
         vec![
             format!("byte_jump:{bytes},{from}{extra}"),
             content(&at(d, piece)),
@@ -267,7 +272,11 @@ pub const LOOKS: &[(&str, Look)] = &[
         let piece = place(r, d, 4);
         let (from, bytes) = (near_positive(r, piece.0), r.within(4, 16));
         let text = *r.pick(&["a", "i", "abc", "|69|"]);
-        vec![format!("base64_decode:bytes {bytes}, offset {from}"), "base64_data".into(), format!("content:\"{text}\"")]
+        vec![
+            format!("base64_decode:bytes {bytes}, offset {from}"),
+            "base64_data".into(),
+            format!("content:\"{text}\""),
+        ]
     }),
     ("rawbytes", |r, d| {
         let piece = place(r, d, 8);
@@ -297,7 +306,8 @@ fn number(random: &mut Random, data: &[u8]) -> (usize, usize) {
     let bytes = *random.pick(&[1, 1, 1, 2, 4]);
     // A small number is one that can be jumped by.
     let small: Vec<usize> = (0..data.len()).filter(|at| usize::from(data[*at]) < data.len()).collect();
-    let from = if bytes == 1 && !small.is_empty() { *random.pick(&small) } else { random.below(data.len().max(1)) };
+    let from =
+        if bytes == 1 && !small.is_empty() { *random.pick(&small) } else { random.below(data.len().max(1)) };
     (bytes, from)
 }
 
@@ -322,4 +332,3 @@ fn pcre(random: &mut Random, text: &str, flags: &str) -> String {
     let case = if random.percent(20) && !flags.contains('i') { "i" } else { "" };
     format!("pcre:{not}\"/{text}/{flags}{case}\"")
 }
-

@@ -3,14 +3,15 @@
 //! could not run.
 
 use bartizan_differential::answer::{Answer, File};
+use bartizan_differential::compare::{MODES, compare, known, pairs};
 use bartizan_differential::engine::{Program, write};
-use bartizan_differential::explained::reason;
+use bartizan_differential::faults::FAULTS;
 use bartizan_differential::make::pair;
 use bartizan_differential::pair::Pair;
 use bartizan_differential::shrink::shrink;
 use clap::{Parser, Subcommand};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Generated rules and conversations: the same alerts, records and refusals as Suricata.
@@ -32,6 +33,21 @@ struct Args {
 enum Task {
     /// Compare a program with answers that stand in a file.
     Check {
+        /// The program.
+        #[arg(long, value_name = "FILE")]
+        program: PathBuf,
+        /// Differences that are known to be open: one more is an error.
+        #[arg(long, value_name = "FILE")]
+        open: Option<PathBuf>,
+        /// Write that file.
+        #[arg(long, requires = "open")]
+        write_open: bool,
+        /// The answers.
+        #[arg(value_name = "ANSWERS")]
+        answers: PathBuf,
+    },
+    /// Plant faults of several kinds and see that each is found.
+    Planted {
         /// The program.
         #[arg(long, value_name = "FILE")]
         program: PathBuf,
@@ -78,16 +94,26 @@ enum Task {
     },
 }
 
-const MODES: [&str; 2] = ["passive", "prevention"];
-
 fn main() -> ExitCode {
     let args = Args::parse();
-    let peer = Program::Suricata(args.suricata_root.clone().or_else(|| std::env::var_os("SURICATA_ROOT").map(PathBuf::from)));
+    let peer = Program::Suricata(
+        args.suricata_root.clone().or_else(|| std::env::var_os("SURICATA_ROOT").map(PathBuf::from)),
+    );
     let done = match &args.command {
-        Task::Check { program, answers } => check(&Program::Bartizan(program.clone()), answers, args.batch),
-        Task::Answers { seed, pairs, answers } => make(*seed, *pairs, answers, &peer, args.batch).map(|()| true),
+        Task::Check { program, open, write_open, answers } => {
+            check(&Program::Bartizan(program.clone()), answers, open.as_deref(), *write_open, args.batch)
+        }
+        Task::Planted { program, answers } => {
+            planted(&Program::Bartizan(program.clone()), answers, args.batch)
+        }
+        Task::Answers { seed, pairs, answers } => {
+            make(*seed, *pairs, answers, &peer, args.batch).map(|()| true)
+        }
         Task::Rules { seed, numbers } => {
-            numbers.iter().flat_map(|number| pair(*seed, *number).rules()).for_each(|rule| println!("{rule}"));
+            numbers
+                .iter()
+                .flat_map(|number| pair(*seed, *number).rules())
+                .for_each(|rule| println!("{rule}"));
             Ok(true)
         }
         Task::Show { program, seed, number, shrink, out } => {
@@ -104,7 +130,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn make(seed: u64, count: u32, to: &PathBuf, peer: &Program, batch: usize) -> Result<(), String> {
+fn make(seed: u64, count: u32, to: &Path, peer: &Program, batch: usize) -> Result<(), String> {
     let pairs: Vec<Pair> = (0..count).map(|number| pair(seed, number)).collect();
     let mut file = File { seed, ..File::default() };
     let mut answers = [peer.run(&pairs, false, batch)?, peer.run(&pairs, true, batch)?];
@@ -115,49 +141,90 @@ fn make(seed: u64, count: u32, to: &PathBuf, peer: &Program, batch: usize) -> Re
     std::fs::write(to, file.text()).map_err(|error| format!("{}: {error}", to.display()))
 }
 
-fn check(ours: &Program, from: &PathBuf, batch: usize) -> Result<bool, String> {
+fn read(from: &Path) -> Result<File, String> {
     let text = std::fs::read_to_string(from).map_err(|error| format!("{}: {error}", from.display()))?;
-    let file = File::read(&text).map_err(|problem| format!("{}: {problem}", from.display()))?;
-    let pairs: Vec<Pair> = file.answers.keys().map(|number| pair(file.seed, *number)).collect();
-    if let Some(pair) = pairs.iter().find(|pair| file.answers[&pair.number].0 != pair.digest()) {
-        return Err(format!(
-            "{}: pair {} is not the one that was asked about: the generator has changed. Make the answers anew: differential answers --seed {} --pairs {} {}",
-            from.display(), pair.number, file.seed, pairs.len(), from.display()
-        ));
-    }
-    let (mut open, mut explained) = (0, BTreeMap::<&str, u32>::new());
-    for (mode, name) in MODES.iter().enumerate() {
-        let got = ours.run(&pairs, mode == 1, batch)?;
-        for pair in &pairs {
-            let expected = &file.answers[&pair.number].1[mode];
-            let none = Answer::default();
-            let got = got.get(&pair.number).unwrap_or(&none);
-            let lines = got.differences(expected);
-            if lines.is_empty() {
-                continue;
-            }
-            match reason(pair, mode == 1, got, expected) {
-                Some(reason) => *explained.entry(reason).or_default() += 1,
-                None => {
-                    open += 1;
-                    println!("{} {name} {} (setting {}): {}", pair.number, pair.name, pair.setting, lines.join(" "));
-                }
-            }
-        }
-    }
-    for (reason, count) in &explained {
-        println!("{count} differ on purpose: {reason}");
-    }
-    println!("{} pairs of seed {}, passive and in prevention: {open} differences", pairs.len(), file.seed);
-    Ok(open == 0)
+    File::read(&text).map_err(|problem| format!("{}: {problem}", from.display()))
 }
 
-fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &PathBuf) -> Result<bool, String> {
+fn check(
+    ours: &Program,
+    from: &Path,
+    open: Option<&Path>,
+    write: bool,
+    batch: usize,
+) -> Result<bool, String> {
+    let file = read(from)?;
+    let pairs = pairs(&file).map_err(|problem| format!("{}: {problem}", from.display()))?;
+    let found = compare(ours, &pairs, &file, batch)?;
+    let text = match open {
+        Some(open) if !write => {
+            std::fs::read_to_string(open).map_err(|error| format!("{}: {error}", open.display()))?
+        }
+        _ => String::new(),
+    };
+    let known = known(&text);
+    let lines: BTreeSet<String> = found.differences.iter().map(ToString::to_string).collect();
+    let mut fresh = 0;
+    for difference in &found.differences {
+        if !known.contains(difference.to_string().as_str()) {
+            fresh += 1;
+            let pair = pair(file.seed, difference.number);
+            println!("{difference}\n    {} (setting {})", pair.name, pair.setting);
+        }
+    }
+    for line in known.iter().filter(|line| !lines.contains(**line)) {
+        println!("no longer so, take it off the list: {line}");
+    }
+    for (reason, count) in &found.explained {
+        println!("{count} differ on purpose: {reason}");
+    }
+    if let (Some(open), true) = (open, write) {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(open, text).map_err(|error| format!("{}: {error}", open.display()))?;
+    }
+    println!(
+        "{} pairs of seed {}, passive and in prevention: {fresh} differences, and {} that are known to be open",
+        pairs.len(),
+        file.seed,
+        found.differences.len() - fresh
+    );
+    Ok(fresh == 0)
+}
+
+/// Whether each planted fault is found: more pairs differ with it than without.
+fn planted(ours: &Program, from: &Path, batch: usize) -> Result<bool, String> {
+    let file = read(from)?;
+    let pairs = pairs(&file).map_err(|problem| format!("{}: {problem}", from.display()))?;
+    let mut all = true;
+    for fault in FAULTS {
+        let (mut sound, mut faulty) = (Vec::new(), Vec::new());
+        for pair in &pairs {
+            let mut other = pair.clone();
+            (fault.plant)(&mut other);
+            if other.digest() != pair.digest() {
+                sound.push(pair.clone());
+                faulty.push(other);
+            }
+        }
+        let known: BTreeSet<_> = compare(ours, &sound, &file, batch)?.differences.into_iter().collect();
+        let with = compare(ours, &faulty, &file, batch)?.differences;
+        let found = with.iter().filter(|difference| !known.contains(difference)).count();
+        println!("{}: {found} of {} pairs that it touches, twice each", fault.name, faulty.len());
+        all &= found > 0;
+    }
+    Ok(all)
+}
+
+fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> Result<bool, String> {
     let mut same = true;
     let mut pair = pair.clone();
     for (mode, name) in MODES.iter().enumerate() {
         let ask = |pair: &Pair| -> Result<(Answer, Answer), String> {
-            let one = |program: &Program| Ok::<_, String>(program.run(&[pair.clone()], mode == 1, 1)?.remove(&pair.number).unwrap_or_default());
+            let one = |program: &Program| {
+                Ok::<_, String>(
+                    program.run(&[pair.clone()], mode == 1, 1)?.remove(&pair.number).unwrap_or_default(),
+                )
+            };
             Ok((one(ours)?, one(peer)?))
         };
         let (mut got, mut want) = ask(&pair)?;

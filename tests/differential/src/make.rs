@@ -81,7 +81,8 @@ fn draft(
     for at in 0..4 {
         let target = random.pick(&scene.targets).clone();
         let extra = if counted { 60 } else { 25 };
-        let (_, rule) = rule(random, &scene, &target, conditions, extra, if at == 0 { None } else { Some("alert") });
+        let (_, rule) =
+            rule(random, &scene, &target, conditions, extra, if at == 0 { None } else { Some("alert") });
         rules.push(rule);
     }
     let setting = match random.below(12) {
@@ -95,7 +96,12 @@ fn draft(
 
 fn about(scene: &Scene, target: &Target) -> About {
     let sum = |client: bool| {
-        scene.messages.iter().filter(|message| message.to_server == client).map(|message| message.data.len()).sum()
+        scene
+            .messages
+            .iter()
+            .filter(|message| message.to_server == client)
+            .map(|message| message.data.len())
+            .sum()
     };
     About { size: target.data.len(), client: sum(true), server: sum(false), messages: scene.messages.len() }
 }
@@ -134,6 +140,8 @@ fn rule(
             options.push("pkt_data".into());
         }
     }
+    let (what, look) = random.pick(LOOKS);
+    let looked = look(random, &target.data);
     if !target.buffer.is_empty() {
         options.push(target.buffer.into());
         name.push_str(target.buffer);
@@ -144,14 +152,16 @@ fn rule(
             name.push_str(transform);
             name.push('+');
         }
-        if random.percent(12) {
+        // What several contents need together is another matter.
+        if random.percent(12)
+            && !looked.iter().any(|option| option.contains("distance") || option.contains("within"))
+        {
             let size = near_positive(random, target.data.len());
             options.push(format!("bsize:{}{size}", random.pick(&["", "", ">", "<", "!"])));
             name.push_str("bsize+");
         }
     }
-    let (what, look) = random.pick(LOOKS);
-    options.extend(look(random, &target.data));
+    options.extend(looked);
     name.push_str(what);
     let head = head(random, target);
     (name, Rule { action: act.unwrap_or_else(|| action(random)), head, options })

@@ -68,7 +68,8 @@ impl Packet {
     #[must_use]
     pub fn describe(&self) -> String {
         let arrow = if self.to_server { '>' } else { '<' };
-        let place = format!("{arrow} client {} flow {} port {} +{}us", self.client, self.flow, self.port, self.after);
+        let place =
+            format!("{arrow} client {} flow {} port {} +{}us", self.client, self.flow, self.port, self.after);
         let fragments = self.fragments.map_or(String::new(), |size| format!(" fragments of {size}"));
         match &self.body {
             Body::Tcp(segment) => format!(
@@ -78,7 +79,9 @@ impl Packet {
                 segment.flags,
                 segment.load.escape_ascii()
             ),
-            Body::Udp(load) | Body::Echo(_, _, load) => format!("{place}{fragments} \"{}\"", load.escape_ascii()),
+            Body::Udp(load) | Body::Echo(_, _, load) => {
+                format!("{place}{fragments} \"{}\"", load.escape_ascii())
+            }
         }
     }
 }
@@ -156,7 +159,8 @@ impl Pair {
     }
 
     fn frame(&self, packet: &Packet, index: u32) -> Vec<Vec<u8>> {
-        let client = (self.address(if packet.client == 0 { 1 } else { packet.client + 2 }), 40_000 + packet.flow);
+        let client =
+            (self.address(if packet.client == 0 { 1 } else { packet.client + 2 }), 40_000 + packet.flow);
         let server = (self.address(2), packet.port);
         let (from, to) = if packet.to_server { (client, server) } else { (server, client) };
         let mut ip = Ip::new(from.0, to.0, TCP);

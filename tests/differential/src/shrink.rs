@@ -12,7 +12,9 @@ use crate::pair::Pair;
 pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<Pair, String> {
     let mut least = pair.clone();
     let ask = |pair: &Pair, program: &Program| {
-        Ok::<_, String>(program.run(std::slice::from_ref(pair), ips, 1)?.remove(&pair.number).unwrap_or_default())
+        Ok::<_, String>(
+            program.run(std::slice::from_ref(pair), ips, 1)?.remove(&pair.number).unwrap_or_default(),
+        )
     };
     let wanted = kinds(&ask(pair, ours)?.differences(&ask(pair, peer)?));
     loop {
@@ -24,12 +26,15 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
                 candidate
             })
             .collect();
-        let (got, want): (Answers, Answers) = (ours.run(&candidates, ips, 200)?, peer.run(&candidates, ips, 200)?);
+        let (got, want): (Answers, Answers) =
+            (ours.run(&candidates, ips, 200)?, peer.run(&candidates, ips, 200)?);
         // Another program's refusal of what was cut too short is another matter.
         let differs = |candidate: &Pair| match (got.get(&candidate.number), want.get(&candidate.number)) {
             (Some(got), Some(want)) => {
                 let lines = kinds(&got.differences(want));
-                lines.iter().any(|kind| wanted.contains(kind)) && !lines.contains(&"refused") && !want.has("refused")
+                lines.iter().any(|kind| wanted.contains(kind))
+                    && !lines.contains(&"refused")
+                    && !want.has("refused")
             }
             _ => false,
         };
@@ -45,12 +50,17 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
 
 /// What kinds of findings differ.
 fn kinds(lines: &[String]) -> Vec<&'static str> {
-    const KINDS: &[&str] = &["@", "refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo"];
-    // Alerts of any rule are one kind; drops have an @ as well.
+    const KINDS: &[&str] = &["refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo"];
+    // Alerts of any rule are one kind.
     let kind = |line: &String| {
         let word = line.trim_start_matches(['+', '-']);
         if word.starts_with(|c: char| c.is_ascii_digit()) {
-            return Some("@");
+            return Some(match (line.starts_with('+'), line.contains("@-")) {
+                (true, true) => "+@-",
+                (true, false) => "+@",
+                (false, true) => "-@-",
+                (false, false) => "-@",
+            });
         }
         KINDS.iter().copied().find(|kind| word.starts_with(kind))
     };
@@ -78,7 +88,7 @@ fn smaller(pair: &Pair) -> Vec<Pair> {
         add(&|next| drop(next.packets.remove(at)));
     }
     for (rule, text) in pair.rules.iter().enumerate() {
-        for at in (0..text.options.len()).rev() {
+        for at in (0..text.options.len()).rev().filter(|_| text.options.len() > 1) {
             add(&|next| drop(next.rules[rule].options.remove(at)));
         }
         if text.action != "alert" {

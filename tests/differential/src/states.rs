@@ -12,16 +12,21 @@ pub const BONDS: &[(&str, Bond)] = &[
     ("flowbits-set-isnotset", |_| ("flowbits:set,b@N".into(), "flowbits:isnotset,b@N".into())),
     ("flowbits-noalert", |_| ("flowbits:set,b@N; flowbits:noalert".into(), "flowbits:isset,b@N".into())),
     ("flowbits-toggle", |_| ("flowbits:toggle,b@N".into(), "flowbits:isset,b@N".into())),
-    ("flowbits-unset", |_| ("flowbits:set,b@N; flowbits:isset,c@N|b@N".into(), "flowbits:isset,b@N; flowbits:unset,b@N".into())),
+    ("flowbits-unset", |_| {
+        ("flowbits:set,b@N; flowbits:isset,c@N|b@N".into(), "flowbits:isset,b@N; flowbits:unset,b@N".into())
+    }),
     ("flowbits-or", |_| ("flowbits:set,c@N".into(), "flowbits:isset,b@N|c@N".into())),
     ("xbits", |random| {
-        let (track, expire) = (*random.pick(&["ip_src", "ip_dst", "ip_pair", "tx"]), *random.pick(&[1, 60]));
+        let (track, expire) = (*random.pick(&["ip_src", "ip_dst", "ip_pair"]), *random.pick(&[1, 60]));
         let ask = *random.pick(&["isset", "isnotset", "toggle"]);
         (format!("xbits:set,x@N,track {track}, expire {expire}"), format!("xbits:{ask},x@N,track {track}"))
     }),
     ("xbits-unset", |random| {
         let track = *random.pick(&["ip_src", "ip_dst", "ip_pair"]);
-        (format!("xbits:set,x@N,track {track}"), format!("xbits:isset,x@N,track {track}; xbits:unset,x@N,track {track}"))
+        (
+            format!("xbits:set,x@N,track {track}"),
+            format!("xbits:isset,x@N,track {track}; xbits:unset,x@N,track {track}"),
+        )
     }),
     ("hostbits", |random| {
         let (side, ask) = (*random.pick(&["src", "dst"]), *random.pick(&["isset", "isnotset"]));

@@ -182,7 +182,11 @@ impl<'a> Connection<'a> {
             finished: false,
             packets: Vec::new(),
         };
-        let early = if way.syn_data && first.to_server { first.data[..first.data.len().min(20)].to_vec() } else { Vec::new() };
+        let early = if way.syn_data && first.to_server {
+            first.data[..first.data.len().min(20)].to_vec()
+        } else {
+            Vec::new()
+        };
         connection.early = early.len();
         connection.send(true, SYN, early);
         connection.acked[1] = connection.next[0];
@@ -258,7 +262,9 @@ impl<'a> Connection<'a> {
             End::ServerReset => self.send(false, RST | ACK, Vec::new()),
             End::WithData => {
                 let last = self.packets.iter().rposition(|packet| packet.to_server);
-                let last = last.filter(|at| matches!(&self.packets[*at].body, Body::Tcp(segment) if !segment.load.is_empty()));
+                let last = last.filter(
+                    |at| matches!(&self.packets[*at].body, Body::Tcp(segment) if !segment.load.is_empty()),
+                );
                 match last.map(|at| &mut self.packets[at].body) {
                     Some(Body::Tcp(segment)) => {
                         segment.flags |= FIN;

@@ -5,8 +5,30 @@ use bartizan_receiver::random::Random;
 
 /// Words that begin with each other and occur more than once.
 const WORDS: &[&[u8]] = &[
-    b"ab", b"abc", b"abab", b"bar", b"Bar", b"tok", b"toto", b"evil", b"EVIL", b"x", b"zz", b"12", b"007", b"255", b"\x00\x05",
-    b"\x01\x02\x03", b"\xff\xfe", b"\r\n", b" ", b"/", b"=", b"a;b", b"\"q\"", b"end",
+    b"ab",
+    b"abc",
+    b"abab",
+    b"bar",
+    b"Bar",
+    b"tok",
+    b"toto",
+    b"evil",
+    b"EVIL",
+    b"x",
+    b"zz",
+    b"12",
+    b"007",
+    b"255",
+    b"\x00\x05",
+    b"\x01\x02\x03",
+    b"\xff\xfe",
+    b"\r\n",
+    b" ",
+    b"/",
+    b"=",
+    b"a;b",
+    b"\"q\"",
+    b"end",
 ];
 
 /// Some bytes for a payload.
@@ -68,7 +90,8 @@ pub fn quoted(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut hex = false;
     for byte in bytes {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b' ' | b'/' | b'=' | b'.' | b'-' | b'_' | b'&' | b'?');
+        let plain = byte.is_ascii_alphanumeric()
+            || matches!(byte, b' ' | b'/' | b'=' | b'.' | b'-' | b'_' | b'&' | b'?');
         if plain == hex {
             text.push('|');
             hex = !hex;
@@ -91,7 +114,10 @@ pub fn quoted(bytes: &[u8]) -> String {
 #[must_use]
 pub fn expression(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b' ';
-    bytes.iter().map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("\\x{byte:02x}") }).collect()
+    bytes
+        .iter()
+        .map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("\\x{byte:02x}") })
+        .collect()
 }
 
 /// Letters in the other case.
@@ -99,7 +125,11 @@ pub fn expression(bytes: &[u8]) -> String {
 pub fn other_case(bytes: &[u8]) -> Vec<u8> {
     bytes
         .iter()
-        .map(|byte| if byte.is_ascii_uppercase() { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() })
+        .map(
+            |byte| {
+                if byte.is_ascii_uppercase() { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() }
+            },
+        )
         .collect()
 }
 

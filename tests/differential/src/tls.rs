@@ -30,10 +30,13 @@ pub fn scene(random: &mut Random) -> Scene {
         back = answer.chunks(size).flat_map(|piece| record(22, version, piece)).collect();
     }
     let (secret, data) = (random.bytes(40), random.bytes(60));
-    let client = [record(20, version, &[1]), record(22, version, &secret), record(23, version, &data)].concat();
+    let client =
+        [record(20, version, &[1]), record(22, version, &secret), record(23, version, &data)].concat();
     let text = |value: String| value.into_bytes();
     let mut targets = Vec::new();
-    let mut add = |buffer: &'static str, data: Vec<u8>, to_server| targets.push(Target { proto: "tls", buffer, data, to_server });
+    let mut add = |buffer: &'static str, data: Vec<u8>, to_server| {
+        targets.push(Target { proto: "tls", buffer, data, to_server })
+    };
     add("tls.sni", text(server.clone()), true);
     add("tls.sni", text(server), true);
     add("", hello.clone(), true);
@@ -50,7 +53,8 @@ pub fn scene(random: &mut Random) -> Scene {
     }
     let mut messages = vec![Message::new(true, hello), Message::new(false, back), Message::new(true, client)];
     let (change, more) = (record(20, version, &[1]), random.bytes(50));
-    messages.push(Message::new(false, [change, record(22, version, &more), record(23, version, &more)].concat()));
+    messages
+        .push(Message::new(false, [change, record(22, version, &more), record(23, version, &more)].concat()));
     if random.percent(20) {
         messages.push(Message::new(true, record(21, version, &[1, 0])));
     }
@@ -123,15 +127,24 @@ fn client_hello(random: &mut Random, version: u16, server: &str, thirteen: bool)
         extensions.extend(extension(43, &[4, 3, 4, 3, 3]));
     }
     let session = random.bytes(8);
-    let ciphers: Vec<u8> = (0..random.within(1, 4)).flat_map(|_| [0xc0, *random.pick(&[0x2b, 0x2f, 0x30])]).collect();
-    let body = [&version.to_be_bytes()[..], &[7; 32], &sized(1, &session), &sized(2, &ciphers), &[1, 0], &sized(2, &extensions)];
+    let ciphers: Vec<u8> =
+        (0..random.within(1, 4)).flat_map(|_| [0xc0, *random.pick(&[0x2b, 0x2f, 0x30])]).collect();
+    let body = [
+        &version.to_be_bytes()[..],
+        &[7; 32],
+        &sized(1, &session),
+        &sized(2, &ciphers),
+        &[1, 0],
+        &sized(2, &extensions),
+    ];
     record(22, 0x0301, &message(1, &body.concat()))
 }
 
 fn server_hello(random: &mut Random, version: u16, thirteen: bool) -> Vec<u8> {
     let extensions = if thirteen { extension(43, &[3, 4]) } else { extension(0xff01, &[0]) };
     let session = random.bytes(8);
-    let body = [&version.to_be_bytes()[..], &[9; 32], &sized(1, &session), &[0xc0, 0x2f, 0], &sized(2, &extensions)];
+    let body =
+        [&version.to_be_bytes()[..], &[9; 32], &sized(1, &session), &[0xc0, 0x2f, 0], &sized(2, &extensions)];
     message(2, &body.concat())
 }
 
@@ -158,7 +171,9 @@ fn certificate(serial: &[u8], subject: &str, issuer: &str) -> Vec<u8> {
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const SHA256_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
     let algorithm = |oid: &[u8]| der(0x30, &[der(6, oid), der(5, &[])].concat());
-    let named = |text: &str| der(0x30, &der(0x31, &der(0x30, &[der(6, &[0x55, 4, 3]), der(12, text.as_bytes())].concat())));
+    let named = |text: &str| {
+        der(0x30, &der(0x31, &der(0x30, &[der(6, &[0x55, 4, 3]), der(12, text.as_bytes())].concat())))
+    };
     let mut number = serial.to_vec();
     number[0] &= 0x7f;
     number[0] |= 1;

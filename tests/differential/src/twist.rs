@@ -114,7 +114,8 @@ pub const TWISTS: &[(&str, Twist)] = &[
         }
     }),
     ("lost-ack", |r, packets| {
-        let acks: Vec<usize> = (0..packets.len()).filter(|at| load(&packets[*at]).is_none_or(<[u8]>::is_empty)).collect();
+        let acks: Vec<usize> =
+            (0..packets.len()).filter(|at| load(&packets[*at]).is_none_or(<[u8]>::is_empty)).collect();
         if let Some(at) = pick(r, &acks) {
             packets.remove(at);
         }

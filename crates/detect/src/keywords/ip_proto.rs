@@ -150,7 +150,9 @@ mod tests {
         assert_eq!(of(&[("ip_proto", "<3")]), [0, 1, 2]);
         assert_eq!(of(&[("ip_proto", ">250"), ("ip_proto", "!253"), ("ip_proto", "< 255")]), [251, 252, 254]);
         assert_eq!(of(&[("ip_proto", "!6")]).len(), 255);
-        assert_eq!(build("tcp", &[("ip_proto", "6")]).unwrap().protocol.ip, [6]);
+        // The head says it already; Suricata refuses it, too.
+        let twice = build("tcp", &[("ip_proto", "6")]).map(|_| ()).map_err(|e| e.code);
+        assert_eq!(twice, Err(RefusalCode::BadContext));
     }
 
     #[test]
