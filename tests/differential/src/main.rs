@@ -179,7 +179,9 @@ fn check(
         println!("{count} differ on purpose: {reason}");
     }
     if let (Some(open), true) = (open, write) {
-        let mut text = String::from("# What differs from answers.txt and is still to be mended; docs/differential.md.\n");
+        let mut text = String::from(
+            "# What differs from answers.txt and is still to be mended; docs/differential.md.\n",
+        );
         lines.iter().for_each(|line| text.extend([line.as_str(), "\n"]));
         std::fs::write(open, text).map_err(|error| format!("{}: {error}", open.display()))?;
     }
@@ -223,7 +225,10 @@ fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> 
         let ask = |pair: &Pair| -> Result<(Answer, Answer), String> {
             let one = |program: &Program| {
                 Ok::<_, String>(
-                    program.run(&[pair.clone()], mode == 1, 1)?.remove(&pair.number).unwrap_or_default(),
+                    program
+                        .run(std::slice::from_ref(pair), mode == 1, 1)?
+                        .remove(&pair.number)
+                        .unwrap_or_default(),
                 )
             };
             Ok((one(ours)?, one(peer)?))
