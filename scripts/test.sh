@@ -78,6 +78,7 @@ passed=$((passed + ok)) failed=$((failed + bad))
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 if step release cargo build --release --locked --package bartizan; then
     compatibility
+    PROGRAM=$target/release/bartizan step differential scripts/differential.sh
     good_traffic
     PROGRAM=$target/release/bartizan step receivers receivers
 fi

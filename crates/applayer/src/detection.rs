@@ -53,6 +53,8 @@ struct PortEntry {
     protocol: ProtocolId,
     transport: Transport,
     port: u16,
+    /// The port is that of the flow's client (`sp`), else its server's.
+    client: bool,
     min_depth: usize,
     max_depth: usize,
 }
@@ -65,6 +67,10 @@ pub struct Detector {
     ports: Vec<PortEntry>,
     likely: Vec<(ProtocolId, ProbeFn)>,
 }
+
+/// Detection of a direction over TCP does not end without an answer before so many bytes: as far as the literals of the protocols
+/// reach that Suricata knows. Rules ask for the end (`app-layer-protocol:failed`), and records show it.
+const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
 
 /// Index of a transport in the tables.
 const fn slot(transport: Transport) -> usize {
@@ -170,11 +176,12 @@ impl Detector {
         };
         let depths: Vec<&ProbePort> = spec.ports.iter().filter(|p| p.transport == transport).collect();
         let Some(first) = depths.first() else { return };
-        let mut entry = |port: u16| {
+        let mut entry = |port: u16, client: bool| {
             self.ports.push(PortEntry {
                 protocol: id,
                 transport,
                 port,
+                client,
                 min_depth: usize::from(first.min_depth),
                 max_depth: usize::from(first.max_depth),
             });
@@ -187,11 +194,11 @@ impl Detector {
                 .map(parse_ports)
         };
         match list("dp") {
-            Some(ports) => ports.into_iter().for_each(&mut entry),
-            None => depths.iter().for_each(|p| entry(p.port)),
+            Some(ports) => ports.into_iter().for_each(|port| entry(port, false)),
+            None => depths.iter().for_each(|p| entry(p.port, false)),
         }
         if let Some(ports) = list("sp") {
-            ports.into_iter().for_each(&mut entry);
+            ports.into_iter().for_each(|port| entry(port, true));
         }
     }
 
@@ -202,7 +209,7 @@ impl Detector {
         let literals = self.literals.get(slot(Transport::Tcp)).map_or(&[][..], |l| &l[direction]);
         let refused = |id| probe_with(id, Transport::Tcp, direction, data) == Some(Probe::No);
         literals.iter().any(|l| l.may_occur(data) && !refused(l.protocol))
-            || self.by_port(Transport::Tcp, direction, ports, data, false) == Detected::Pending
+            || self.by_port(Transport::Tcp, direction, ports, data, false, false) == Detected::Pending
     }
 
     /// Looks at the bytes of a direction from its start.
@@ -225,9 +232,9 @@ impl Detector {
                 Some(Probe::No) => {}
             }
         }
-        let depth = self.depth.get(slot(transport)).map_or(0, |d| d[direction]);
+        let depth = self.depth.get(slot(transport)).map_or(0, |d| d[direction]).max(LITERALS_END[direction]);
         let literals_done = data.len() >= depth || transport == Transport::Udp || eof;
-        match self.by_port(transport, direction, ports, data, eof) {
+        match self.by_port(transport, direction, ports, data, eof, true) {
             Detected::Unknown if pending || !literals_done => Detected::Pending,
             other => other,
         }
@@ -259,6 +266,7 @@ impl Detector {
         literals.iter().filter(move |l| l.occurs(data)).map(|l| l.protocol)
     }
 
+    /// Asks the probes of the flow's ports. `late`: what a probe has refused stays open up to its depth.
     fn by_port(
         &self,
         transport: Transport,
@@ -266,14 +274,15 @@ impl Detector {
         ports: PerDirection<u16>,
         data: &[u8],
         eof: bool,
+        late: bool,
     ) -> Detected {
         let mut pending = false;
         for entry in self.ports.iter().filter(|e| e.transport == transport) {
-            let applies = entry.port == 0
-                || entry.port == ports.to_server
-                // A flow picked up from its answer has its ports the wrong way round.
-                || entry.port == ports.to_client;
-            if !applies {
+            let port = if entry.client { ports.to_client } else { ports.to_server };
+            // A connection that is picked up from its answer has its ports the wrong way round. For datagrams Suricata asks no
+            // probe then.
+            let reversed = transport == Transport::Tcp && entry.port == ports.to_client;
+            if entry.port != 0 && entry.port != port && !reversed {
                 continue;
             }
             if data.len() < entry.min_depth {
@@ -282,6 +291,10 @@ impl Detector {
             }
             match probe_with(entry.protocol, transport, direction, data) {
                 Some(Probe::Yes(shown)) => return Detected::Protocol(entry.protocol, shown),
+                // Suricata lets go of a probe behind its depth only.
+                Some(Probe::No) if late && entry.max_depth != 0 && data.len() <= entry.max_depth => {
+                    pending = true
+                }
                 Some(Probe::More) if entry.max_depth == 0 || data.len() < entry.max_depth => pending = true,
                 _ => {}
             }
@@ -344,5 +357,36 @@ mod tests {
         assert_eq!(parse_ports("5060, 5061"), [5060, 5061]);
         assert_eq!(parse_ports("[80:82,443]"), [80, 81, 82, 443]);
         assert!(parse_ports("$HTTP_PORTS").is_empty());
+    }
+
+    #[test]
+    fn a_datagram_from_the_port_of_a_protocol_is_not_probed() {
+        let detector = Detector::new(&Settings::new()).unwrap();
+        let answer = b"\x00\x01\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x03abc\x03com\x00\x00\x01\x00\x01";
+        let detect = |transport, to_server, to_client, data: &[u8]| {
+            let ports = PerDirection::new(to_server, to_client);
+            detector.detect(transport, Direction::ToServer, ports, data, false)
+        };
+        assert!(matches!(
+            detect(Transport::Udp, 53, 4_000, answer),
+            Detected::Protocol(_, Direction::ToClient)
+        ));
+        assert_eq!(detect(Transport::Udp, 4_000, 53, answer), Detected::Unknown);
+        // A connection may have been picked up from its answer.
+        let framed = [&[0, answer.len() as u8][..], answer].concat();
+        let tcp = detect(Transport::Tcp, 4_000, 53, &framed);
+        assert!(matches!(tcp, Detected::Protocol(_, Direction::ToClient)), "{tcp:?}");
+    }
+
+    #[test]
+    fn detection_ends_behind_the_longest_literal() {
+        let detector = Detector::new(&Settings::new()).unwrap();
+        let ports = PerDirection::new(4_000, 4_001);
+        for (direction, length) in [(Direction::ToServer, 17), (Direction::ToClient, 10)] {
+            let detect =
+                |length| detector.detect(Transport::Tcp, direction, ports, &vec![b'q'; length], false);
+            assert_eq!(detect(length - 1), Detected::Pending, "{direction:?}");
+            assert_eq!(detect(length), Detected::Unknown, "{direction:?}");
+        }
     }
 }

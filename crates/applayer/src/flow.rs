@@ -523,7 +523,9 @@ impl AppLayer {
     ) -> Option<Advance> {
         let other = self.by_direction[direction.flip()];
         if self.by_direction[direction] == Known::Pending {
-            match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
+            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know.
+            let eof = input.eof && flow.prevents;
+            match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof) {
                 Detected::Protocol(_, shown)
                     if shown != direction && other == Known::Pending && self.parser.is_none() =>
                 {

@@ -28,6 +28,7 @@ pub struct Basis {
 impl Basis {
     /// Of a rule. As in Suricata, a TCP rule with payload looks
     ///
+    /// * at the stream only, if `flow:only_stream` says so;
     /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp-pkt`);
     /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`, `offset`,
     ///   `startswith`), or `stream_size` is asked for: where a message begins, a segment most often does, too;
@@ -36,12 +37,16 @@ impl Basis {
     pub fn of(signature: &Signature) -> Basis {
         let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
         let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
+        if payload && signature.flow.contains(FlowNeeds::ONLY_STREAM) {
+            // Over UDP there is no stream: such a rule never matches.
+            return Basis { packets: Packets::None, stream: tcp };
+        }
         if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
         {
             return Basis { packets: Packets::All, stream: false };
         }
-        if signature.protocol.stream_only || signature.flow.contains(FlowNeeds::ONLY_STREAM) {
-            return Basis { packets: Packets::None, stream: true };
+        if signature.protocol.stream_only {
+            return Basis { packets: Packets::OutsideStream, stream: true };
         }
         let packet_bound = signature.packet.iter().any(|c| c.needs_packet())
             || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_)));

@@ -254,6 +254,12 @@ impl<'e> SignatureBuilder<'e> {
                     .help("install libmagic, or leave out what asks for the kinds of files")
             })?;
         }
+        if self.in_base64.is_some() {
+            return Err(KeywordError::context(format!(
+                "behind `base64_data` no buffer can be chosen, as `{name}` does"
+            ))
+            .help("put what looks at it before `base64_decode`; `pkt_data` goes back to the payload"));
+        }
         if let BufferRef::Tx(index) = buffer {
             let providers: Vec<ProtocolId> = self
                 .environment
@@ -470,7 +476,12 @@ impl<'e> SignatureBuilder<'e> {
     pub fn enter_base64(&mut self) -> Result<(), KeywordError> {
         let decodes = |v: &ValueCheck| v.program.items.iter().any(|i| matches!(i, Item::Base64 { .. }));
         self.in_base64 = self.values.iter().rposition(decodes);
-        match self.in_base64 {
+        let only = |v: &ValueCheck| v.program.items.iter().all(|i| matches!(i, Item::Base64 { .. }));
+        match self.in_base64.and_then(|index| self.values.get(index)) {
+            Some(value) if !value.transforms.is_empty() && only(value) => {
+                Err(KeywordError::context("nothing is asked of what the transforms give but to decode it")
+                    .help("put a content between the transforms and `base64_decode`, or use `from_base64`"))
+            }
             Some(_) => Ok(()),
             None => Err(KeywordError::context("`base64_data` needs a `base64_decode` before it")),
         }

@@ -59,10 +59,15 @@ pub trait PacketCondition: Send + Sync {
         None
     }
 
-    /// The condition is about one packet (flags, `dsize`, header fields), not about the flow: a rule with it and
-    /// content looks at packets, not at the stream.
+    /// The condition is about one packet (flags, `dsize`, header fields, what its flow has counted by then): a rule with it
+    /// and content looks at packets, not at the stream, and cannot ask for transactions.
     fn needs_packet(&self) -> bool {
         false
+    }
+
+    /// The condition cannot hold for a packet that the engine made to inspect what is left of a flow.
+    fn needs_real_packet(&self) -> bool {
+        self.needs_packet()
     }
 
     /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`, as in Suricata).

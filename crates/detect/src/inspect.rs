@@ -4,7 +4,7 @@
 //! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
 //! the packet's direction. Matches come out in the order of evaluation; a pass rule ends it.
 
-use crate::basis::{Basis, Packets};
+use crate::basis::{Basis, Packets, payload_programs};
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::candidates::Candidates;
 use crate::condition::{Answer, Limited, Measure, Scene};
@@ -319,7 +319,11 @@ impl Pass<'_, '_> {
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
         // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
         // A packet that the engine made only carries what is left of the stream: rules that ask for the protocol alone match it, too.
+        // What is not there is not asked: also a content that must not occur wants a payload in which it does not. As in
+        // Suricata, a packet with which the stream is shown has one.
+        let nothing = payload.is_empty() && stream.is_none() && payload_programs(signature).next().is_some();
         let own = !self.again
+            && !nothing
             && (!packet.decoded().source.is_made() || signature.kind == Kind::App)
             && match basis.packets {
                 Packets::None => false,
@@ -338,7 +342,7 @@ impl Pass<'_, '_> {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
         let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
         crate::header::holds(signature, &self.rules.heads, &scene)
-            && signature.packet.iter().all(|c| !(made && c.needs_packet()) && c.matches(&scene))
+            && signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
     }
 
     fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {

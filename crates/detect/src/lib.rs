@@ -8,6 +8,7 @@ pub mod buffers;
 pub mod builder;
 pub mod candidates;
 pub mod condition;
+mod conflicts;
 pub mod content;
 pub mod dataset;
 pub mod explain;

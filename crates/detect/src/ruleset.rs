@@ -499,9 +499,13 @@ fn finish(
         frames_alone(&signature).map_err(|e| refuse(rule, e, rule.span))?;
     }
     crate::hook::finish(builder.hook, buffers, &mut signature).map_err(|e| refuse(rule, e, rule.protocol))?;
+    let whole = rule.span;
+    crate::conflicts::check(&signature, buffers).map_err(|e| refuse(rule, e, whole))?;
     payload_first(&mut signature);
     narrow_direction(&mut signature, buffers);
     signature.spans_directions = spans_directions(&signature, buffers);
+    crate::conflicts::check_direction(&signature, rule.direction, |d| has_all(&signature, buffers, d))
+        .map_err(|e| refuse(rule, e, whole))?;
     signature.fast_pattern = choose_fast_pattern(&signature);
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
@@ -546,18 +550,19 @@ fn payload_first(signature: &mut Signature) {
 
 /// Whether what a rule asks of transactions lies partly in one direction, partly in the other.
 fn spans_directions(signature: &Signature, buffers: &Buffers) -> bool {
-    use bartizan_base::Direction;
-    let has_all = |direction: Direction| {
-        signature.tx.iter().all(|check| check.directions[direction])
-            && signature.values.iter().all(|value| match value.buffer {
-                BufferRef::Tx(index) => {
-                    buffers.tx(index).is_some_and(|b| b.directions()[direction])
-                        && value.direction.is_none_or(|only| only == direction)
-                }
-                _ => true,
-            })
-    };
-    !Direction::BOTH.into_iter().any(has_all)
+    !bartizan_base::Direction::BOTH.into_iter().any(|direction| has_all(signature, buffers, direction))
+}
+
+/// Whether a direction has all that a rule asks of transactions.
+fn has_all(signature: &Signature, buffers: &Buffers, direction: bartizan_base::Direction) -> bool {
+    signature.tx.iter().all(|check| check.directions[direction])
+        && signature.values.iter().all(|value| match value.buffer {
+            BufferRef::Tx(index) => {
+                buffers.tx(index).is_some_and(|b| b.directions()[direction])
+                    && value.direction.is_none_or(|only| only == direction)
+            }
+            _ => true,
+        })
 }
 
 /// A rule whose buffers all lie in one direction is about that direction, though it does not say so.

@@ -14,7 +14,7 @@ use bartizan_base::Direction;
 pub const KEYWORDS: &[Keyword] = &[Keyword {
     name: "app-layer-protocol",
     aliases: &[],
-    summary: "The detected application protocol, or `failed`; behind a comma which one is meant: `direction` (that of \
+    summary: "The detected application protocol, `unknown` or `failed`; behind a comma which one is meant: `direction` (that of \
               the packet), `final`, `original`, `either`, `to_server`, `to_client`.",
     argument: Argument::Required,
     role: Role::Condition,
@@ -38,6 +38,8 @@ enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Failed,
+    /// Not known yet.
+    Unknown,
     /// One of these: `http` covers both versions. Empty when no parser of this build knows the protocol: it is then
     /// never found.
     Protocols(Vec<ProtocolId>),
@@ -53,6 +55,7 @@ impl OnProtocol {
     fn is(&self, known: Known) -> bool {
         match (&self.wanted, known) {
             (Wanted::Failed, known) => known == Known::Failed,
+            (Wanted::Unknown, known) => known == Known::Pending,
             (Wanted::Protocols(list), Known::Protocol(id)) => list.contains(&id),
             (Wanted::Protocols(_), _) => false,
         }
@@ -76,7 +79,7 @@ impl PacketCondition for OnProtocol {
             Mode::Of(direction) => by_direction[direction] == Known::Pending,
             _ => false,
         };
-        if open {
+        if open && self.wanted != Wanted::Unknown {
             return false;
         }
         // A protocol that is not known yet is not the one that is asked for: negated, the condition holds.
@@ -108,6 +111,8 @@ fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Re
     };
     let wanted = if name == "failed" {
         Wanted::Failed
+    } else if name == "unknown" {
+        Wanted::Unknown
     } else if protocol::is_known(name) {
         Wanted::Protocols(protocol::parse(name).map(|p| p.app).unwrap_or_default())
     } else {

@@ -21,7 +21,7 @@ impl PacketCondition for Checksum {
         scene.packet.and_then(self.check) == Some(self.valid)
     }
 
-    fn needs_packet(&self) -> bool {
+    fn needs_real_packet(&self) -> bool {
         true
     }
 }

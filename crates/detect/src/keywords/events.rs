@@ -46,7 +46,7 @@ impl PacketCondition for OnDecode {
         Some(PrefilterKey::DecodeEvent(self.0 as u16))
     }
 
-    fn needs_packet(&self) -> bool {
+    fn needs_real_packet(&self) -> bool {
         true
     }
 }
@@ -62,7 +62,7 @@ impl PacketCondition for OnStream {
         Some(PrefilterKey::StreamEvent(self.0 as u16))
     }
 
-    fn needs_packet(&self) -> bool {
+    fn needs_real_packet(&self) -> bool {
         true
     }
 }

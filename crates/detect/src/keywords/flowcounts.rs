@@ -83,6 +83,14 @@ impl PacketCondition for Age {
         self.0.matches(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 
+    fn needs_packet(&self) -> bool {
+        true
+    }
+
+    fn needs_real_packet(&self) -> bool {
+        false
+    }
+
     fn needs_flow(&self) -> bool {
         true
     }
@@ -111,8 +119,9 @@ struct Count<T> {
     check: UintMatch<T>,
     value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
     cut: fn(u64) -> T,
-    /// What is counted changes with each segment, so the rule looks at each.
-    by_packet: bool,
+    /// Bytes of the stream are counted: a rule with content looks at the stream, and at each segment, too. Else it looks at
+    /// packets, as Suricata's does.
+    of_stream: bool,
 }
 
 impl<T: bartizan_rules::Uint + Send + Sync> PacketCondition for Count<T> {
@@ -121,7 +130,15 @@ impl<T: bartizan_rules::Uint + Send + Sync> PacketCondition for Count<T> {
     }
 
     fn wants_packets_too(&self) -> bool {
-        self.by_packet
+        self.of_stream
+    }
+
+    fn needs_packet(&self) -> bool {
+        !self.of_stream
+    }
+
+    fn needs_real_packet(&self) -> bool {
+        false
     }
 
     fn needs_flow(&self) -> bool {
@@ -159,7 +176,7 @@ fn push(
             check,
             value: packet_counts,
             cut: to_u32,
-            by_packet: false,
+            of_stream: false,
         }));
     } else {
         let check = UintMatch::<u64>::parse(check)?;
@@ -168,7 +185,7 @@ fn push(
             check,
             value: byte_counts,
             cut: |n| n,
-            by_packet: false,
+            of_stream: false,
         }));
     }
     Ok(())
@@ -232,10 +249,17 @@ fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
                 .help("client, server, both or either"));
         }
     };
-    if !matches!(*operator, "=" | "<" | ">" | "<=" | ">=" | "!=") {
-        return Err(KeywordError::argument(format!("unknown operator `{operator}` of `stream_size`")));
-    }
-    let check = UintMatch::<u32>::parse(format!("{operator}{size}").as_bytes())?;
-    builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32, by_packet: true }));
+    let size = text::within("stream_size", size, 0..=u32::MAX)?;
+    // Unlike other numbers, as in Suricata: what always or never holds is no error here.
+    let check = match *operator {
+        "=" => UintMatch::Equal(size),
+        "!=" => UintMatch::NotEqual(size),
+        "<" => UintMatch::Less(size),
+        "<=" => UintMatch::LessEqual(size),
+        ">" => UintMatch::Greater(size),
+        ">=" => UintMatch::GreaterEqual(size),
+        _ => return Err(KeywordError::argument(format!("unknown operator `{operator}` of `stream_size`"))),
+    };
+    builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32, of_stream: true }));
     Ok(())
 }

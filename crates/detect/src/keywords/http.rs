@@ -7,7 +7,7 @@ use crate::content::{Item, Literal};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 macro_rules! modifiers {
-    ($($name:literal => $buffer:literal, $value:literal, $what:literal;)+) => {
+    ($($name:literal => $buffer:literal, $value:literal, $what:literal $(, $also:literal)?;)+) => {
         /// The keywords.
         pub const KEYWORDS: &[Keyword] = &[
             $(Keyword {
@@ -17,7 +17,7 @@ macro_rules! modifiers {
                 argument: Argument::None,
                 role: Role::Modifier,
                 syntax: $name,
-                example: concat!("alert http any any -> any any (msg:\"older form\"; content:\"", $value, "\"; ", $name, "; sid:1;)"),
+                example: concat!("alert http any any -> any any (msg:\"older form\"; ", $($also,)? "content:\"", $value, "\"; ", $name, "; sid:1;)"),
                 note: "",
                 parse: |builder, _| modify(builder, $name, $buffer),
             },)+
@@ -41,13 +41,13 @@ modifiers! {
     "http_raw_uri" => "http.uri.raw", "/x", "the URI as sent";
     "http_method" => "http.method", "GET", "the method";
     "http_header" => "http.header", "x", "the normalised header";
-    "http_raw_header" => "http.header.raw", "x", "the header as sent";
+    "http_raw_header" => "http.header.raw", "x", "the header as sent", "flow:to_server; ";
     "http_cookie" => "http.cookie", "x", "the cookie";
     "http_user_agent" => "http.user_agent", "x", "the header User-Agent";
     "http_host" => "http.host", "x", "the normalised host name";
     "http_raw_host" => "http.host.raw", "x", "the host name as sent";
     "http_client_body" => "http.request_body", "x", "the body of the request";
-    "http_server_body" => "http.response_body", "x", "the body of the response";
+    "http_server_body" => "file.data", "x", "the body of the response";
     "http_stat_code" => "http.stat_code", "404", "the status code";
     "http_stat_msg" => "http.stat_msg", "x", "the status message";
 }

@@ -115,6 +115,10 @@ fn l3_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
 }
 
 fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    if !builder.seen.contains(&"ip_proto") && !builder.protocol.ip.is_empty() {
+        return Err(KeywordError::context("the rule's head names the IP protocol already")
+            .help("write `ip` as its protocol, or leave `ip_proto` out"));
+    }
     let argument = text(unquoted(argument))?;
     let (operator, name) = match argument.strip_prefix(['!', '<', '>']) {
         Some(rest) => (argument.chars().next().unwrap_or('='), rest.trim()),
@@ -174,7 +178,9 @@ mod tests {
         assert_eq!(of(&[("ip_proto", "<3")]), [0, 1, 2]);
         assert_eq!(of(&[("ip_proto", ">250"), ("ip_proto", "!253"), ("ip_proto", "< 255")]), [251, 252, 254]);
         assert_eq!(of(&[("ip_proto", "!6")]).len(), 255);
-        assert_eq!(build("tcp", &[("ip_proto", "6")]).unwrap().protocol.ip, [6]);
+        // The head says it already; Suricata refuses it, too.
+        let twice = build("tcp", &[("ip_proto", "6")]).map(|_| ()).map_err(|e| e.code);
+        assert_eq!(twice, Err(RefusalCode::BadContext));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub const KEYWORDS: &[Keyword] = &[
         summary: "The rule matches only above a rate: `detection_filter:track by_src,count 5,seconds 10;`.",
         argument: Argument::Required,
         role: Role::Limit,
-        syntax: "detection_filter:track by_src|by_dst|by_rule|by_both|by_flow, count N, seconds N",
+        syntax: "detection_filter:track by_src|by_dst|by_flow, count N, seconds N",
         example: r#"alert tcp any any -> any any (msg:"detection_filter"; detection_filter:track by_src, count 5, seconds 10; sid:1;)"#,
         note: "",
         parse: detection_filter,
@@ -373,9 +373,14 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
     if fields.kind.is_some() || fields.multiplier.is_some() {
         return Err(KeywordError::argument("`detection_filter` takes track, count and seconds only"));
     }
+    let track = fields.track.ok_or_else(|| missing("detection_filter", "`track`"))?;
+    if matches!(track, ThresholdTrack::Both | ThresholdTrack::Rule) {
+        return Err(KeywordError::argument("`detection_filter` counts by_src, by_dst or by_flow")
+            .help("`threshold` and `event_filter` count by_both and by_rule as well"));
+    }
     builder.thresholds.push(Box::new(Counting {
         method: Method::Detection,
-        track: fields.track.ok_or_else(|| missing("detection_filter", "`track`"))?,
+        track,
         count: fields.count.ok_or_else(|| missing("detection_filter", "`count`"))?,
         seconds: fields.seconds.ok_or_else(|| missing("detection_filter", "`seconds`"))?,
     }));

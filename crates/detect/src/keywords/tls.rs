@@ -175,7 +175,7 @@ fn push_version(
 }
 
 fn version_number(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
-    let name = text(unquoted(argument))?;
+    let name = text(argument)?;
     let wrong = || {
         KeywordError::argument(format!("no TLS version `{name}`"))
             .help("use 1.0, 1.1, 1.2, 1.3 or a number such as 0x7f12")

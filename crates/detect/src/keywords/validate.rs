@@ -6,9 +6,11 @@
 //! the buffer has.
 
 use crate::buffers::Buffers;
+use crate::condition::Transform;
 use crate::content::{Item, Literal};
 use crate::keyword::KeywordError;
 use crate::signature::ValueCheck;
+use std::sync::Arc;
 
 /// Letter case that the values of a buffer have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,30 @@ pub(crate) fn values(values: &mut [ValueCheck], buffers: &Buffers) -> Result<(),
         for item in &mut value.program.items {
             if let Item::Literal(literal) = item {
                 one(name, literal)?;
+                if !literal.negated {
+                    transformed(&value.transforms, literal)?;
+                }
             }
+        }
+    }
+    Ok(())
+}
+
+/// Contents that a transform leaves no place for.
+fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(), KeywordError> {
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    for transform in transforms {
+        let name = transform.key();
+        let lost = match name.as_str() {
+            "to_lowercase" => literal.bytes.iter().any(u8::is_ascii_uppercase),
+            "to_uppercase" => literal.bytes.iter().any(u8::is_ascii_lowercase),
+            "strip_whitespace" => literal.bytes.iter().any(blank),
+            "compress_whitespace" => literal.bytes.windows(2).any(|two| two.iter().all(blank)),
+            _ => false,
+        };
+        if lost {
+            return Err(KeywordError::argument(format!("behind `{name}` this content cannot match"))
+                .help("write the content as the transform leaves it"));
         }
     }
     Ok(())

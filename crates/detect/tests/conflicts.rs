@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules whose parts cannot be asked together, and what a rule with payload is evaluated on. As Suricata 8.0.8 has it: found by
+//! the differential test (docs/differential.md).
+
+mod common;
+
+use bartizan_base::Settings;
+use bartizan_detect::basis::{Basis, Packets};
+use common::{Lab, NONE, load_text, matches, udp_rule};
+use std::sync::Arc;
+
+/// Whether each of some rules (without message and sid) is refused.
+fn refused(rules: &[&str]) -> Vec<bool> {
+    let of = |rule: &&str| {
+        let text = format!("{} sid:1;)", rule);
+        load_text(&text, &Settings::new(), &Arc::default()).rules.signatures.is_empty()
+    };
+    rules.iter().map(of).collect()
+}
+
+#[test]
+fn what_is_of_one_packet_cannot_stand_beside_a_transaction_or_the_stream() {
+    for packet in [
+        "dsize:>3;",
+        "flags:A;",
+        "ttl:64;",
+        "seq:1;",
+        "tcp.mss:>3;",
+        "flow.pkts:toserver,>1;",
+        "flow.bytes:toserver,>1;",
+        "flow.age:>1;",
+        "tcp.hdr; content:\"a\";",
+        "flow:no_stream;",
+    ] {
+        let rule = |head: &str, more: &str| format!("alert {head} any any -> any any ({packet} {more}");
+        for (head, more, is) in [
+            ("tcp", "http.uri; content:\"a\";", true),
+            ("tcp", "filesize:>1;", true),
+            ("tcp", "app-layer-event:http.missing_host_header;", true),
+            ("tcp-stream", "", true),
+            ("http", "", false),
+            ("tcp", "content:\"a\";", false),
+        ] {
+            assert_eq!(refused(&[rule(head, more).as_str()]), [is], "{packet} {head} {more}");
+        }
+    }
+    // These are asked of the flow, or of what the engine raised.
+    for flow in [
+        "stream_size:client,>,3;",
+        "stream-event:est_invalid_ack;",
+        "tcpv4-csum:valid;",
+        "flowbits:isset,a;",
+        "ip.src; content:\"a\";",
+        "detection_filter:track by_src,count 1,seconds 1;",
+    ] {
+        let rule = format!("alert tcp any any -> any any ({flow} http.uri; content:\"a\";");
+        assert_eq!(refused(&[rule.as_str()]), [false], "{flow}");
+    }
+}
+
+#[test]
+fn directions_that_contradict_each_other() {
+    let rules = [
+        ("->", "urilen:3; http.stat_code; content:\"2\";", true),
+        ("->", "flow:to_server; http.stat_code; content:\"2\";", true),
+        ("->", "flow:to_client; urilen:3;", true),
+        ("->", "flow:to_client; http.stat_code; content:\"2\";", false),
+        // A file goes either way.
+        ("->", "http.uri; content:\"a\"; file.data; content:\"2\";", false),
+        ("->", "http.uri; content:\"a\"; content:\"2\"; http_server_body;", true),
+        ("->", "content:\"a\"; http_uri; content:\"2\"; http_server_body;", false),
+        ("->", "http.header.raw; content:\"b\";", true),
+        ("->", "http.header.raw; to_md5; content:\"b\";", false),
+        ("->", "flow:to_server; http.header.raw; content:\"b\";", false),
+        ("->", "tls.sni; content:\"a\"; tls.version:1.2;", false),
+    ];
+    for (arrow, options, is) in rules {
+        let rule = format!("alert tcp any any {arrow} any any ({options}");
+        assert_eq!(refused(&[rule.as_str()]), [is], "{options}");
+    }
+}
+
+#[test]
+fn arguments_that_suricata_refuses() {
+    let rules = [
+        ("tcp", "content:\"b\"; detection_filter:track by_both, count 1, seconds 2;", true),
+        ("tcp", "content:\"b\"; detection_filter:track by_rule, count 1, seconds 2;", true),
+        ("tcp", "content:\"b\"; detection_filter:track by_flow, count 1, seconds 2;", false),
+        ("http", "http.uri; to_lowercase; content:\"B\"; nocase;", true),
+        ("http", "http.uri; to_lowercase; content:!\"B\";", false),
+        ("http", "http.uri; strip_whitespace; to_uppercase; content:\"b\";", true),
+        ("http", "http.uri; strip_whitespace; content:\"a b\";", true),
+        ("http", "http.uri; compress_whitespace; content:\"a  b\";", true),
+        ("http", "http.uri; compress_whitespace; content:\"a b\";", false),
+        ("http", "http.uri; to_lowercase; base64_decode; base64_data; content:\"a\";", true),
+        ("http", "http.uri; to_lowercase; content:\"a\"; base64_decode; base64_data; content:\"a\";", false),
+        ("tcp", "base64_decode; base64_data; content:\"a\"; http.uri; content:\"b\";", true),
+        ("tcp", "base64_decode; base64_data; content:\"a\"; pkt_data; content:\"b\";", false),
+        ("tcp", "ip_proto:6; content:\"a\";", true),
+        ("ip", "ip_proto:6; content:\"a\";", false),
+        ("tls", "tls.version:\"1.2\";", true),
+        ("tcp", "stream_size:client,>=,0;", false),
+        ("tcp", "app-layer-protocol:unknown;", false),
+    ];
+    for (head, options, is) in rules {
+        let rule = format!("alert {head} any any -> any any ({options}");
+        assert_eq!(refused(&[rule.as_str()]), [is], "{options}");
+    }
+}
+
+#[test]
+fn what_must_not_occur_wants_a_payload_in_which_it_does_not() {
+    for options in ["content:!\"q\";", "isdataat:!5;", "pcre:!\"/q/\";"] {
+        assert!(matches(options, b"abc"), "{options}");
+        assert!(!matches(options, b""), "{options}");
+    }
+    let mut lab = Lab::new(&udp_rule("dsize:0;"));
+    assert_eq!(lab.send_to_server(b""), [1]);
+    let mut lab = Lab::new(&udp_rule("flow:only_stream; content:\"a\";"));
+    assert_eq!(lab.send_to_server(b"abc"), NONE);
+}
+
+#[test]
+fn where_payloads_are_looked_at() {
+    let of = |head: &str, options: &str| {
+        let text = format!("alert {head} any any -> any any ({options} content:\"a\"; sid:1;)");
+        let loaded = load_text(&text, &Settings::new(), &Arc::default());
+        let Basis { packets, stream } = Basis::of(&loaded.rules.signatures[0]);
+        (packets, stream)
+    };
+    assert_eq!(of("tcp", ""), (Packets::OutsideStream, true));
+    assert_eq!(of("tcp-stream", ""), (Packets::OutsideStream, true));
+    assert_eq!(of("tcp-pkt", ""), (Packets::All, false));
+    assert_eq!(of("tcp", "flow:only_stream;"), (Packets::None, true));
+    assert_eq!(of("udp", "flow:only_stream;"), (Packets::None, false));
+    assert_eq!(of("tcp", "stream_size:client,>,3;"), (Packets::All, true));
+    for counted in ["flow.pkts:toserver,>1;", "flow.bytes:toserver,>1;", "flow.age:>1;"] {
+        assert_eq!(of("tcp", counted), (Packets::All, false), "{counted}");
+    }
+    assert_eq!(of("tcp", "stream-event:est_invalid_ack;"), (Packets::OutsideStream, true));
+    assert_eq!(of("tcp", "tcpv4-csum:valid;"), (Packets::OutsideStream, true));
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Generated rules and conversations: the same alerts, drops, records and refusals as Suricata's (docs/differential.md).
+#
+#   scripts/differential.sh           with the answers of seed 1 that are kept, and the planted faults
+#   SEED=7 scripts/differential.sh    asks Suricata (SURICATA_ROOT: the root of a system that has it) about another seed
+#
+# From the environment: PROGRAM (built here unless given), PAIRS (2400, with SEED). Exit status: 0 no new difference, 1 some,
+# 2 it could not run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+program=${PROGRAM:-}
+if [ -z "$program" ]; then
+    cargo build --locked --package bartizan
+    program=$target/debug/bartizan
+fi
+[ -x "$program" ] || { echo "differential: $program is not there or no program" >&2; exit 2; }
+cargo build --locked --quiet --package bartizan-differential
+differential=$target/debug/differential
+
+if [ -n "${SEED:-}" ]; then
+    answers=$target/differential-$SEED.txt
+    "$differential" answers --seed "$SEED" --pairs "${PAIRS:-2400}" "$answers"
+    exec "$differential" check --program "$program" "$answers"
+fi
+"$differential" check --program "$program" --open tests/differential/open.txt tests/differential/answers.txt
+"$differential" planted --program "$program" tests/differential/answers.txt

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program said of a pair, and the file of answers.
+//!
+//! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame, sent to the
+//! server, by the flow of the first host's first port; `drop@5:rules` a packet that was dropped, `refused:1` a
+//! rule that was not loaded; what is left are records and their number.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Findings with their number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer(BTreeMap<String, u32>);
+
+impl Answer {
+    /// One more finding; blanks in it become dots.
+    pub fn add(&mut self, finding: String) {
+        *self.0.entry(finding.replace(' ', ".")).or_default() += 1;
+    }
+
+    /// Findings that one has and the other has not, with a minus for what `self` lacks and a plus for what it has beyond.
+    #[must_use]
+    pub fn differences(&self, expected: &Answer) -> Vec<String> {
+        let mut names: Vec<&String> = self.0.keys().chain(expected.0.keys()).collect();
+        names.sort();
+        names.dedup();
+        let count = |answer: &Answer, name: &String| answer.0.get(name).copied().unwrap_or(0);
+        let mut lines = Vec::new();
+        for name in names {
+            let (got, want) = (count(self, name), count(expected, name));
+            if got != want {
+                let (sign, number) = if got < want { ('-', want - got) } else { ('+', got - want) };
+                lines.push(if number == 1 {
+                    format!("{sign}{name}")
+                } else {
+                    format!("{sign}{name}*{number}")
+                });
+            }
+        }
+        lines
+    }
+
+    /// Whether some finding begins like this.
+    #[must_use]
+    pub fn has(&self, begin: &str) -> bool {
+        self.0.keys().any(|name| name.starts_with(begin))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut answer = Answer::default();
+        for item in text.split(' ').filter(|item| !item.is_empty()) {
+            let (name, count) = match item.rsplit_once('*') {
+                Some((name, count)) => (name, count.parse().ok()?),
+                None => (item, 1),
+            };
+            answer.0.insert(name.into(), count);
+        }
+        Some(answer)
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, (name, count)) in self.0.iter().enumerate() {
+            let blank = if at == 0 { "" } else { " " };
+            match count {
+                1 => write!(formatter, "{blank}{name}")?,
+                _ => write!(formatter, "{blank}{name}*{count}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Answers of the peer to the pairs of a seed.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    /// The seed.
+    pub seed: u64,
+    /// By the pair's number: its digest, and what was said passive and in prevention.
+    pub answers: BTreeMap<u32, (u64, [Answer; 2])>,
+}
+
+const HEAD: &str = "# Answers of Suricata 8.0.8; docs/differential.md says how they are made. Seed: ";
+
+impl File {
+    /// As text: a line a pair; in prevention `=` where it is the same as passive.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{HEAD}{}\n", self.seed);
+        for (number, (digest, [passive, inline])) in &self.answers {
+            let inline = if inline == passive { "=".to_string() } else { inline.to_string() };
+            let _ = writeln!(text, "{number} {digest:016x} | {passive} | {inline}");
+        }
+        text
+    }
+
+    /// Reads such a text.
+    ///
+    /// # Errors
+    ///
+    /// The line that is no answer.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let seed = lines.next().and_then(|line| line.strip_prefix(HEAD)).and_then(|seed| seed.parse().ok());
+        let mut file = File { seed: seed.ok_or("line 1: the seed is missing")?, ..File::default() };
+        for (at, line) in lines.enumerate() {
+            let (number, entry) =
+                entry(line).ok_or_else(|| format!("line {}: not an answer: {line}", at + 2))?;
+            file.answers.insert(number, entry);
+        }
+        Ok(file)
+    }
+}
+
+fn entry(line: &str) -> Option<(u32, (u64, [Answer; 2]))> {
+    let mut parts = line.split('|').map(str::trim);
+    let (number, digest) = parts.next()?.split_once(' ')?;
+    let passive = Answer::read(parts.next()?)?;
+    let inline = match parts.next()? {
+        "=" => passive.clone(),
+        text => Answer::read(text)?,
+    };
+    Some((number.parse().ok()?, (u64::from_str_radix(digest, 16).ok()?, [passive, inline])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(items: &[&str]) -> Answer {
+        let mut answer = Answer::default();
+        items.iter().for_each(|item| answer.add((*item).into()));
+        answer
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut file = File { seed: 7, ..File::default() };
+        let one = answer(&["0@3>1.0:allowed", "http", "http", "anomaly:a b"]);
+        file.answers.insert(0, (1, [one.clone(), one.clone()]));
+        file.answers.insert(9, (u64::MAX, [one, Answer::default()]));
+        let read = File::read(&file.text()).unwrap();
+        assert_eq!(read.answers, file.answers);
+        assert_eq!(read.seed, 7);
+        assert!(File::read("nonsense").is_err());
+    }
+
+    #[test]
+    fn differences_say_what_is_missing_and_what_is_too_much() {
+        let (got, want) = (answer(&["a", "b", "b", "b"]), answer(&["b", "c"]));
+        assert_eq!(got.differences(&want), ["+a", "+b*2", "-c"]);
+        assert!(got.differences(&got).is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program answers, held against the peer's answers; and what is known to differ.
+
+use crate::answer::{Answer, File};
+use crate::engine::Program;
+use crate::explained::reason;
+use crate::make::pair;
+use crate::pair::Pair;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How pairs are run, by number.
+pub const MODES: [&str; 2] = ["passive", "prevention"];
+
+/// A pair whose answer differs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// The pair.
+    pub number: u32,
+    /// Of [`MODES`].
+    pub mode: usize,
+    /// What differs.
+    pub lines: Vec<String>,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {} {}", self.number, MODES[self.mode], self.lines.join(" "))
+    }
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Differences without a reason.
+    pub differences: Vec<Difference>,
+    /// How many have a reason, by reason.
+    pub explained: BTreeMap<&'static str, u32>,
+}
+
+/// The pairs of a file of answers.
+///
+/// # Errors
+///
+/// One of them is not the one that was asked about.
+pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
+    let pairs: Vec<Pair> = file.answers.keys().map(|number| pair(file.seed, *number)).collect();
+    match pairs.iter().find(|pair| file.answers[&pair.number].0 != pair.digest()) {
+        Some(pair) => Err(format!(
+            "pair {} is not the one that was asked about: the generator has changed. Make the answers anew: differential answers \
+             --seed {} --pairs {}",
+            pair.number,
+            file.seed,
+            pairs.len()
+        )),
+        None => Ok(pairs),
+    }
+}
+
+/// Compares a program's answers to pairs with those of a file.
+///
+/// # Errors
+///
+/// The program cannot be run.
+pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> Result<Comparison, String> {
+    let mut comparison = Comparison::default();
+    for mode in 0..MODES.len() {
+        let got = program.run(pairs, mode == 1, batch)?;
+        for pair in pairs {
+            let none = Answer::default();
+            let got = got.get(&pair.number).unwrap_or(&none);
+            let mut lines = got.differences(&file.answers[&pair.number].1[mode]);
+            let before = lines.len();
+            let mut reasons = BTreeSet::new();
+            lines.retain(|line| match reason(line, mode == 1, got) {
+                Some(reason) => {
+                    reasons.insert(reason);
+                    false
+                }
+                None => true,
+            });
+            if !lines.is_empty() {
+                comparison.differences.push(Difference { number: pair.number, mode, lines });
+            } else if before > 0 {
+                for reason in reasons {
+                    *comparison.explained.entry(reason).or_default() += 1;
+                }
+            }
+        }
+    }
+    Ok(comparison)
+}
+
+/// Differences that are known and still to be mended, a line each; lines with `#` are for people.
+#[must_use]
+pub fn known(text: &str) -> BTreeSet<&str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}

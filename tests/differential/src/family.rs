@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Scenes: what is said, and what rules can look at in it.
+
+use crate::talk::{Message, Way};
+use crate::text::data;
+use crate::{dns, http, tls};
+use bartizan_receiver::random::Random;
+
+/// Bytes that a rule can look at.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The protocol of the rule's head.
+    pub proto: &'static str,
+    /// The sticky buffer; none for the payload.
+    pub buffer: &'static str,
+    /// About what the buffer holds.
+    pub data: Vec<u8>,
+    /// Said by the client.
+    pub to_server: bool,
+}
+
+/// A conversation to be looked at.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// Who says what.
+    pub messages: Vec<Message>,
+    /// How it travels.
+    pub way: Way,
+    /// What can be looked at.
+    pub targets: Vec<Target>,
+}
+
+/// A family of scenes.
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// Makes a scene.
+    pub scene: fn(&mut Random) -> Scene,
+    /// Conditions of its own that a rule may have.
+    pub conditions: &'static [&'static str],
+}
+
+/// All families; those that stand twice come up more often.
+pub const FAMILIES: &[Family] = &[
+    Family { name: "tcp", scene: raw_tcp, conditions: &[] },
+    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS },
+    Family { name: "udp", scene: raw_udp, conditions: &[] },
+    Family { name: "tcp", scene: raw_tcp, conditions: &[] },
+    Family { name: "dns", scene: dns::scene, conditions: dns::CONDITIONS },
+    Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS },
+    Family { name: "tls", scene: tls::scene, conditions: tls::CONDITIONS },
+    Family { name: "state", scene: repeated, conditions: &[] },
+];
+
+const HTTP_CONDITIONS: &[&str] = &[
+    "urilen:>5",
+    "urilen:<9",
+    "urilen:5<>12",
+    "urilen:8,raw",
+    "urilen:!8,norm",
+    "filesize:>20",
+    "filesize:<40",
+    "fileext:\"end\"",
+    "filename:\"abc\"",
+    "file.name; content:\"a\"",
+    "filemd5:!nothing",
+    "app-layer-event:http.missing_host_header",
+    "app-layer-event:http.unable_to_match_response_to_request",
+    "app-layer-event:http.request_header_repetition",
+    "http.header_names; content:\"|0d 0a|Host|0d 0a|\"",
+    "http.header_names; content:!\"Cookie\"",
+    "http.stat_code; content:\"200\"",
+    "http.method; content:\"GET\"",
+    "http.content_len; byte_test:0,>,10,0,string,dec",
+    "http.uri; pcre:\"/a/U\"",
+    "content:\"a\"; http_uri",
+    "content:\"a\"; http_header",
+    "content:\"a\"; http_client_body",
+    "content:\"a\"; http_server_body; nocase",
+    "content:\"a\"; http_cookie",
+    "content:\"GET\"; http_method",
+    "content:\"2\"; http_stat_code",
+    "content:\"/\"; depth:1; http_uri",
+    "pcre:\"/a/P\"",
+    "pcre:\"/a/Q\"",
+    "pcre:\"/a/H\"",
+    "uricontent:\"a\"",
+    "http.uri; content:\"/\"; startswith; bsize:>4",
+    "http.user_agent; bsize:5",
+    "file.data; content:\"e\"; pkt_data; content:\"HTTP\"",
+];
+
+fn raw_tcp(random: &mut Random) -> Scene {
+    let mut messages = Vec::new();
+    for at in 0..random.within(1, 4) {
+        let words = random.within(2, 14);
+        let to_server = if at == 0 { random.percent(85) } else { random.percent(50) };
+        messages.push(Message::new(to_server, data(random, words)));
+    }
+    let way = Way { port: *random.pick(&[4_000, 4_000, 25_000, 80, 53]), ..Way::default() };
+    over(random, messages, way, &["tcp", "tcp", "tcp", "tcp", "ip", "tcp-pkt", "tcp-stream"])
+}
+
+fn raw_udp(random: &mut Random) -> Scene {
+    let mut messages = Vec::new();
+    for _ in 0..random.within(1, 5) {
+        let words = random.within(1, 10);
+        messages.push(Message::new(random.percent(65), data(random, words)));
+    }
+    let way = Way { udp: true, ..Way::default() };
+    over(random, messages, way, &["udp", "udp", "udp", "ip"])
+}
+
+/// The same words again and again, from several clients in several flows: what counts and remembers is asked.
+fn repeated(random: &mut Random) -> Scene {
+    let words: Vec<Vec<u8>> = (0..2).map(|_| data(random, 4)).collect();
+    let mut messages = Vec::new();
+    for _ in 0..random.within(4, 9) {
+        let mut message = Message::new(random.percent(80), random.pick(&words).clone());
+        message.client = *random.pick(&[0, 0, 0, 1]);
+        message.flow = *random.pick(&[0, 0, 1]);
+        message.pause = *random.pick(&[0, 0, 0, 350]);
+        messages.push(message);
+    }
+    let way = Way { udp: random.percent(50), ..Way::default() };
+    let protos: &[&'static str] = if way.udp { &["udp"] } else { &["tcp", "tcp-pkt"] };
+    over(random, messages, way, protos)
+}
+
+fn over(random: &mut Random, messages: Vec<Message>, way: Way, protos: &[&'static str]) -> Scene {
+    let targets = messages
+        .iter()
+        .flat_map(|message| {
+            let proto = *random.pick(protos);
+            let target =
+                Target { proto, buffer: "", data: message.data.clone(), to_server: message.to_server };
+            [target]
+        })
+        .collect();
+    Scene { messages, way, targets }
+}

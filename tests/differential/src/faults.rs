@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Planted faults: what a program with a fault would answer, made by giving the program rules or packets in which it cannot
+//! but do as if it had it. The comparison must find each kind.
+
+use crate::pair::{Body, Pair};
+use std::collections::BTreeMap;
+
+/// A fault.
+pub struct Fault {
+    /// What the program gets wrong.
+    pub name: &'static str,
+    /// Makes the program do so.
+    pub plant: fn(&mut Pair),
+}
+
+/// One of each kind.
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "letter case: `nocase` has no effect",
+        plant: |pair| options(pair, |o| if o == "nocase" { String::new() } else { o }),
+    },
+    Fault {
+        name: "places: `depth` and `within` reach one byte too far",
+        plant: |pair| options(pair, |o| more(&more(&o, "depth:"), "within:")),
+    },
+    Fault { name: "reassembly: segments that are out of order are lost", plant: out_of_order },
+    Fault {
+        name: "counting: thresholds begin one match too late",
+        plant: |pair| options(pair, |o| more(&o, "count ")),
+    },
+    Fault {
+        name: "state: a flowbit that is not set counts as set",
+        plant: |pair| options(pair, |o| o.replace("flowbits:isnotset", "flowbits:isset")),
+    },
+    Fault {
+        name: "normalisation: the URI is looked at as it was sent",
+        plant: |pair| options(pair, |o| if o == "http.uri" { "http.uri.raw".into() } else { o }),
+    },
+    Fault {
+        name: "prevention: what is to be dropped passes",
+        plant: |pair| pair.rules.iter_mut().filter(|r| r.action == "drop").for_each(|r| r.action = "alert"),
+    },
+];
+
+fn options(pair: &mut Pair, change: fn(String) -> String) {
+    for rule in &mut pair.rules {
+        rule.options = rule.options.drain(..).map(change).filter(|option| !option.is_empty()).collect();
+    }
+}
+
+/// The number behind `word` is one more.
+fn more(option: &str, word: &str) -> String {
+    let Some(at) = option.find(word).map(|at| at + word.len()) else { return option.into() };
+    let (head, rest) = option.split_at(at);
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    match rest[..digits].parse::<u64>() {
+        Ok(number) => format!("{head}{}{}", number + 1, &rest[digits..]),
+        Err(_) => option.into(),
+    }
+}
+
+/// Gives segments beyond what came before a wrong checksum.
+fn out_of_order(pair: &mut Pair) {
+    let mut next: BTreeMap<(u8, u16, bool), u32> = BTreeMap::new();
+    for packet in &mut pair.packets {
+        let key = (packet.client, packet.flow, packet.to_server);
+        let Body::Tcp(segment) = &mut packet.body else { continue };
+        let length = segment.load.len() as u32 + u32::from(segment.flags & 2 != 0);
+        match next.get(&key) {
+            Some(due) if length > 0 && segment.seq.wrapping_sub(*due) as i32 > 0 => segment.chksum_error = 1,
+            _ => {
+                next.insert(key, segment.seq.wrapping_add(length));
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The differential test: generated pairs of a rule file and a conversation, whose alerts, records and refusals are
+//! Suricata's, passive and in prevention. docs/differential.md says how it is used.
+//!
+//! * [`pair`]: what a pair is, and its frames.
+//! * [`text`], [`look`], [`extra`]: bytes to look for, and the keywords that look for them.
+//! * [`talk`], [`twist`]: conversations over TCP and UDP, and what happens to their packets on the way.
+//! * [`http`], [`dns`], [`tls`]: what is said in them.
+//! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
+//! * [`engine`], [`answer`]: a run of either program, and what it answered.
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason. [`faults`]: planted ones.
+//! * [`shrink`]: the least that still differs.
+//!
+//! Everything follows from the seed, on every machine.
+
+pub mod answer;
+pub mod compare;
+pub mod dns;
+pub mod engine;
+pub mod explained;
+pub mod extra;
+pub mod family;
+pub mod faults;
+pub mod http;
+pub mod look;
+pub mod make;
+pub mod pair;
+pub mod shrink;
+pub mod states;
+pub mod talk;
+pub mod text;
+pub mod tls;
+pub mod twist;

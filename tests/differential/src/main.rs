@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `differential`: makes pairs, runs programs on them, compares. Exit status: 0 no difference without a reason, 1 some, 2 it
+//! could not run.
+
+use bartizan_differential::answer::{Answer, File};
+use bartizan_differential::compare::{MODES, compare, known, pairs};
+use bartizan_differential::engine::{Program, write};
+use bartizan_differential::faults::FAULTS;
+use bartizan_differential::make::pair;
+use bartizan_differential::pair::Pair;
+use bartizan_differential::shrink::shrink;
+use clap::{Parser, Subcommand};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Generated rules and conversations: the same alerts, records and refusals as Suricata.
+#[derive(Parser)]
+#[command(name = "differential")]
+struct Args {
+    #[command(subcommand)]
+    command: Task,
+    /// Pairs of one run of a program.
+    #[arg(long, global = true, default_value_t = 100)]
+    batch: usize,
+    /// The root of a system that has Suricata; without it that of the environment's
+    /// `SURICATA_ROOT`, else this one's.
+    #[arg(long, global = true, value_name = "DIR")]
+    suricata_root: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Compare a program with answers that stand in a file.
+    Check {
+        /// The program.
+        #[arg(long, value_name = "FILE")]
+        program: PathBuf,
+        /// Differences that are known to be open: one more is an error.
+        #[arg(long, value_name = "FILE")]
+        open: Option<PathBuf>,
+        /// Write that file.
+        #[arg(long, requires = "open")]
+        write_open: bool,
+        /// The answers.
+        #[arg(value_name = "ANSWERS")]
+        answers: PathBuf,
+    },
+    /// Plant faults of several kinds and see that each is found.
+    Planted {
+        /// The program.
+        #[arg(long, value_name = "FILE")]
+        program: PathBuf,
+        /// The answers.
+        #[arg(value_name = "ANSWERS")]
+        answers: PathBuf,
+    },
+    /// Ask Suricata, and write its answers.
+    Answers {
+        /// Everything follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many pairs.
+        #[arg(long, default_value_t = 2_400)]
+        pairs: u32,
+        /// Where to.
+        #[arg(value_name = "ANSWERS")]
+        answers: PathBuf,
+    },
+    /// Print the rules of pairs.
+    Rules {
+        /// Everything follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The pairs.
+        numbers: Vec<u32>,
+    },
+    /// Write a pair alone as files, and what both programs answer.
+    Show {
+        /// The program.
+        #[arg(long, value_name = "FILE")]
+        program: PathBuf,
+        /// Everything follows from it.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The pair.
+        number: u32,
+        /// Cut away what the difference does not need.
+        #[arg(long)]
+        shrink: bool,
+        /// Where to.
+        #[arg(long, value_name = "DIR", default_value = "target/differential")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let peer = Program::Suricata(
+        args.suricata_root.clone().or_else(|| std::env::var_os("SURICATA_ROOT").map(PathBuf::from)),
+    );
+    let done = match &args.command {
+        Task::Check { program, open, write_open, answers } => {
+            check(&Program::Bartizan(program.clone()), answers, open.as_deref(), *write_open, args.batch)
+        }
+        Task::Planted { program, answers } => {
+            planted(&Program::Bartizan(program.clone()), answers, args.batch)
+        }
+        Task::Answers { seed, pairs, answers } => {
+            make(*seed, *pairs, answers, &peer, args.batch).map(|()| true)
+        }
+        Task::Rules { seed, numbers } => {
+            numbers
+                .iter()
+                .flat_map(|number| pair(*seed, *number).rules())
+                .for_each(|rule| println!("{rule}"));
+            Ok(true)
+        }
+        Task::Show { program, seed, number, shrink, out } => {
+            show(&Program::Bartizan(program.clone()), &peer, &pair(*seed, *number), *shrink, out)
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(problem) => {
+            eprintln!("differential: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn make(seed: u64, count: u32, to: &Path, peer: &Program, batch: usize) -> Result<(), String> {
+    let pairs: Vec<Pair> = (0..count).map(|number| pair(seed, number)).collect();
+    let mut file = File { seed, ..File::default() };
+    let mut answers = [peer.run(&pairs, false, batch)?, peer.run(&pairs, true, batch)?];
+    for pair in &pairs {
+        let both = answers.each_mut().map(|answers| answers.remove(&pair.number).unwrap_or_default());
+        file.answers.insert(pair.number, (pair.digest(), both));
+    }
+    std::fs::write(to, file.text()).map_err(|error| format!("{}: {error}", to.display()))
+}
+
+fn read(from: &Path) -> Result<File, String> {
+    let text = std::fs::read_to_string(from).map_err(|error| format!("{}: {error}", from.display()))?;
+    File::read(&text).map_err(|problem| format!("{}: {problem}", from.display()))
+}
+
+fn check(
+    ours: &Program,
+    from: &Path,
+    open: Option<&Path>,
+    write: bool,
+    batch: usize,
+) -> Result<bool, String> {
+    let file = read(from)?;
+    let pairs = pairs(&file).map_err(|problem| format!("{}: {problem}", from.display()))?;
+    let found = compare(ours, &pairs, &file, batch)?;
+    let text = match open {
+        Some(open) if !write => {
+            std::fs::read_to_string(open).map_err(|error| format!("{}: {error}", open.display()))?
+        }
+        _ => String::new(),
+    };
+    let known = known(&text);
+    let lines: BTreeSet<String> = found.differences.iter().map(ToString::to_string).collect();
+    let mut fresh = 0;
+    for difference in &found.differences {
+        if !known.contains(difference.to_string().as_str()) {
+            fresh += 1;
+            let pair = pair(file.seed, difference.number);
+            println!("{difference}\n    {} (setting {})", pair.name, pair.setting);
+        }
+    }
+    for line in known.iter().filter(|line| !lines.contains(**line)) {
+        println!("no longer so, take it off the list: {line}");
+    }
+    for (reason, count) in &found.explained {
+        println!("{count} differ on purpose: {reason}");
+    }
+    if let (Some(open), true) = (open, write) {
+        let mut text = String::from(
+            "# What differs from answers.txt and is still to be mended; docs/differential.md.\n",
+        );
+        lines.iter().for_each(|line| text.extend([line.as_str(), "\n"]));
+        std::fs::write(open, text).map_err(|error| format!("{}: {error}", open.display()))?;
+    }
+    println!(
+        "{} pairs of seed {}, passive and in prevention: {fresh} differences, and {} that are known to be open",
+        pairs.len(),
+        file.seed,
+        found.differences.len() - fresh
+    );
+    Ok(fresh == 0)
+}
+
+/// Whether each planted fault is found: more pairs differ with it than without.
+fn planted(ours: &Program, from: &Path, batch: usize) -> Result<bool, String> {
+    let file = read(from)?;
+    let pairs = pairs(&file).map_err(|problem| format!("{}: {problem}", from.display()))?;
+    let mut all = true;
+    for fault in FAULTS {
+        let (mut sound, mut faulty) = (Vec::new(), Vec::new());
+        for pair in &pairs {
+            let mut other = pair.clone();
+            (fault.plant)(&mut other);
+            if other.digest() != pair.digest() {
+                sound.push(pair.clone());
+                faulty.push(other);
+            }
+        }
+        let known: BTreeSet<_> = compare(ours, &sound, &file, batch)?.differences.into_iter().collect();
+        let with = compare(ours, &faulty, &file, batch)?.differences;
+        let found = with.iter().filter(|difference| !known.contains(difference)).count();
+        println!("{}: {found} of {} pairs that it touches, twice each", fault.name, faulty.len());
+        all &= found > 0;
+    }
+    Ok(all)
+}
+
+fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> Result<bool, String> {
+    let mut same = true;
+    let mut pair = pair.clone();
+    for (mode, name) in MODES.iter().enumerate() {
+        let ask = |pair: &Pair| -> Result<(Answer, Answer), String> {
+            let one = |program: &Program| {
+                Ok::<_, String>(
+                    program
+                        .run(std::slice::from_ref(pair), mode == 1, 1)?
+                        .remove(&pair.number)
+                        .unwrap_or_default(),
+                )
+            };
+            Ok((one(ours)?, one(peer)?))
+        };
+        let (mut got, mut want) = ask(&pair)?;
+        if less && got != want {
+            pair = shrink(&pair, mode == 1, ours, peer)?;
+            (got, want) = ask(&pair)?;
+        }
+        println!("{name}\n  here:     {got}\n  Suricata: {want}");
+        same &= got == want;
+    }
+    println!("{} (setting {})", pair.name, pair.setting);
+    for rule in pair.rules() {
+        println!("{rule}");
+    }
+    for (at, packet) in pair.packets.iter().enumerate() {
+        println!("{} {}", at + 1, packet.describe());
+    }
+    write(&pair, out)?;
+    println!("files in {}", out.display());
+    Ok(same)
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A pair: one rule file with one conversation.
+//!
+//! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many pairs can be
+//! one run of a program, and each can be run alone.
+
+use bartizan_receiver::packet::{Ip, Piece, Segment, TCP, UDP, sum, udp};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The most rules of a pair.
+pub const MAX_RULES: u32 = 16;
+
+/// Times of a pair's packets begin at a multiple of this, in microseconds; a pair is shorter.
+pub const SLOT: u64 = 4_000_000;
+
+/// When captures begin, in seconds since 1970.
+const EPOCH: u64 = 1_760_000_000;
+
+/// A rule; `@C`, `@S` and `@N` in its text stand for the client's and the server's address and the pair's number.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// `alert`, `drop`, ...
+    pub action: &'static str,
+    /// Protocol to port: `tcp @C any -> @S any`.
+    pub head: String,
+    /// Options without `msg` and `sid`.
+    pub options: Vec<String>,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// A segment; its ports are set when the frame is made.
+    Tcp(Segment),
+    /// A datagram.
+    Udp(Vec<u8>),
+    /// An ICMP or ICMPv6 echo: request or not, identifier and number, data.
+    Echo(bool, u32, Vec<u8>),
+}
+
+/// A packet of a conversation.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// Microseconds after the packet before.
+    pub after: u64,
+    /// Which client: a host of its own.
+    pub client: u8,
+    /// Which flow of the client: a port of its own.
+    pub flow: u16,
+    /// The server's port.
+    pub port: u16,
+    /// Sent by the client.
+    pub to_server: bool,
+    /// Time to live.
+    pub ttl: u8,
+    /// Type of service.
+    pub tos: u8,
+    /// Cut into fragments with this many bytes each, a multiple of 8.
+    pub fragments: Option<usize>,
+    /// VLAN tag.
+    pub vlan: Option<u16>,
+    /// Payload.
+    pub body: Body,
+}
+
+impl Packet {
+    /// For people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let arrow = if self.to_server { '>' } else { '<' };
+        let place =
+            format!("{arrow} client {} flow {} port {} +{}us", self.client, self.flow, self.port, self.after);
+        let fragments = self.fragments.map_or(String::new(), |size| format!(" fragments of {size}"));
+        match &self.body {
+            Body::Tcp(segment) => format!(
+                "{place}{fragments} seq {} ack {} flags {:x} \"{}\"",
+                segment.seq,
+                segment.ack,
+                segment.flags,
+                segment.load.escape_ascii()
+            ),
+            Body::Udp(load) | Body::Echo(_, _, load) => {
+                format!("{place}{fragments} \"{}\"", load.escape_ascii())
+            }
+        }
+    }
+}
+
+/// A rule file and a conversation.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Its number among the pairs of a seed.
+    pub number: u32,
+    /// What kind of scene it comes from, and by which feature it differs from the first pair of its group.
+    pub name: String,
+    /// Over IPv6.
+    pub v6: bool,
+    /// Which of [`crate::engine::SETTINGS`] it is run with.
+    pub setting: usize,
+    /// Its rules.
+    pub rules: Vec<Rule>,
+    /// Its packets.
+    pub packets: Vec<Packet>,
+}
+
+/// A frame with its time in microseconds since 1970.
+pub type Frame = (u64, Vec<u8>);
+
+impl Pair {
+    /// The address of a host: 1 and 3 and further are clients, 2 is the server.
+    #[must_use]
+    pub fn address(&self, host: u8) -> IpAddr {
+        address(self.number, self.v6, host)
+    }
+
+    /// The number of a rule.
+    #[must_use]
+    pub fn sid(&self, rule: usize) -> u32 {
+        1_000_000 + self.number * MAX_RULES + rule as u32
+    }
+
+    /// The rule file.
+    #[must_use]
+    pub fn rules(&self) -> Vec<String> {
+        let client = self.address(1).to_string();
+        let server = self.address(2).to_string();
+        let number = self.number.to_string();
+        self.rules
+            .iter()
+            .enumerate()
+            .map(|(at, rule)| {
+                let mut options = String::new();
+                for option in &rule.options {
+                    options.push_str(option);
+                    options.push_str("; ");
+                }
+                let sid = self.sid(at);
+                format!("{} {} (msg:\"rule {at}\"; {options}sid:{sid}; rev:1;)", rule.action, rule.head)
+                    .replace("@C", &client)
+                    .replace("@S", &server)
+                    .replace("@N", &number)
+            })
+            .collect()
+    }
+
+    /// The conversation, in a place of the capture (in slots).
+    #[must_use]
+    pub fn frames(&self, slot: usize) -> Vec<Frame> {
+        let mut at = EPOCH * 1_000_000 + slot as u64 * SLOT;
+        let mut frames = Vec::new();
+        for (index, packet) in self.packets.iter().enumerate() {
+            at += packet.after;
+            for frame in self.frame(packet, index as u32) {
+                frames.push((at, frame));
+                at += 1;
+            }
+        }
+        frames
+    }
+
+    fn frame(&self, packet: &Packet, index: u32) -> Vec<Vec<u8>> {
+        let client =
+            (self.address(if packet.client == 0 { 1 } else { packet.client + 2 }), 40_000 + packet.flow);
+        let server = (self.address(2), packet.port);
+        let (from, to) = if packet.to_server { (client, server) } else { (server, client) };
+        let mut ip = Ip::new(from.0, to.0, TCP);
+        ip.ttl = packet.ttl;
+        ip.tos = packet.tos;
+        ip.id = 1 + index;
+        ip.tags.extend(packet.vlan);
+        let payload = match &packet.body {
+            Body::Tcp(segment) => Segment { sport: from.1, dport: to.1, ..segment.clone() }.bytes(&ip),
+            Body::Udp(load) => {
+                ip.protocol = UDP;
+                udp(&ip, (from.1, to.1), load, None, None)
+            }
+            Body::Echo(request, id, load) => {
+                ip.protocol = if self.v6 { 58 } else { 1 };
+                echo(&ip, *request, *id, load)
+            }
+        };
+        match packet.fragments {
+            Some(size) if payload.len() > size => payload
+                .chunks(size)
+                .enumerate()
+                .map(|(at, bytes)| {
+                    let offset = at * size;
+                    ip.frame(bytes, Some(Piece { offset, more: offset + bytes.len() < payload.len() }))
+                })
+                .collect(),
+            _ => vec![ip.frame(&payload, None)],
+        }
+    }
+
+    /// A number that changes when rules or frames do (FNV-1a).
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        };
+        for rule in self.rules() {
+            add(rule.as_bytes());
+        }
+        add(&[self.setting as u8]);
+        for (at, frame) in self.frames(0) {
+            add(&at.to_be_bytes());
+            add(&frame);
+        }
+        hash
+    }
+}
+
+/// The address of a pair's host.
+#[must_use]
+pub fn address(number: u32, v6: bool, host: u8) -> IpAddr {
+    let [_, _, high, low] = number.to_be_bytes();
+    if v6 {
+        Ipv6Addr::new(0xfd00, 0, 0, number as u16, 0, 0, 0, u16::from(host)).into()
+    } else {
+        Ipv4Addr::new(10, high, low, host).into()
+    }
+}
+
+/// The pair and the host that have an address.
+#[must_use]
+pub fn owner(address: IpAddr) -> Option<(u32, u8)> {
+    match address {
+        IpAddr::V4(address) => match address.octets() {
+            [10, high, low, host] => Some((u32::from(high) << 8 | u32::from(low), host)),
+            _ => None,
+        },
+        IpAddr::V6(address) => match address.segments() {
+            [0xfd00, 0, 0, number, 0, 0, 0, host] => Some((u32::from(number), host as u8)),
+            _ => None,
+        },
+    }
+}
+
+fn echo(ip: &Ip, request: bool, id: u32, load: &[u8]) -> Vec<u8> {
+    let v6 = ip.src.is_ipv6();
+    let kind = match (v6, request) {
+        (true, true) => 128,
+        (true, false) => 129,
+        (false, true) => 8,
+        (false, false) => 0,
+    };
+    let mut bytes = vec![kind, 0, 0, 0];
+    bytes.extend_from_slice(&id.to_be_bytes());
+    bytes.extend_from_slice(load);
+    let checksum = if v6 { ip.transport_sum(58, &bytes) } else { !sum(0, &bytes) };
+    bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
+
+/// A capture file (classic, microseconds, Ethernet) of frames.
+#[must_use]
+pub fn capture(frames: &[Frame]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for (at, frame) in frames {
+        let length = frame.len() as u32;
+        for word in [(at / 1_000_000) as u32, (at % 1_000_000) as u32, length, length] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    file
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules that know of each other: what one remembers, another asks for; which acts first.
+
+use bartizan_receiver::random::Random;
+
+/// What a rule adds to its options; and what its companion adds, if it has one.
+pub type Bond = fn(&mut Random) -> (String, String);
+
+/// Ways in which two rules belong together, by name.
+pub const BONDS: &[(&str, Bond)] = &[
+    ("flowbits-set-isset", |_| ("flowbits:set,b@N".into(), "flowbits:isset,b@N".into())),
+    ("flowbits-set-isnotset", |_| ("flowbits:set,b@N".into(), "flowbits:isnotset,b@N".into())),
+    ("flowbits-noalert", |_| ("flowbits:set,b@N; flowbits:noalert".into(), "flowbits:isset,b@N".into())),
+    ("flowbits-toggle", |_| ("flowbits:toggle,b@N".into(), "flowbits:isset,b@N".into())),
+    ("flowbits-unset", |_| {
+        ("flowbits:set,b@N; flowbits:isset,c@N|b@N".into(), "flowbits:isset,b@N; flowbits:unset,b@N".into())
+    }),
+    ("flowbits-or", |_| ("flowbits:set,c@N".into(), "flowbits:isset,b@N|c@N".into())),
+    ("xbits", |random| {
+        let (track, expire) = (*random.pick(&["ip_src", "ip_dst", "ip_pair"]), *random.pick(&[1, 60]));
+        let ask = *random.pick(&["isset", "isnotset", "toggle"]);
+        (format!("xbits:set,x@N,track {track}, expire {expire}"), format!("xbits:{ask},x@N,track {track}"))
+    }),
+    ("xbits-unset", |random| {
+        let track = *random.pick(&["ip_src", "ip_dst", "ip_pair"]);
+        (
+            format!("xbits:set,x@N,track {track}"),
+            format!("xbits:isset,x@N,track {track}; xbits:unset,x@N,track {track}"),
+        )
+    }),
+    ("hostbits", |random| {
+        let (side, ask) = (*random.pick(&["src", "dst"]), *random.pick(&["isset", "isnotset"]));
+        (format!("hostbits:set,h@N,{side}"), format!("hostbits:{ask},h@N,{side}"))
+    }),
+    ("flowint", |random| {
+        let operator = *random.pick(&["==", ">", "<", ">=", "!="]);
+        let value = random.within(1, 3);
+        ("flowint:i@N,+,1".into(), format!("flowint:i@N,isset; flowint:i@N,{operator},{value}"))
+    }),
+    ("flowint-notset", |_| ("flowint:i@N,notset; flowint:i@N,=,1".into(), "flowint:i@N,isset".into())),
+];
+
+/// The action of the first rule of a pair in prevention's interest: `drop` in about a third.
+#[must_use]
+pub fn action(random: &mut Random) -> &'static str {
+    match random.below(20) {
+        0..=6 => "drop",
+        7 => "pass",
+        8 => "reject",
+        _ => "alert",
+    }
+}
