@@ -21,6 +21,7 @@ mod plan;
 mod reload;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
+mod stats;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -124,7 +124,11 @@ impl Rig {
     fn balance(&mut self) -> Balance {
         let mut balance = Balance::default();
         for post in &mut self.posts {
-            balance.add(post.station.worker().counters(), &post.counters);
+            balance.add(
+                post.station.worker().counters(),
+                &post.counters,
+                matches!(post.ports, Ports::Inline(_)),
+            );
             post.ports.each(|port| balance.add_port(&port.stats(), port.pending() as u64));
         }
         balance

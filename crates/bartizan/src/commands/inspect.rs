@@ -3,15 +3,16 @@
 
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{input, load, say};
+use crate::{input, load, say, stats};
 use bartizan_base::{Generation, LinkId, Timestamp};
-use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
 };
 use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::stats::Counters;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
-use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
+use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
 use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::output::{Rights, Unfit};
 use bartizan_packet::LinkType;
@@ -205,6 +206,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             eprintln!("note: the setting `{key}` is not used");
         }
     }
+    let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
@@ -226,11 +228,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             .map_err(Failure::stopped)?;
         inspect_together(pool, rings, &mut recorder, captures)?
     };
-    let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let Inspected { counters: totals, stats, threads, clock, incomplete } = done;
     let kept = store.as_mut().and_then(FileStore::finish);
     let report = &built.report;
-    let counts = (report.loaded, report.refused_total(), report.skipped);
-    let counters = recorder.stats_of(&stats, clock, counts);
+    if let Some(warning) = stats::checksum_warning(&stats, None) {
+        eprintln!("warning: {warning}");
+    }
+    let threads: Vec<_> =
+        threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
+    let now = StatsNow { clock, uptime: begun.elapsed().as_secs(), totals: &stats, threads: &threads, rules };
+    let counters = recorder.stats_writer(stats::interval(settings)?.is_some()).write(&now);
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
@@ -263,8 +270,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
-pub fn write_stats(folder: &Path, counters: &[(String, u64)], rights: &Rights) -> Result<(), Failure> {
-    let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+pub fn write_stats(folder: &Path, counters: &[(&'static str, u64)], rights: &Rights) -> Result<(), Failure> {
+    let map: BTreeMap<&str, u64> = counters.iter().copied().collect();
     let path = folder.join("stats.json");
     let failed =
         |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
@@ -278,7 +285,8 @@ pub fn write_stats(folder: &Path, counters: &[(String, u64)], rights: &Rights) -
 /// What came of the captures.
 struct Inspected {
     counters: WorkerCounters,
-    stats: Vec<(&'static str, u64)>,
+    stats: Counters,
+    threads: Vec<Counters>,
     clock: Timestamp,
     incomplete: Vec<String>,
 }
@@ -326,9 +334,9 @@ fn inspect_alone(
     let incomplete = read_captures(captures, &mut alone).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
-    let mut stats = Vec::new();
-    worker.visit_stats(|name, value| stats.push((name, value)));
-    Ok(Inspected { counters: *worker.counters(), stats, clock: worker.clock(), incomplete })
+    let stats = stats_of(&worker);
+    let threads = vec![stats.clone()];
+    Ok(Inspected { counters: *worker.counters(), stats, threads, clock: worker.clock(), incomplete })
 }
 
 /// Several workers; this thread reads, another writes the events.
@@ -356,7 +364,8 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    Ok(Inspected { counters: finished.counters, stats: finished.stats, clock: finished.clock, incomplete })
+    let Finished { counters, stats, threads, clock, .. } = finished;
+    Ok(Inspected { counters, stats, threads, clock, incomplete })
 }
 
 /// Reads captures one after the other. Gives those that could not be read to their end, with the reason.
