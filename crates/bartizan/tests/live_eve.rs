@@ -13,22 +13,27 @@ use inline_net::{in_namespace, role, run, sysctl};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Bytes of the large answer: some tens of segments, which arrive as a few frames.
-const LARGE: usize = 200_000;
+const LARGE: usize = 90_000;
+
+/// Where a host says that it has done its part.
+const DONE: &str = "BARTIZAN_TEST_DONE";
 
 /// Another host: this test in a namespace of its own. It ends with its standard input.
 struct Host(Child);
 
 impl Host {
-    fn start(test: &str, what: &str) -> Self {
+    fn start(test: &str, what: &str, done: &Path) -> Self {
         let child = Command::new("unshare")
             .arg("-n")
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])
             .env("BARTIZAN_TEST_NAMESPACE", what)
+            .env(DONE, done)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -162,12 +167,80 @@ fn a_tap_beside_a_host_with_offloads_misses_nothing() {
     });
 }
 
+#[test]
+fn inline_between_hosts_with_offloads_all_arrives_and_is_seen() {
+    const NAME: &str = "inline_between_hosts_with_offloads_all_arrives_and_is_seen";
+    match role().as_deref() {
+        Some("server") => return server("b0"),
+        Some("client") => return client("a0"),
+        _ => {}
+    }
+    in_namespace(NAME, || {
+        for workers in ["1", "2"] {
+            inline(NAME, workers);
+        }
+    });
+}
+
+/// Fetches all over both IP versions.
+fn client(device: &str) {
+    configure(device, 1);
+    until("the server", || TcpStream::connect((SERVERS[1], 80)).is_ok());
+    for server in SERVERS {
+        ask(server);
+        assert!(fetch(server, "/evil") > 2 && fetch(server, "/large") > LARGE);
+    }
+    std::fs::write(std::env::var_os(DONE).unwrap(), "").unwrap();
+    // Its interface goes with it: not before the program has ended.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn inline(name: &str, workers: &str) {
+    let folder = Folder::new();
+    let done = folder.path("done");
+    let server = Host::start(name, "server", &done);
+    let client = Host::start(name, "client", &done);
+    for (side, host) in [("a", &client), ("b", &server)] {
+        run(&format!("ip link add {side}0 type veth peer name {side}1"));
+        sysctl(&format!("net.ipv6.conf.{side}1.disable_ipv6"), "1");
+        run(&format!("ip link set {side}1 up"));
+        run(&format!("ip link set {side}0 netns {}", host.0.id()));
+    }
+    folder.write("r.rules", RULES);
+    let program = Running::start(Command::new(PROGRAM).current_dir(&folder.0).args([
+        "run",
+        "--inline",
+        "a1",
+        "b1",
+        "--rules",
+        "r.rules",
+        "--out",
+        "o",
+        "--workers",
+        workers,
+        "--set",
+        "stats.interval=1",
+    ]));
+    program.until("running on a1-b1");
+    until("the client", || done.exists());
+    let ended = program.stop();
+    check(&folder, &ended);
+    let stats = events(&folder, "stats");
+    let own = &stats.last().unwrap()["bartizan"]["stats"]["normaliser"];
+    // What senders left to their devices was done here.
+    assert!(own["checksums"].as_u64() > Some(10) && own["cut"].as_u64() > Some(0), "{own}");
+    assert!(own["pieces"].as_u64() > own["cut"].as_u64(), "{own}");
+    for end in ["a1", "b1"] {
+        run(&format!("ip link delete {end}"));
+    }
+}
+
 fn tap(name: &str, workers: &str) {
-    let host = Host::start(name, "server");
+    let folder = Folder::new();
+    let host = Host::start(name, "server", &folder.path("done"));
     run("ip link add v0 type veth peer name v1");
     run(&format!("ip link set v1 netns {}", host.0.id()));
     configure("v0", 1);
-    let folder = Folder::new();
     folder.write("r.rules", RULES);
     let program = Running::start(Command::new(PROGRAM).current_dir(&folder.0).args([
         "run",

@@ -201,6 +201,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
+    let with_stats = stats::interval(settings)?.is_some();
     if args.options.suricata_config.is_some() {
         for key in settings.unread() {
             eprintln!("note: the setting `{key}` is not used");
@@ -237,7 +238,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
     let now = StatsNow { clock, uptime: begun.elapsed().as_secs(), totals: &stats, threads: &threads, rules };
-    let counters = recorder.stats_writer(stats::interval(settings)?.is_some()).write(&now);
+    let counters = recorder.stats_writer(with_stats).write(&now);
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);

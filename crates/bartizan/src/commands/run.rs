@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
+    let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder, &mut warnings)?;
     let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
     for warning in &warnings {
@@ -129,7 +130,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         half.keep_files(keep.clone());
         Ok(half)
     };
-    let every = stats::interval(&yaml)?;
     let mut statistics = Statistics::new(
         recorder.stats_writer(every.is_some()),
         statistics_board,

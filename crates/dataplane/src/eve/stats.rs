@@ -124,7 +124,11 @@ impl StatsWriter {
 
     /// Makes an event and hands it to the outputs. Gives all counters.
     pub fn write(&mut self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
-        let mut all = now.totals.to_vec();
+        let rules = now.rules;
+        // Without rules there is no detection to be counted.
+        let detects = rules.loaded + rules.failed + rules.skipped > 0;
+        let is_there = |(name, _): &(&'static str, u64)| detects || !name.starts_with("detect.");
+        let mut all: Vec<_> = now.totals.iter().copied().filter(is_there).collect();
         match &self.store {
             Some(store) => store.for_each(|name, value| all.push((name, value))),
             None => all.push(("file_store.open_files", 0)),
@@ -141,16 +145,14 @@ impl StatsWriter {
             .collect();
         let threads: Vec<ThreadCounters<'_>> =
             threads.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect();
-        let since = bartizan_events::time_text(now.rules.since);
+        let since = bartizan_events::time_text(rules.since);
         let engines = [DetectEngine {
             id: 0,
             last_reload: &since,
-            rules_loaded: now.rules.loaded,
-            rules_failed: now.rules.failed,
-            rules_skipped: now.rules.skipped,
+            rules_loaded: rules.loaded,
+            rules_failed: rules.failed,
+            rules_skipped: rules.skipped,
         }];
-        // Without detection there is no engine.
-        let detects = all.iter().any(|(name, _)| name.starts_with("detect."));
         let engines = if detects { engines.as_slice() } else { &[] };
         let record = StatsRecord { uptime: now.uptime, totals: &totals, threads: &threads, engines };
         let common = Common { timestamp: now.clock, ..Common::default() };
