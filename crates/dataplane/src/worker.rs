@@ -86,8 +86,6 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
         ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
         ("ips.drop_reason.stream_reassembly", &[Reason::StreamReassembly]),
-        ("ips.drop_reason.stream_urgent", &[]),
-        ("ips.drop_reason.nfq_error", &[]),
         ("ips.drop_reason.tunnel_packet_drop", &[Reason::TunnelInner]),
         ("ips.drop_reason.exception_policy_flow_drop", &[Reason::ExceptionFlow]),
     ]
