@@ -113,8 +113,11 @@ impl Drop for Turn {
 /// Waits until all other workers are further on than the calling one; returns at once where the thread takes part in no order.
 #[inline]
 pub fn wait_for_turn() {
-    MINE.with_borrow(|mine| {
-        if let Some((turns, worker)) = mine {
+    // While a thread ends it takes part in nothing.
+    let _ = MINE.try_with(|mine| {
+        if let Ok(mine) = mine.try_borrow()
+            && let Some((turns, worker)) = mine.as_ref()
+        {
             turns.wait(*worker);
         }
     });
