@@ -265,7 +265,15 @@ def summary(path):
     print("drops by reason:", ", ".join("%d %s" % (n, r) for r, n in reasons.most_common()) or "none")
     print("alerts:", ", ".join("%d %s" % (n, s) for s, n in alerts.most_common()) or "none")
     print("all of it:", path)
-    return kinds["flow"] > 0 and bool(reasons) and bool(alerts)
+    # A flow that a rule refused has an event for the packet that the rule met; what follows of it is counted.
+    with open(os.path.join(os.path.dirname(path), "stats.json")) as file:
+        stats = json.load(file)
+    refused, later = stats["ips.blocked"], stats.get("ips.drop_reason.flow_drop", 0)
+    print("packets refused: %d: %d with an event, %d more of flows that a rule had refused" % (refused, kinds["drop"], later))
+    exact = refused == kinds["drop"] + later
+    if not exact:
+        print("BAD  the sums do not meet")
+    return exact and kinds["flow"] > 0 and bool(reasons) and bool(alerts)
 
 
 if __name__ == "__main__":

@@ -735,6 +735,10 @@ impl<'a> Build<'a> {
             self.problem(&place, message);
             return;
         }
+        if place.starts_with("rule-groups/") {
+            self.problem(&place, format!("{function}: {message}"));
+            return;
+        }
         let mut parts = place.splitn(4, '/');
         let group = match (parts.next(), parts.next().and_then(|n| n.parse::<usize>().ok()), parts.next()) {
             (Some("classes"), Some(index), _) => groups.get(index),

@@ -5,11 +5,12 @@ use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
-use crate::{input, load};
+use crate::{findings, input, load, rule_files};
 use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Entry;
 use bartizan_config::policy::{self, PolicyFile, did_you_mean};
+use bartizan_config::suricata;
 use bartizan_dataplane::chain::Chains;
 use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
@@ -17,7 +18,7 @@ use bartizan_detect::signature::Signature;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
-use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
+use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
@@ -44,6 +45,9 @@ pub struct Options {
     /// Where compiled patterns are kept.
     #[command(flatten)]
     pub cache: CacheOption,
+    /// Misspelt settings, and rules that are left out, whatever the reason, are errors.
+    #[arg(long)]
+    pub strict: bool,
     /// Settings of a host file: below those of the command line.
     #[arg(skip)]
     pub below: Vec<(String, String)>,
@@ -71,6 +75,26 @@ impl Options {
         }
         load::overrides(&mut settings, &self.overrides)?;
         load::checked(settings)
+    }
+
+    /// Whether rules may be left out.
+    fn accepts(&self, report: &RuleSetReport) -> Result<(), Failure> {
+        match report.refused_total() {
+            some if self.strict && some > 0 => Err(Failure::input(format!(
+                "{some} rules would be left out, and --strict takes that for an error; correct or remove them (`bartizan check` shows them)"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The output folder that a suricata.yaml or `--set` names.
+    pub fn log_folder(&self) -> Result<Option<PathBuf>, Failure> {
+        let mut settings = Settings::new();
+        if let Some(path) = &self.suricata_config {
+            settings = suricata::load(path).map_err(Failure::input)?;
+        }
+        load::overrides(&mut settings, &self.overrides)?;
+        Ok(settings.get("default-log-dir").filter(|folder| !folder.is_empty()).map(PathBuf::from))
     }
 
     /// Nobody said what happens to urgent bytes.
@@ -191,7 +215,22 @@ impl Builder {
             settings.set("outputs.1.eve-log.types.34", "drop");
             settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         }
+        // Whoever gave the folder has read it, or knows better.
+        let _ = settings.get("default-log-dir");
         let mut warnings = Vec::new();
+        if options.policy.is_some() && options.rules.is_empty() && rule_files::are_named(&settings) {
+            warnings.push(
+                "`rule-files` of the settings are not loaded: the policy says which rules; name them there or with --rules"
+                    .to_owned(),
+            );
+            settings.mark_read("rule-files");
+            settings.mark_read("default-rule-path");
+        }
+        if !options.rules.is_empty() {
+            // Others were named in their place.
+            settings.mark_read("rule-files");
+            settings.mark_read("default-rule-path");
+        }
         options.outputs.apply(&mut settings, &mut warnings);
         let entries = options.hosts.unwrap_or(load::HOSTS);
         let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
@@ -235,16 +274,28 @@ impl Builder {
 
     /// Detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
-        let files = load::rule_files(&self.options.rules)?;
+        let files = load::rule_files(&self.rules())?;
         let loaded = self.base.rules(&files, &self.settings, number, &[])?;
-        super::commands::inspect::report_refused(&loaded.diagnostics, &files);
         let report = loaded.rules.report.clone();
+        findings::report(&loaded.diagnostics, &files, &report);
+        self.options.accepts(&report)?;
         let mut inventory = Inventory::default();
         inventory.add(&files, ids_of(&loaded.rules));
         let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
         Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None })
+    }
+
+    /// Rule files for every flow: those of the command line or the host file, else those that a suricata.yaml names.
+    fn rules(&self) -> Vec<PathBuf> {
+        if !self.options.rules.is_empty() {
+            return self.options.rules.clone();
+        }
+        let mut warnings = Vec::new();
+        let files = rule_files::of(&self.settings, &mut warnings);
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        files
     }
 
     /// Alerts of one packet that are reported.
@@ -298,6 +349,7 @@ impl Builder {
     /// What a policy file says.
     fn build_policy(&mut self, path: &Path, number: Generation) -> Result<Built, Failure> {
         let (links, with_rules) = (self.links.clone(), !self.options.rules.is_empty());
+        let with_options = self.options.clone();
         let (agent, compiler) = self.agent(path)?;
         let file = read_policy(path, agent)?;
         let links = links.unwrap_or_else(|| links_of(&file));
@@ -319,6 +371,7 @@ impl Builder {
             }
         }
         let (report, needs) = compiler.totals();
+        with_options.accepts(&report)?;
         let inventory = compiler.inventory.lock().map(|i| i.clone()).unwrap_or_default();
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
@@ -381,11 +434,7 @@ impl Compiler {
         let mut total = RuleSetReport::new();
         let mut needs = Needs::default();
         for rules in self.compiled.lock().iter().flat_map(|sets| sets.values()) {
-            total.loaded += rules.report.loaded;
-            total.skipped += rules.report.skipped;
-            for (reason, count) in &rules.report.refused {
-                *total.refused.entry(reason.clone()).or_default() += count;
-            }
+            total.absorb(&rules.report);
             needs = needs.and(Needs::of(rules));
         }
         (total, needs)
@@ -402,19 +451,25 @@ impl RuleCompiler for Compiler {
         files: &[String],
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, String> {
+    ) -> Result<Arc<RuleSet>, CompileError> {
         let named = files.iter().map(|f| self.folder.join(f));
         let paths: Vec<PathBuf> = self.always.iter().cloned().chain(named).collect();
         let mut compiled = self.compiled.lock().map_err(|_| "an earlier load broke off".to_owned())?;
         if let Some(known) = compiled.get(&paths) {
             return Ok(Arc::clone(known));
         }
-        let parsed = load::rule_files(&paths).map_err(|e| e.to_string())?;
+        let mut parsed = Vec::new();
+        for (place, path) in paths.iter().enumerate() {
+            let read = load::rule_files(std::slice::from_ref(path));
+            // Files of the command line stand in no policy.
+            let file = place.checked_sub(self.always.len());
+            parsed.extend(read.map_err(|error| CompileError { file, message: error.to_string() })?);
+        }
         let loaded = self
             .base
             .rules(&parsed, &self.settings, source.generation, tenants)
             .map_err(|e| e.to_string())?;
-        super::commands::inspect::report_refused(&loaded.diagnostics, &parsed);
+        findings::report(&loaded.diagnostics, &parsed, &loaded.rules.report);
         if let Ok(mut inventory) = self.inventory.lock() {
             inventory.add(&parsed, ids_of(&loaded.rules));
         }

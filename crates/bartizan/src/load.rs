@@ -140,6 +140,11 @@ impl Base {
         let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
         let thresholds =
             text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
+        // A line of these files that cannot be read is left out: rules that rely on it have other severities and references.
+        for finding in classifications.diagnostics.iter().chain(&references.diagnostics) {
+            warnings
+                .push(format!("{}:{}:{}: {}", finding.file, finding.line, finding.column, finding.message));
+        }
         Ok(Base {
             compiler: Compiler::new(config).map_err(Failure::input)?,
             shared: Arc::new(Shared::new(&self::hosts(hosts))),

@@ -59,6 +59,28 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
     })
 }
 
+/// The file that names the process for who sends it signals, readable for everybody; gone when the run ends. One that a process which
+/// broke off has left is no hindrance: nobody holds its lock.
+pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
+    let lock = take(path).map_err(|refusal| {
+        let path = path.display();
+        Failure::stopped(match refusal {
+            Refusal::Held(who) => {
+                format!("another bartizan{who} holds the pid file {path}; stop it or choose another with --pidfile")
+            }
+            Refusal::System(error) => match Unfit::of(&error) {
+                Some(unfit) => format!("cannot write the pid file {path}: {error}; {}", unfit.advice()),
+                None => format!(
+                    "cannot write the pid file {path}: {error}; make its folder, or choose another with --pidfile"
+                ),
+            },
+        })
+    })?;
+    // Who may stop the program is the system's affair; its number is no secret.
+    let _ = lock.file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    Ok(lock)
+}
+
 /// Locks an interface for inline use. `None`: there is no place for locks.
 pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     // What cannot be a name is refused when the port is opened.

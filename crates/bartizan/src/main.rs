@@ -11,6 +11,7 @@ mod cache;
 mod commands;
 mod crew;
 mod error;
+mod findings;
 mod generation;
 mod input;
 mod load;
@@ -19,9 +20,11 @@ mod metrics;
 mod outputs;
 mod plan;
 mod reload;
+mod rule_files;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
 mod stats;
+mod unused;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -30,10 +33,22 @@ use std::process::ExitCode;
 ///
 /// Start with `bartizan inspect --rules FILE CAPTURE` to see what the detection engine says about a capture.
 #[derive(Parser)]
-#[command(name = "bartizan", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "bartizan",
+    version,
+    propagate_version = true,
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true
+)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    asked: commands::asked::Args,
+    /// Print the version of this program.
+    #[arg(long, global = true, action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 #[derive(Subcommand)]
@@ -71,10 +86,11 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
-    if !matches!(cli.command, Command::Run(_) | Command::Inspect(_)) {
+    if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_))) {
         signals::end_with_the_pipe();
     }
-    let result = match cli.command {
+    let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked)) };
+    ended(match command {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Check(args) => commands::check::run(&args),
@@ -82,7 +98,10 @@ fn main() -> ExitCode {
         Command::Classify(args) => commands::classify::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
-    };
+    })
+}
+
+fn ended(result: Result<error::Exit, error::Failure>) -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {

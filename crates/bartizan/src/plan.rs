@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Folder for events unless something else is said.
-const OUT: &str = "bartizan-out";
+pub const OUT: &str = "bartizan-out";
 
 /// The command line's part, as `run` has it.
 #[derive(clap::Args, Clone, Default)]
@@ -57,9 +57,12 @@ pub struct Given {
     /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
     #[arg(long)]
     pub accept_malformed: bool,
-    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out].
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the `default-log-dir` of a suricata.yaml].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
+    #[arg(long, value_name = "FILE")]
+    pub pidfile: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub metrics: Option<SocketAddr>,
@@ -114,6 +117,8 @@ pub struct Plan {
     pub out: Option<PathBuf>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// File with the number of the process.
+    pub pid_file: Option<PathBuf>,
     /// Standard output belongs to events.
     pub stdout_taken: bool,
 }
@@ -139,8 +144,8 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
         wanted = outputs::Wanted::of(&file.outputs, out.is_some());
         out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
     }
-    if !wanted.is_set() || wanted.file {
-        out = Some(out.unwrap_or_else(|| PathBuf::from(OUT)));
+    if out.is_none() && (!wanted.is_set() || wanted.file) {
+        out = Some(options.log_folder()?.unwrap_or_else(|| PathBuf::from(OUT)));
     }
     let stdout_taken = wanted.stdout;
     options.outputs = wanted;
@@ -160,6 +165,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
         spin: spin.map(Duration::from_micros),
         options,
         out,
+        pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
         metrics: given.metrics.or_else(|| Some(file?.metrics?.listen)),
         stdout_taken,
     })
@@ -272,6 +278,7 @@ save-power: true
 memory: {flows: 5000, hosts: 1000, reassembly: 1MiB, defrag: 2MiB}
 outputs: {eve: {dir: events}, mode: 0600, owner: '0', group: '12'}
 metrics: {listen: '[::1]:9100'}
+pid-file: run/bartizan.pid
 rules: [a.rules]
 policy: policy.yaml
 settings: {stream.midstream: yes, defrag.memcap: 3mb}
@@ -297,6 +304,7 @@ cache: none
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), &[]).unwrap().awake);
         assert!(plan.out.unwrap().ends_with("events"));
+        assert!(plan.pid_file.unwrap().ends_with("run/bartizan.pid"));
         assert!(plan.options.policy.as_ref().unwrap().ends_with("policy.yaml"));
         assert!(plan.options.rules[0].is_absolute() && plan.options.rules[0].ends_with("a.rules"));
         assert_eq!(
@@ -333,6 +341,8 @@ cache: none
             "defrag.memcap=4mb",
             "--cache",
             "there",
+            "--pidfile",
+            "other.pid",
         ];
         let plan = with("line", FILE, &arguments).unwrap();
         assert_eq!((&plan.ports, plan.workers), (&Ports::Tap("eth9".into()), 2));
@@ -342,6 +352,7 @@ cache: none
         assert_eq!(plan.options.policy.as_deref(), Some(Path::new("other.yaml")));
         assert_eq!(plan.options.cache.cache.as_deref(), Some(Path::new("there")));
         assert_eq!(plan.options.settings().unwrap().get("defrag.memcap"), Some("4mb"));
+        assert_eq!(plan.pid_file.as_deref(), Some(Path::new("other.pid")));
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Inventory {
             ways.push(format!("`max-loss: {percent}%`"));
         }
         Err(format!(
-            "{before} rules run, {after} would after it:{why}\n  correct the files and send SIGHUP again; if it is meant so, say {} \
+            "{before} rules run, {after} would after it:{why}\n  correct the files and send SIGUSR2 again; if it is meant so, say {} \
              under `reload` in the host file first",
             ways.join(" and ")
         ))

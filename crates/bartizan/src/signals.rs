@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals as flags: SIGINT and SIGTERM end, SIGHUP loads rules and policy anew.
+//! Signals as flags, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs again under their names,
+//! SIGUSR2 loads rules and policy anew.
 //!
 //! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores to an
-//! atomic, which is async-signal-safe.
+//! atomic, which is async-signal-safe. Waiting for a pipe needs it for poll(2).
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static RELOAD: AtomicBool = AtomicBool::new(false);
+static REOPEN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_stop(_signal: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
@@ -17,10 +21,18 @@ extern "C" fn on_reload(_signal: libc::c_int) {
     RELOAD.store(true, Ordering::Relaxed);
 }
 
+extern "C" fn on_reopen(_signal: libc::c_int) {
+    REOPEN.store(true, Ordering::Relaxed);
+}
+
 /// Installs the handlers.
 pub fn install() {
-    let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 3] =
-        [(libc::SIGINT, on_stop), (libc::SIGTERM, on_stop), (libc::SIGHUP, on_reload)];
+    let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 4] = [
+        (libc::SIGINT, on_stop),
+        (libc::SIGTERM, on_stop),
+        (libc::SIGUSR2, on_reload),
+        (libc::SIGHUP, on_reopen),
+    ];
     for (signal, handler) in handlers {
         // SAFETY: the handlers have the type that `signal` wants and only store to an atomic.
         unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
@@ -41,5 +53,18 @@ pub fn stop_asked() -> bool {
 
 /// Whether a reload was asked for since the last call.
 pub fn reload_asked() -> bool {
-    RELOAD.swap(false, Ordering::Relaxed)
+    RELOAD.load(Ordering::Relaxed) && RELOAD.swap(false, Ordering::Relaxed)
+}
+
+/// Whether outputs are to be opened again, since the last call.
+pub fn reopen_asked() -> bool {
+    REOPEN.load(Ordering::Relaxed) && REOPEN.swap(false, Ordering::Relaxed)
+}
+
+/// Waits until there is something to read (or the other end is closed, or failed), but no longer than `limit`. Files are always ready.
+pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
+    let mut wanted = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `wanted` is one `pollfd` that lives through the call, and its descriptor is open for as long as it is borrowed.
+    unsafe { libc::poll(&raw mut wanted, 1, limit) != 0 && wanted.revents != 0 }
 }

@@ -109,7 +109,7 @@ fn captures() {
             &[],
             "inspect --cache none --out o dir",
             1,
-            &["cannot open capture dir: it is a folder; give a file"],
+            &["no capture is in the folder dir; check the path"],
         ),
         case(&[], "inspect --cache none --out o ok.pcap nothere", 1, &["cannot open capture nothere"]),
         case(&[], "inspect", 2, &["<CAPTURE>"]),
@@ -238,7 +238,12 @@ fn rules() {
         ),
         case(&[("r.rules", long.as_bytes())], "check --cache none r.rules", 0, &["1 loaded, 0 refused"]),
         case(&[("r.rules", &garbage)], "check --cache none r.rules", 1, &["0 loaded"]),
-        case(&[("r.rules", b"")], "check --cache none r.rules", 0, &["0 loaded, 0 refused, 0 skipped"]),
+        case(
+            &[("r.rules", b"")],
+            "check --cache none r.rules",
+            0,
+            &["0 loaded, 0 refused (0 malformed, 0 not supported), 0 skipped"],
+        ),
         case(
             &[("r.rules", b"\x1f\x8bxxxxxxxxxxxxxxxxxxxx")],
             "check --cache none r.rules",
@@ -279,7 +284,7 @@ fn policies() {
         (function.as_bytes(), &["p.yaml:5:18: there is no function `idss`; did you mean `ids`?"]),
         (key.as_bytes(), &["p.yaml:5:5: the key `chian` is not known; did you mean `chain`?"]),
         (order.as_bytes(), &["run in another order", "[sfw, ids]"]),
-        (rules.as_bytes(), &["p.yaml:6:11: ids: cannot open rule file nothere.rules: no such file"]),
+        (rules.as_bytes(), &["p.yaml:6:19: ids: cannot open rule file nothere.rules: no such file"]),
         (
             b"polices: []\ndefault: {action: drop}\n",
             &["p.yaml:1:1: the key `polices` is not known; did you mean `policies`?"],
@@ -419,7 +424,11 @@ fn suricata_settings() {
             0,
             &["s.yaml:2:1: the key `stream` is given again"],
         ),
-        (b"stream: {memcapp: 1mb}\n", 0, &["the setting `stream.memcapp` is not used"]),
+        (
+            b"stream: {memcapp: 1mb}\n",
+            0,
+            &["s.yaml:1:19: there is no setting `stream.memcapp`; did you mean `stream.memcap`?"],
+        ),
         (
             b"vars: {address-groups: {HOME_NET: \"[10.0.0.0/99]\"}}\n",
             0,
@@ -431,7 +440,7 @@ fn suricata_settings() {
             &["classification-file: cannot read /nope", "correct the path or remove the key"],
         ),
         (b"threshold-file: ok.pcap\n", 0, &["ok.pcap:1:1: "]),
-        (b"x: &a {memcap: 1mb}\nstream: *a\n", 0, &["the setting `x.memcap` is not used"]),
+        (b"x: &a {memcap: 1mb}\nstream: *a\n", 0, &["s.yaml:1:16: there is no setting `x.memcap`"]),
     ];
     for (text, code, says) in cases {
         check(&[case(

@@ -219,7 +219,7 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
         if turn % 8 == 3 {
             let (text, named) = broken(turn / 8);
             folder.put("policy.yaml", &text);
-            program.signal("HUP");
+            program.signal("USR2");
             let (said, next) = program.wait_for(line, "generation", Duration::from_secs(10));
             // The message can take several lines; all of it stands before or behind this one.
             std::thread::sleep(Duration::from_millis(30));
@@ -233,7 +233,7 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
         }
         let first = if turn % 2 == 0 { 11 } else { 1 };
         folder.put("policy.yaml", &policy(if first == 11 { "b.rules" } else { "a.rules" }));
-        program.signal("HUP");
+        program.signal("USR2");
         let (said, next) = program.wait_for(line, "generation", Duration::from_secs(10));
         number += 1;
         assert!(said.contains(&format!("generation {number}:")), "{said}");

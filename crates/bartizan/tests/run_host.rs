@@ -197,13 +197,13 @@ fn the_host_file(workers: u16) {
 
 /// A reload that works, then one that is refused and changes nothing.
 fn reloads(folder: &Folder, running: &Running) {
-    running.signal("HUP");
+    running.signal("USR2");
     running.until("generation 2: 1 rules loaded, 0 refused");
     until("generation 2 at the workers", || {
         value(&get("/metrics"), "bartizan_generation", &["worker=\"0\""]) == 2
     });
     folder.write("policy.yaml", POLICY.replace("pfw, ids", "pfw, idss, ids"));
-    running.signal("HUP");
+    running.signal("USR2");
     running.until("reload refused, generation 2 goes on: ");
     running.until("policy.yaml:5:18: there is no function `idss`; did you mean `ids`?");
     let page = get("/metrics");
@@ -221,7 +221,7 @@ fn reloads(folder: &Folder, running: &Running) {
         folder.write("local.rules", rules);
         let before =
             running.stderr().matches("reload refused, generation 2 goes on: 1 rules run, 0 would").count();
-        running.signal("HUP");
+        running.signal("USR2");
         until("another refusal", || {
             running.stderr().matches("reload refused, generation 2 goes on: 1 rules run, 0 would").count()
                 > before
@@ -232,11 +232,11 @@ fn reloads(folder: &Folder, running: &Running) {
     let host = folder.read("bartizan.yaml");
     folder.write("bartizan.yaml", format!("{host}\nreload: {{max-loss: 100%, accept-malformed: true}}\n"));
     folder.write("local.rules", RULES.get(..cut).unwrap());
-    running.signal("HUP");
+    running.signal("USR2");
     running.until("generation 3: 0 rules loaded, 1 refused, 1 of them malformed lines");
     folder.write("bartizan.yaml", host);
     folder.write("local.rules", RULES);
-    running.signal("HUP");
+    running.signal("USR2");
     running.until("generation 4: 1 rules loaded, 0 refused");
     let page = get("/metrics");
     // What was counted before is still there.

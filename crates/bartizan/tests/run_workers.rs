@@ -287,7 +287,7 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
     let client = net.role("client").spawn().unwrap();
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(100));
-        signal(&net.children[0], "HUP");
+        signal(&net.children[0], "USR2");
     }
     let client = wait(client, "the client");
     let program = net.children.remove(0);

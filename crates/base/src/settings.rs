@@ -181,11 +181,15 @@ impl Settings {
         section
     }
 
-    /// Keys that nobody has asked for so far, for the one warning each that a user gets.
+    /// Keys that nobody has asked for so far. What has something below it that was read (`outputs.1`, the name of an item) was read.
     #[must_use]
     pub fn unread(&self) -> Vec<String> {
         let read = self.read.lock().map(|r| r.clone()).unwrap_or_default();
-        self.values.keys().filter(|k| !read.contains(*k)).cloned().collect()
+        let below = |key: &str| {
+            let dotted = format!("{key}.");
+            read.range(dotted.clone()..).next().is_some_and(|found| found.starts_with(&dotted))
+        };
+        self.values.keys().filter(|k| !read.contains(*k) && !below(k)).cloned().collect()
     }
 
     /// Marks all keys below `prefix` as read: used where a whole section is taken over by

@@ -55,6 +55,8 @@ pub struct HostFile {
     pub settings: BTreeMap<String, String>,
     /// Folder for compiled patterns, beside this file or absolute; `none` for none.
     pub cache: Option<PathBuf>,
+    /// File that names the process while it runs, beside this file or absolute.
+    pub pid_file: Option<PathBuf>,
 }
 
 /// What packets come in by: exactly one of `inline`, `tap` and `capture`.
@@ -350,7 +352,8 @@ fn is_mode(text: &str) -> bool {
 impl HostFile {
     /// Relative paths become relative to the folder of the file.
     pub fn relative_to(&mut self, folder: &Path) {
-        let named = [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket];
+        let named =
+            [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];
         let eve = self.outputs.eve.as_mut().map(|e| &mut e.dir);
         let rules = self.rules.0.iter_mut();
         let captures = self.links.iter_mut().filter_map(|l| l.capture.as_mut()).flat_map(|l| l.0.iter_mut());

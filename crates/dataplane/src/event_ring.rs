@@ -273,8 +273,9 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
             naps = 0;
             continue;
         }
-        naps = naps.saturating_add(1);
-        if naps == IDLE_NAPS {
+        naps = naps.wrapping_add(1);
+        // Again and again: outputs may be asked to open anew while nothing happens.
+        if naps.is_multiple_of(IDLE_NAPS) {
             sink.idle();
         }
         std::thread::park_timeout(NAP);

@@ -124,11 +124,7 @@ impl Rig {
     fn balance(&mut self) -> Balance {
         let mut balance = Balance::default();
         for post in &mut self.posts {
-            balance.add(
-                post.station.worker().counters(),
-                &post.counters,
-                matches!(post.ports, Ports::Inline(_)),
-            );
+            balance.add(post.station.worker().counters(), &post.counters);
             post.ports.each(|port| balance.add_port(&port.stats(), port.pending() as u64));
         }
         balance

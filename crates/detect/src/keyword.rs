@@ -154,8 +154,10 @@ pub enum RefusalCode {
     UnsupportedKeyword,
     /// A keyword of another engine's dialect.
     OtherDialect,
-    /// The header's protocol is not known or its parser is not there.
+    /// No such protocol.
     UnknownProtocol,
+    /// A protocol that Suricata has and this build has no parser for.
+    UnsupportedProtocol,
     /// A value cannot be understood.
     BadArgument,
     /// A keyword does not fit where it stands.
@@ -184,6 +186,7 @@ impl RefusalCode {
             RefusalCode::UnsupportedKeyword => "unsupported_keyword",
             RefusalCode::OtherDialect => "other_dialect",
             RefusalCode::UnknownProtocol => "unknown_protocol",
+            RefusalCode::UnsupportedProtocol => "unsupported_protocol",
             RefusalCode::BadArgument => "bad_argument",
             RefusalCode::BadContext => "bad_context",
             RefusalCode::BadAddress => "bad_address",
@@ -195,6 +198,15 @@ impl RefusalCode {
         }
     }
 
+    /// Whether the rule is right and this engine cannot evaluate it; else it is malformed: no rule, or one that Suricata refuses as well.
+    #[must_use]
+    pub const fn is_unsupported(self) -> bool {
+        matches!(
+            self,
+            RefusalCode::UnsupportedKeyword | RefusalCode::UnsupportedProtocol | RefusalCode::NoEffect
+        )
+    }
+
     /// Stable code of its diagnostics.
     #[must_use]
     pub const fn code(self) -> &'static str {
@@ -204,6 +216,7 @@ impl RefusalCode {
             RefusalCode::UnsupportedKeyword => "D102",
             RefusalCode::OtherDialect => "D103",
             RefusalCode::UnknownProtocol => "D104",
+            RefusalCode::UnsupportedProtocol => "D114",
             RefusalCode::BadArgument => "D105",
             RefusalCode::BadContext => "D106",
             RefusalCode::BadAddress => "D107",

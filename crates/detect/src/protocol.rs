@@ -110,7 +110,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     }
     if KNOWN_APP.contains(&lower.as_str()) {
         return Err(KeywordError::new(
-            RefusalCode::UnknownProtocol,
+            RefusalCode::UnsupportedProtocol,
             format!("no parser for the protocol `{name}` in this build"),
         ));
     }

@@ -23,6 +23,67 @@ pub fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// A keyword as `--list-keywords` tells it.
+pub struct Listed {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub summary: String,
+    /// The application protocols that have it; empty for all traffic.
+    pub protocols: Vec<&'static str>,
+    /// It takes no value.
+    pub no_option: bool,
+    /// It is a sticky buffer.
+    pub is_buffer: bool,
+    /// It is another spelling of this one.
+    pub alias_of: Option<&'static str>,
+    /// Its place in the reference.
+    pub page: String,
+}
+
+/// Every keyword that is evaluated, sticky buffers and other spellings included, by name.
+#[must_use]
+pub fn list() -> Vec<Listed> {
+    let mut all = Vec::new();
+    for keyword in keywords::all() {
+        let names = std::iter::once(keyword.name).chain(keyword.aliases.iter().copied());
+        all.extend(names.map(|name| Listed {
+            name,
+            summary: keyword.summary.to_owned(),
+            protocols: Vec::new(),
+            no_option: keyword.argument == crate::keyword::Argument::None,
+            is_buffer: keyword.role == crate::keyword::Role::Buffer,
+            alias_of: (name != keyword.name).then_some(keyword.name),
+            page: format!("docs/reference/keywords.md#{}", anchor(keyword.name)),
+        }));
+    }
+    let buffers = Buffers::new();
+    let of_packets = PACKET_BUFFERS.iter().map(|buffer| (buffer.name, Vec::new()));
+    let of_transactions = buffers.iter().map(|buffer| {
+        let specs = buffer.providers.iter().filter_map(|(id, _)| protocols::spec(*id));
+        (buffer.name, specs.map(|spec| spec.name).collect())
+    });
+    for (buffer, protocols) in of_packets.chain(of_transactions) {
+        let aliases = sticky::ALIASES.iter().filter(|(_, modern)| *modern == buffer).map(|(alias, _)| *alias);
+        for name in std::iter::once(buffer).chain(aliases) {
+            if sticky::find(name, &buffers).is_none() || all.iter().any(|known: &Listed| known.name == name) {
+                continue;
+            }
+            all.push(Listed {
+                name,
+                summary: format!("sticky buffer `{buffer}`"),
+                protocols: protocols.clone(),
+                no_option: true,
+                is_buffer: true,
+                alias_of: (name != buffer).then_some(buffer),
+                page: "docs/reference/buffers.md".to_owned(),
+            });
+        }
+    }
+    all.sort_by_key(|keyword| keyword.name);
+    all
+}
+
 fn keyword_page() -> String {
     let mut page = format!("# Keywords\n\n{GENERATED}");
     page.push_str(

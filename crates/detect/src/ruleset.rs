@@ -19,7 +19,7 @@ use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
     RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What loading needs beside the rules.
@@ -152,6 +152,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     let mut resolver = input.variables.resolver();
     let mut duplicates = Duplicates::default();
     let mut built: Vec<Option<Built>> = Vec::new();
+    let mut classes = UnknownClasses::default();
     for file in files {
         report.add_file(file);
         diagnostics.extend(file.diagnostics.iter().cloned());
@@ -164,7 +165,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
             rule_folder: &folder,
         };
         for rule in &file.rules {
-            match compile(rule, &environment, input, &mut heads, &mut resolver) {
+            match compile(rule, &environment, input, &mut heads, &mut resolver, &mut classes) {
                 Ok(None) => report.skip("requires"),
                 Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
                     Duplicate::New => {
@@ -193,13 +194,14 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                         ));
                     }
                 },
-                Err(refusal) => {
-                    report.refuse(refusal.0.name());
-                    diagnostics.push(*refusal.1);
+                Err((code, finding)) => {
+                    count(&mut report, rule, code, &finding);
+                    diagnostics.push(*finding);
                 }
             }
         }
     }
+    diagnostics.extend(classes.finish(input.classifications));
     let mut built: Vec<Built> = built.into_iter().flatten().collect();
     sort(&mut built, &action_order(input.settings));
     let mut signatures: Vec<Signature> = built.into_iter().map(|b| b.signature).collect();
@@ -225,6 +227,21 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
     Ok(Loaded { rules, diagnostics })
+}
+
+/// Counts a refused rule, by the protocol or keyword if it is one that is not there.
+fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &Diagnostic) {
+    if !code.is_unsupported() {
+        return report.refuse(code.name());
+    }
+    let of_option = rule.iter().find(|o| {
+        let span = o.option.span;
+        (span.start..span.end).contains(&finding.span.start)
+    });
+    match of_option {
+        Some(option) => report.refuse_keyword(code.name(), &option.keyword().to_ascii_lowercase()),
+        None => report.refuse_protocol(code.name(), &rule.text(rule.protocol).to_ascii_lowercase()),
+    }
 }
 
 /// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says otherwise.
@@ -269,6 +286,38 @@ fn sort(built: &mut [Built], order: &[&str]) {
     });
 }
 
+/// Code of the warning about a class that is not defined.
+pub const UNKNOWN_CLASS: &str = "D113";
+
+/// Names of `classtype` that no class has: each is warned of once, at the first rule with it.
+#[derive(Default)]
+struct UnknownClasses(BTreeMap<String, (Diagnostic, u64)>);
+
+impl UnknownClasses {
+    /// One more rule has such a name. Gives the description that Suricata 8.0.8 writes: none for the first rule, then this one.
+    fn add(&mut self, rule: &Rule, name: &str) -> String {
+        if let Some((_, rules)) = self.0.get_mut(name) {
+            *rules += 1;
+            return "Unknown Classtype".to_owned();
+        }
+        let place = rule.meta.classtype.unwrap_or(rule.span);
+        let finding = rule.diagnostic(place, Severity::Warning, UNKNOWN_CLASS, String::new());
+        self.0.insert(name.to_owned(), (finding, 1));
+        String::new()
+    }
+
+    fn finish(self, known: Option<&Classifications>) -> impl Iterator<Item = Diagnostic> {
+        self.0.into_iter().map(move |(name, (mut finding, rules))| {
+            let (count, have) =
+                if rules == 1 { ("1 rule".to_owned(), "has") } else { (format!("{rules} rules"), "have") };
+            finding.message = format!("no class is called `{name}`: {count} of it {have} severity 3");
+            let near = known.and_then(|known| suggest(&name, known.names()));
+            let add = "add it to the file that `classification-file` names".to_owned();
+            finding.help(near.map_or(add, |near| format!("did you mean `{near}`?")))
+        })
+    }
+}
+
 type Refusal = (RefusalCode, Box<Diagnostic>);
 
 /// Compiles one rule. `None`: what it `requires` is not there.
@@ -278,6 +327,7 @@ fn compile(
     input: &LoadInput<'_>,
     heads: &mut Collector,
     resolver: &mut Resolver<'_>,
+    classes: &mut UnknownClasses,
 ) -> Result<Option<Built>, Refusal> {
     let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
     let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
@@ -322,13 +372,29 @@ fn compile(
             Err(error) => {
                 let place = match &error.range {
                     Some(range) => option.place(range.start, range.end),
-                    None => option.option.span,
+                    None => place_of(&option, &error.message),
                 };
                 return Err(refuse(rule, error, place));
             }
         }
     }
-    finish(rule, builder, input, heads, resolver).map(Some)
+    finish(rule, builder, input, heads, resolver, classes).map(Some)
+}
+
+/// What a message about an option names first in back quotes: its keyword, or a word that its value has once. Else the whole option.
+fn place_of(option: &bartizan_rules::OptionRef<'_>, message: &str) -> bartizan_rules::Span {
+    let whole = option.option.span;
+    let value = option.value().unwrap_or_default();
+    let Some(word) = message.split('`').nth(1).filter(|word| !word.is_empty()) else { return whole };
+    if word.eq_ignore_ascii_case(option.keyword()) {
+        return option.option.keyword;
+    }
+    let mut found =
+        (0..value.len()).filter(|at| value.get(*at..).is_some_and(|v| v.starts_with(word.as_bytes())));
+    match (found.next(), found.next()) {
+        (Some(at), None) => option.place(at, at + word.len()),
+        _ => whole,
+    }
 }
 
 fn unknown(rule: &Rule, name: &str, option: &bartizan_rules::OptionRef<'_>) -> Refusal {
@@ -369,6 +435,7 @@ fn finish(
     input: &LoadInput<'_>,
     heads: &mut Collector,
     resolver: &mut Resolver<'_>,
+    classes: &mut UnknownClasses,
 ) -> Result<Built, Refusal> {
     let buffers = builder.environment.buffers;
     let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
@@ -380,7 +447,7 @@ fn finish(
         let found = input.classifications.and_then(|c| c.get(name));
         (
             name.to_owned(),
-            found.map_or(String::new(), |c| c.description.clone()),
+            found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()),
             found.map_or(3, |c| c.priority),
         )
     });
@@ -569,7 +636,14 @@ pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
         shared: input.shared,
         rule_folder: std::path::Path::new(""),
     };
-    match compile(rule, &environment, input, &mut Collector::default(), &mut input.variables.resolver()) {
+    match compile(
+        rule,
+        &environment,
+        input,
+        &mut Collector::default(),
+        &mut input.variables.resolver(),
+        &mut UnknownClasses::default(),
+    ) {
         Ok(Some(built)) => built.origins,
         _ => Vec::new(),
     }

@@ -30,7 +30,31 @@ pub trait RuleCompiler: Send + Sync {
         files: &[String],
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, String>;
+    ) -> Result<Arc<RuleSet>, CompileError>;
+}
+
+/// Why files make no set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileError {
+    /// The file that is at fault, by its place in the list; `None`: all of them, or none of the list.
+    pub file: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl From<String> for CompileError {
+    fn from(message: String) -> Self {
+        CompileError { file: None, message }
+    }
+}
+
+/// Where a file of a class stands in the policy file: beside its section's own ones, or in its rule group.
+fn place_of(class: &str, own: usize, level: Option<&str>, file: Option<usize>) -> String {
+    match (file, level) {
+        (Some(file), _) if file < own => format!("{class}/rules/{file}"),
+        (Some(file), Some(level)) => format!("rule-groups/{level}/{}", file - own),
+        _ => format!("{class}/rules"),
+    }
 }
 
 /// Makes `ids`.
@@ -79,8 +103,10 @@ impl FunctionKind for IdsKind {
             }
             match self.compiler.compile(&files, source, &tenants) {
                 Ok(rules) => compiled.push((rules, class.rules.mode, class.rules.level.clone(), files)),
-                Err(message) => {
-                    errors.push(classes::error(SPEC.name, format!("{}/rules", class.path), message))
+                Err(error) => {
+                    let (own, level) = (class.rules.rules.len(), class.rules.level.as_deref());
+                    let place = place_of(&class.path, own, level, error.file);
+                    errors.push(classes::error(SPEC.name, place, error.message));
                 }
             }
         }

@@ -3,14 +3,14 @@
 //!
 //! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The tracking says
 //! what a segment meant ([`Outcome`]); here every segment that the receiver's state would not take is refused. Old
-//! data within a window's width of what is acknowledged goes on: its sender waits for the ACK that it provokes.
+//! data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its sender waits for the ACK that it provokes.
 
 use bartizan_base::{Direction, Reason};
 use bartizan_config::policy::sections::{Midstream, SfwSection};
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
 
-/// Least width of the window that old segments may lie in: the largest unscaled window.
+/// Before anything is acknowledged a quoted segment may be this far behind what was sent: the largest unscaled window.
 const OLD_WINDOW: u32 = 65_535;
 /// A quoted segment may be this far behind what is acknowledged.
 const QUOTED_BEHIND: u32 = 1 << 20;
@@ -115,15 +115,9 @@ fn in_window(
     if outcome.events.iter().any(is_about_numbers) {
         return Err(Reason::SfwWindow);
     }
-    if outcome.previous >= TcpState::Established && !session.is_async() {
-        let acknowledged = session.last_ack(direction);
-        let window =
-            session.window_edge(direction).since(acknowledged).max(0).cast_unsigned().max(OLD_WINDOW);
-        if Seq(segment.seq).plus(payload_len).before(acknowledged.minus(window)) {
-            return Err(Reason::SfwWindow);
-        }
-    }
-    Ok(())
+    let known = outcome.previous >= TcpState::Established && !session.is_async();
+    let too_old = Seq(segment.seq).plus(payload_len).before(session.oldest(direction));
+    if known && too_old { Err(Reason::SfwWindow) } else { Ok(()) }
 }
 
 /// Whether the state, which tracking tolerates for the sake of detection, allows the segment.

@@ -174,7 +174,7 @@ fn numbers_out_of_the_window() {
         let far = [
             tcp(c, s, ACK | PSH, 101 + 70_000, 501, b"far"),
             tcp(c, s, ACK, 101, 501 + 100_000, b""),
-            tcp(c, s, ACK | PSH, 101u32.wrapping_sub(200_000), 501, b"old"),
+            tcp(c, s, ACK | PSH, 101u32.wrapping_sub(17 << 20), 501, b"old"),
             tcp(c, s, RST, 101 + 5_000, 0, b""),
             tcp(s, c, RST, 501 + 90_000, 0, b""),
             tcp(c, s, FIN | ACK, 101 + 70_000, 501, b""),
@@ -193,6 +193,28 @@ fn numbers_out_of_the_window() {
         let (mut b, _) = bench("{}");
         assert_eq!(b.refused(&tcp(c, s, SYN, 100, 0, b"")), None);
         assert_eq!(b.refused(&tcp(s, c, SYN | ACK, 500, 777, b"")), Some(Reason::SfwWindow));
+    }
+}
+
+/// A sender that timed out for nothing sends all of its flight again, also when the receiver's window has become small since.
+#[test]
+fn a_whole_flight_may_come_again() {
+    for (c, s) in sides() {
+        for by_client in [true, false] {
+            let (mut b, _) = bench("{}");
+            connect(&mut b, c, s);
+            let (one, other, own, peer) = if by_client { (c, s, 101, 501) } else { (s, c, 501, 101) };
+            let data = [b'x'; 1000];
+            for n in 0..200 {
+                let at = own + n * 1000;
+                assert_eq!(b.refused(&tcp(one, other, ACK, at, peer, &data)), None);
+                assert_eq!(b.refused(&tcp(other, one, ACK, peer, at + 1000, b"")), None);
+            }
+            for n in 0..200 {
+                let again = tcp(one, other, ACK, own + n * 1000, peer, &data);
+                assert_eq!(b.refused(&again), None, "{n}");
+            }
+        }
     }
 }
 

@@ -36,6 +36,11 @@ pub struct Classifications {
 }
 
 impl Classifications {
+    /// The names, in lower case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|class| class.name.as_str())
+    }
+
     /// The classification of a name, whatever its case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Classification> {

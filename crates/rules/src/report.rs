@@ -20,6 +20,10 @@ pub struct RuleSetReport {
     pub loaded: u64,
     /// Rules that could not be loaded, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// Of those refused: rules that are right and ask for a protocol that this engine has no parser for, by protocol.
+    pub unsupported_protocols: BTreeMap<String, u64>,
+    /// Of those refused: rules that are right and ask for what this engine does not evaluate, by keyword.
+    pub unsupported_keywords: BTreeMap<String, u64>,
     /// Rules left out on purpose: what they require is not there, or a newer revision is.
     pub skipped: u64,
     /// The same by reason.
@@ -55,6 +59,36 @@ impl RuleSetReport {
         add(&mut self.refused, reason);
     }
 
+    /// One more rule is refused that is right and asks for a protocol that is not there.
+    pub fn refuse_protocol(&mut self, reason: &str, protocol: &str) {
+        self.refuse(reason);
+        add(&mut self.unsupported_protocols, protocol);
+    }
+
+    /// One more rule is refused that is right and has a keyword that is not evaluated.
+    pub fn refuse_keyword(&mut self, reason: &str, keyword: &str) {
+        self.refuse(reason);
+        add(&mut self.unsupported_keywords, keyword);
+    }
+
+    /// Adds the counts of another set.
+    pub fn absorb(&mut self, other: &RuleSetReport) {
+        self.files += other.files;
+        self.loaded += other.loaded;
+        self.skipped += other.skipped;
+        self.disabled += other.disabled;
+        for (mine, others) in [
+            (&mut self.refused, &other.refused),
+            (&mut self.skipped_reasons, &other.skipped_reasons),
+            (&mut self.unsupported_protocols, &other.unsupported_protocols),
+            (&mut self.unsupported_keywords, &other.unsupported_keywords),
+        ] {
+            for (name, count) in others {
+                *mine.entry(name.clone()).or_default() += count;
+            }
+        }
+    }
+
     /// One more rule is left out on purpose.
     pub fn skip(&mut self, reason: &str) {
         self.skipped += 1;
@@ -65,6 +99,18 @@ impl RuleSetReport {
     #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.values().sum()
+    }
+
+    /// Refused rules that are right and ask for what this engine does not have.
+    #[must_use]
+    pub fn unsupported_total(&self) -> u64 {
+        self.unsupported_protocols.values().chain(self.unsupported_keywords.values()).sum()
+    }
+
+    /// Refused rules that are none, or that Suricata refuses as well.
+    #[must_use]
+    pub fn malformed_total(&self) -> u64 {
+        self.refused_total().saturating_sub(self.unsupported_total())
     }
 
     /// All rules that were given and not commented out.
@@ -144,7 +190,14 @@ mod tests {
         report.refuse("unknown keyword");
         assert_eq!((report.loaded, report.refused_total(), report.skipped, report.disabled), (1, 2, 1, 1));
         assert_eq!(report.seen(), 4);
+        report.refuse_protocol("unsupported_protocol", "smtp");
+        report.refuse_keyword("unsupported_keyword", "asn1");
+        assert_eq!((report.refused_total(), report.unsupported_total(), report.malformed_total()), (4, 2, 2));
         let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["unsupported_protocols"]["smtp"], 1);
+        let mut twice = report.clone();
+        twice.absorb(&report);
+        assert_eq!((twice.seen(), twice.malformed_total(), twice.disabled), (2 * report.seen(), 4, 2));
         assert_eq!(json["refused"]["unknown action"], 1);
         assert_eq!(json["skipped"], 1);
     }

@@ -106,18 +106,27 @@ impl<T: Uint> UintMatch<T> {
         Self::read(text, true)
     }
 
-    /// Reads a condition or, where that fails, a name, negated by `!`, as `lookup` knows it.
+    /// Reads a condition or, where that fails, one of these names (in any letter case), negated by `!`.
     ///
     /// # Errors
-    /// As [`UintMatch::parse`], when `lookup` does not know the name either.
-    pub fn parse_or_name(text: &[u8], lookup: impl Fn(&str) -> Option<T>) -> Result<Self, ArgumentError> {
+    /// As [`UintMatch::parse`]; what is no name either is said with the names.
+    pub fn parse_or_name<'n>(
+        text: &[u8],
+        names: impl Iterator<Item = (&'n str, T)> + Clone,
+    ) -> Result<Self, ArgumentError> {
         Self::parse(text).or_else(|error| {
             let (negated, name) = match text {
                 [b'!', rest @ ..] => (true, rest),
                 _ => (false, text),
             };
-            let value = core::str::from_utf8(name).ok().and_then(lookup).ok_or(error)?;
-            Ok(if negated { Self::NotEqual(value) } else { Self::Equal(value) })
+            let wanted = name.trim_ascii();
+            match names.clone().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(wanted)) {
+                Some((_, value)) if negated => Ok(Self::NotEqual(value)),
+                Some((_, value)) => Ok(Self::Equal(value)),
+                // What begins like a number is one that is wrong.
+                None if !wanted.first().is_some_and(u8::is_ascii_alphabetic) => Err(error),
+                None => Err(no_name(name, text.len(), names.map(|(known, _)| known))),
+            }
         })
     }
 
@@ -138,6 +147,22 @@ impl<T: Uint> UintMatch<T> {
             _ => Err(ArgumentError::new("unexpected text after the number", input.at..text.len())),
         }
     }
+}
+
+/// A word that is none of the names, at the end of a text of this length.
+fn no_name<'n>(word: &[u8], length: usize, names: impl Iterator<Item = &'n str> + Clone) -> ArgumentError {
+    const SHOWN: usize = 40;
+    let place = length.saturating_sub(word.len())..length;
+    let word = String::from_utf8_lossy(word);
+    let count = names.clone().count();
+    if count == 0 {
+        return ArgumentError::new(format!("`{word}` is no number, and there are no names"), place);
+    }
+    let near = crate::suggest(&word, names.clone())
+        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let shown = names.take(SHOWN).collect::<Vec<_>>().join(", ");
+    let more = if count > SHOWN { format!(" and {} more", count - SHOWN) } else { String::new() };
+    ArgumentError::new(format!("`{word}` is neither a number nor one of {shown}{more}{near}"), place)
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -303,9 +328,23 @@ impl<'a> Reader<'a> {
         let end = self.at;
         match unit_factor(self.run(u8::is_ascii_alphabetic)) {
             Some(factor) => self.scaled(digits, 10, factor, start),
-            None if digits.is_empty() => Err(ArgumentError::new("a number is missing", start..self.at)),
+            None if digits.is_empty() => Err(self.no_number(start)),
             None => Err(ArgumentError::new("unknown unit; kb, mb and gb are known", end..self.at)),
         }
+    }
+
+    /// What stands where a number should.
+    fn no_number(&self, start: usize) -> ArgumentError {
+        let rest = self.text.get(start..).unwrap_or_default();
+        let word = rest.split(|b| matches!(b, b' ' | b'<' | b'>' | b'=' | b',')).next().unwrap_or_default();
+        if word.is_empty() {
+            return ArgumentError::new("a number is missing", start..self.at.max(start));
+        }
+        let message = format!(
+            "`{}` is no number; numbers are written 5, 0x5 or 10kb, conditions on them 5, !5, <5, >=5, 5<>10",
+            String::from_utf8_lossy(word)
+        );
+        ArgumentError::new(message, start..start + word.len())
     }
 
     fn scaled<T: Uint>(
@@ -316,7 +355,7 @@ impl<'a> Reader<'a> {
         start: usize,
     ) -> Result<T, ArgumentError> {
         if digits.is_empty() {
-            return Err(ArgumentError::new("a number is missing", start..self.at));
+            return Err(self.no_number(start));
         }
         core::str::from_utf8(digits)
             .ok()
@@ -386,9 +425,19 @@ mod tests {
 
     #[test]
     fn names() {
-        let lookup = |n: &str| (n == "ack").then_some(7);
-        assert_eq!(M::parse_or_name(b"!ack", lookup).ok(), Some(M::NotEqual(7u8)));
-        assert_eq!(M::parse_or_name(b"ack", lookup).ok(), Some(M::Equal(7u8)));
-        assert!(M::parse_or_name(b"nak", lookup).is_err());
+        let read = |text: &str| M::parse_or_name(text.as_bytes(), [("ack", 7u8), ("get", 9)].into_iter());
+        assert_eq!(read("!ack"), Ok(M::NotEqual(7)));
+        assert_eq!(read("Ack"), Ok(M::Equal(7)));
+        assert_eq!(read(">3"), Ok(M::Greater(3)));
+        let error = read("!ackk").unwrap_err();
+        assert_eq!(
+            (error.message.as_str(), error.start, error.end),
+            ("`ackk` is neither a number nor one of ack, get; did you mean `ack`?", 1, 5)
+        );
+        assert!(read("5tb").unwrap_err().message.contains("unit"));
+        let error = M::<u8>::parse(b"1<>abc").unwrap_err();
+        assert!(error.message.starts_with("`abc` is no number"), "{error}");
+        assert_eq!((error.start, error.end), (3, 6));
+        assert_eq!(M::<u8>::parse(b">").unwrap_err().message, "a number is missing");
     }
 }

@@ -4,9 +4,13 @@
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Options, is_policy};
-use crate::{load, say};
-use bartizan_base::Generation;
-use bartizan_rules::Severity;
+use crate::{findings, load, rule_files, say, unused};
+use bartizan_base::{Generation, Settings};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_detect::ruleset::{Loaded, Needs};
+use bartizan_events::EveOutputs;
+use bartizan_events::output::Rights;
+use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -21,14 +25,20 @@ Examples:
 #[derive(clap::Args)]
 pub struct Args {
     /// Rule files and policy files (`.yaml`, `.yml`), plain, gzip or zstd.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "suricata_config")]
     files: Vec<PathBuf>,
-    /// A suricata.yaml with the variables that the rules use.
+    /// A suricata.yaml with the variables that the rules use; it is checked as well, with its `rule-files` if no rule file is given.
     #[arg(long, value_name = "FILE")]
     suricata_config: Option<PathBuf>,
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Rules that cannot be evaluated here, and misspelt settings, are errors, too.
+    #[arg(long)]
+    strict: bool,
+    /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are many.
+    #[arg(short, long)]
+    verbose: bool,
     /// Where compiled patterns are kept.
     #[command(flatten)]
     cache: CacheOption,
@@ -37,72 +47,140 @@ pub struct Args {
     json: bool,
 }
 
+/// What is checked, by `check` and by `-T` alike.
+pub struct Job {
+    /// Settings, and where compiled patterns are kept.
+    pub options: Options,
+    /// Rule files.
+    pub rules: Vec<PathBuf>,
+    /// The rule files that the settings name are checked as well.
+    pub of_settings: bool,
+    /// Policy files.
+    pub policies: Vec<PathBuf>,
+    /// Each rule and each setting by its name.
+    pub verbose: bool,
+    /// As JSON.
+    pub json: bool,
+}
+
 /// Checks. Exit code 1 when there is an error.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let settings = load::settings(args.suricata_config.as_deref(), &args.overrides)?;
-    let mut warnings = Vec::new();
-    let cache = crate::cache::open(args.cache.cache.as_deref(), &mut warnings)?;
-    let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
     let (policies, rules): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|p| is_policy(p));
-    let per_policy = policies.iter().map(|p| policy_problems(args, p)).collect::<Result<Vec<_>, _>>()?;
+    let options = Options {
+        suricata_config: args.suricata_config.clone(),
+        overrides: args.overrides.clone(),
+        cache: args.cache.clone(),
+        strict: args.strict,
+        ..Options::default()
+    };
+    let of_settings = rules.is_empty();
+    check(&Job { options, rules, of_settings, policies, verbose: args.verbose, json: args.json })
+}
+
+/// Checks settings, rules and policies as a run would read them. Malformed rules, settings and policies are errors; rules that are right and
+/// cannot be evaluated here are warnings, and errors only with `--strict`.
+pub fn check(job: &Job) -> Result<Exit, Failure> {
+    let mut settings = job.options.settings()?;
+    load::data_folder(&mut settings, std::path::Path::new(""));
+    let mut warnings = Vec::new();
+    let cache = crate::cache::open(job.options.cache.cache.as_deref(), &mut warnings)?;
+    let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
+    let per_policy =
+        job.policies.iter().map(|p| policy_problems(&job.options, p)).collect::<Result<Vec<_>, _>>()?;
     let problems = per_policy.concat();
+    let mut rules = job.rules.clone();
+    if job.of_settings {
+        rules.extend(rule_files::of(&settings, &mut warnings));
+    }
     let files = load::rule_files(&rules)?;
     let loaded = base.rules(&files, &settings, Generation(1), &[])?;
+    let misspelt = settings_problems(job, &settings, &loaded, &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    let errors = loaded.diagnostics.iter().filter(|d| d.severity == Severity::Error).count() + problems.len();
+    let strict = job.options.strict;
+    let found = findings::graded(&loaded.diagnostics, strict);
+    let errors = found.iter().filter(|d| d.severity == Severity::Error).count() + problems.len();
     let report = &loaded.rules.report;
-    if args.json {
-        let result =
-            serde_json::json!({ "diagnostics": loaded.diagnostics, "rules": report, "policies": problems });
+    if job.json {
+        let result = serde_json::json!({ "diagnostics": found, "rules": report, "policies": problems });
         println!("{result}");
     } else {
-        let color = std::io::stdout().is_terminal();
         for problem in &problems {
             println!("{problem}");
         }
-        for (path, _) in policies.iter().zip(&per_policy).filter(|(_, problems)| problems.is_empty()) {
+        for (path, _) in job.policies.iter().zip(&per_policy).filter(|(_, problems)| problems.is_empty()) {
             println!("{}: policy is valid", path.display());
         }
-        for diagnostic in &loaded.diagnostics {
-            let file = files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref());
-            match file {
-                Some(file) => {
-                    say::diagnostic(&mut std::io::stdout().lock(), diagnostic, &file.source, color);
-                    println!();
-                }
-                None => println!(
-                    "{}:{}:{}: {}\n",
-                    diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
-                ),
-            }
-        }
-        if policies.is_empty() || !rules.is_empty() {
-            println!(
-                "{} loaded, {} refused, {} skipped",
-                report.loaded,
-                report.refused_total(),
-                report.skipped
-            );
-        }
-        for (reason, count) in &report.refused {
-            println!("  {count:>6} refused: {reason}");
+        print_rules(&found, &files, report, job.verbose || strict || findings::are_few(report));
+        if job.policies.is_empty() || !rules.is_empty() {
+            print_counts(report);
         }
     }
-    Ok(if errors > 0 { Exit::Input } else { Exit::Done })
+    Ok(if errors > 0 || (strict && misspelt) { Exit::Input } else { Exit::Done })
+}
+
+fn print_rules(found: &[Diagnostic], files: &[RuleFile], report: &RuleSetReport, each: bool) {
+    let color = std::io::stdout().is_terminal();
+    let mut out = std::io::stdout().lock();
+    for finding in found.iter().filter(|finding| each || !findings::is_unsupported(finding)) {
+        findings::write(&mut out, finding, files, color);
+        say::line(&mut out, format_args!(""));
+    }
+    if !each {
+        findings::sums(report, found).iter().for_each(|line| say::line(&mut out, format_args!("{line}")));
+    }
+}
+
+fn print_counts(report: &RuleSetReport) {
+    println!(
+        "{} loaded, {} refused ({} malformed, {} not supported), {} skipped",
+        report.loaded,
+        report.refused_total(),
+        report.malformed_total(),
+        report.unsupported_total(),
+        report.skipped
+    );
+    for (reason, count) in &report.refused {
+        println!("  {count:>6} refused: {reason}");
+    }
+}
+
+/// Reads settings as a run does, down to its outputs. True: there is a key that is misspelt.
+fn settings_problems(
+    job: &Job,
+    settings: &Settings,
+    loaded: &Loaded,
+    warnings: &mut Vec<String>,
+) -> Result<bool, Failure> {
+    if job.options.suricata_config.is_none() && job.options.overrides.is_empty() {
+        return Ok(false);
+    }
+    let wrong = Failure::setting(settings);
+    load::app_layer(settings, &Needs::of(&loaded.rules), false)?;
+    let (_, more) = EngineSettings::from_settings(settings, false, load::seed()).map_err(&wrong)?;
+    warnings.extend(more);
+    warnings.extend(EveOutputs::from_settings(settings).map_err(&wrong)?.warnings);
+    Rights::from_settings(settings).map_err(&wrong)?;
+    // What only a run asks for.
+    let _ = settings.get("default-log-dir");
+    settings.mark_read("rule-files");
+    let _ = settings.get("default-rule-path");
+    let _ = settings.get("packet-alert-max");
+    Ok(unused::check(settings, job.verbose))
 }
 
 /// Everything that is wrong with a policy file, each with file, line and column: it is built as a run would build it, with its
 /// rule files. Links may have any names.
-fn policy_problems(args: &Args, path: &std::path::Path) -> Result<Vec<String>, Failure> {
+fn policy_problems(of: &Options, path: &std::path::Path) -> Result<Vec<String>, Failure> {
     // What cannot be read is no finding in the file.
     crate::input::read_text(path, "policy file")?;
     let options = Options {
         policy: Some(path.to_owned()),
-        suricata_config: args.suricata_config.clone(),
-        overrides: args.overrides.clone(),
-        cache: args.cache.clone(),
+        suricata_config: of.suricata_config.clone(),
+        overrides: of.overrides.clone(),
+        cache: of.cache.clone(),
+        strict: of.strict,
         ..Options::default()
     };
     match Builder::for_captures(&options, std::path::Path::new(""))?.build(Generation(1)) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan inspect`: what is in these captures?
 
+use super::captures::{self, Capture, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{input, load, say, stats};
-use bartizan_base::{Generation, LinkId, Timestamp};
+use crate::{load, plan, signals, stats, unused};
+use bartizan_base::{Generation, LinkId, Settings, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
@@ -13,14 +14,13 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::stats::Counters;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
+use bartizan_events::EveOutputs;
+use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::output::{Rights, Unfit};
-use bartizan_packet::LinkType;
-use bartizan_packet::capture::{CaptureEnd, CaptureReader};
-use bartizan_rules::{RuleSetReport, Severity};
+use bartizan_rules::RuleSetReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +31,8 @@ Examples:
   bartizan inspect --rules my.rules capture.pcap
   bartizan inspect --policy policy.yaml --ips --out out capture.pcap    # drops with reasons in out/eve.json
   bartizan inspect --policy policy.yaml --link wan --threads 4 a.pcapng.zst
+  bartizan inspect --rules my.rules captures/                           # all captures of a folder, the oldest file first
+  tcpdump -i eth0 -w - | bartizan inspect --rules my.rules -
   bartizan explain flow capture.pcap --policy policy.yaml               # what happened to each flow, and why";
 
 /// Arguments.
@@ -45,15 +47,16 @@ pub struct Args {
     #[arg(long)]
     ips: bool,
     /// Folder for eve.json, stats.json and files; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "bartizan-out")]
-    out: PathBuf,
+    /// [default: bartizan-out, or the `default-log-dir` of a suricata.yaml]
+    #[arg(long, value_name = "DIR", verbatim_doc_comment)]
+    out: Option<PathBuf>,
     /// Workers that inspect side by side; the results are the same.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// Capture files: pcap or pcapng, plain, gzip or zstd.
+    /// Capture files: pcap or pcapng, plain, gzip or zstd; a folder stands for those in it, the oldest first; `-` for standard input.
     #[arg(required = true, value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }
@@ -75,6 +78,9 @@ struct Summary {
     /// Captures that could not be read to their end, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     incomplete: Vec<String>,
+    /// Files of folders that are no captures, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
     /// The engine that searches patterns.
     patterns: String,
     eve: PathBuf,
@@ -130,9 +136,6 @@ impl Refused {
     }
 }
 
-/// A capture and the link that its packets came in by.
-type Capture = (LinkId, CaptureReader);
-
 /// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
 fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
     if args.link.len() > args.captures.len() {
@@ -155,6 +158,12 @@ fn links_of(args: &Args, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Fa
 struct Rules {
     loaded: u64,
     refused: BTreeMap<String, u64>,
+    /// Of those refused: they are right, and their protocol has no parser here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unsupported_protocols: BTreeMap<String, u64>,
+    /// Of those refused: they are right, and have a keyword that is not evaluated here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unsupported_keywords: BTreeMap<String, u64>,
     skipped: u64,
 }
 
@@ -167,7 +176,12 @@ struct Seconds {
 /// Inspects.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let mut builder = Builder::for_captures(&args.options, &args.out)?;
+    signals::install();
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => args.options.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
+    };
+    let mut builder = Builder::for_captures(&args.options, &out)?;
     let built = builder.build(Generation(1))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
@@ -177,43 +191,39 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .map_err(Failure::setting(settings))?;
     warnings.extend(more);
     // Captures are opened before anything is written: a wrong path costs nothing.
-    let captures = args.captures.iter().map(|path| open_capture(path)).collect::<Result<Vec<_>, _>>()?;
-    let captures: Vec<_> = links.into_iter().zip(captures).collect();
+    let found = captures::open(&args.captures, &links)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
-    rights.make_folder(&args.out).map_err(|error| {
+    rights.make_folder(&out).map_err(|error| {
         Failure::stopped(format!(
             "cannot make the output folder {}: {error}; choose another with --out",
-            args.out.display()
+            out.display()
         ))
     })?;
-    let _lock = crate::lock::folder(&args.out)?;
+    let _lock = crate::lock::folder(&out)?;
     let run = RunInfo {
         own_fields: built.policy.is_some(),
         functions: built.function_names.clone(),
         interface: None,
     };
+    warnings.extend(continued(settings, &out)?);
     let mut recorder =
-        EveRecorder::new(settings, &args.out, builder.shared(), args.ips, run.clone(), &mut warnings)
+        EveRecorder::new(settings, &out, builder.shared(), args.ips, run.clone(), &mut warnings)
             .map_err(Failure::outputs(settings))?;
-    let mut store = load::file_store(settings, &built.needs, &args.out, WhenBehind::Wait, &mut warnings)?;
+    let mut store = load::file_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
     let with_stats = stats::interval(settings)?.is_some();
-    if args.options.suricata_config.is_some() {
-        for key in settings.unread() {
-            eprintln!("note: the setting `{key}` is not used");
-        }
-    }
+    unused::tell(&args.options, settings)?;
     let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
         let worker =
             Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-        inspect_alone(worker, &mut recorder, captures)?
+        inspect_alone(worker, &mut recorder, found.captures)?
     } else {
         let mut halves = Vec::new();
         let mut rings = Vec::new();
@@ -227,7 +237,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
             .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, captures)?
+        inspect_together(pool, rings, &mut recorder, found.captures)?
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete } = done;
     let kept = store.as_mut().and_then(FileStore::finish);
@@ -243,7 +253,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
     problems.extend(load::save_datasets(builder.shared(), &rights));
-    let written = write_stats(&args.out, &counters, &rights);
+    let written = write_stats(&out, &counters, &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -255,8 +265,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: args.threads,
         incomplete,
+        skipped: found.skipped,
         patterns: builder.patterns(),
-        eve: args.out.join("eve.json"),
+        eve: out.join("eve.json"),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
     for incident in &incidents {
@@ -267,7 +278,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     print_summary(&summary, args.json)?;
     written?;
-    Ok(if problems.is_empty() && summary.events_lost == 0 { Exit::Done } else { Exit::Stopped })
+    let all = problems.is_empty() && summary.events_lost == 0 && !signals::stop_asked();
+    Ok(if all { Exit::Done } else { Exit::Stopped })
+}
+
+/// Says which files have events already: those of this run come behind them.
+fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure> {
+    let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?.outputs;
+    let of_output = |output: EveOutput| {
+        let Destination::File(file) = output.destination else { return None };
+        let path = folder.join(&file.path);
+        let about = std::fs::metadata(&path)
+            .ok()
+            .filter(|about| file.append && about.is_file() && about.len() > 0)?;
+        Some(format!(
+            "{} has events of an earlier run ({} bytes); those of this run come behind them: choose another folder with --out, or begin anew with --set outputs.{}.eve-log.append=no",
+            path.display(),
+            about.len(),
+            output.index
+        ))
+    };
+    Ok(outputs.into_iter().filter_map(of_output).collect())
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
@@ -290,12 +321,6 @@ struct Inspected {
     threads: Vec<Counters>,
     clock: Timestamp,
     incomplete: Vec<String>,
-}
-
-/// Who takes the frames of captures.
-trait Taker {
-    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError>;
-    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError>;
 }
 
 struct Alone<'r> {
@@ -332,7 +357,8 @@ fn inspect_alone(
     captures: Vec<Capture>,
 ) -> Result<Inspected, Failure> {
     let mut alone = Alone { worker, recorder };
-    let incomplete = read_captures(captures, &mut alone).map_err(Failure::stopped)?;
+    let watches = alone.recorder.watches();
+    let incomplete = Reading::new(&mut alone, watches).all(captures).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
     let stats = stats_of(&worker);
@@ -347,10 +373,11 @@ fn inspect_together(
     recorder: &mut EveRecorder,
     captures: Vec<Capture>,
 ) -> Result<Inspected, Failure> {
+    let watches = recorder.watches();
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         // When this fails, the workers end by themselves, and the writer with the last of them.
-        let incomplete = read_captures(captures, &mut pool)?;
+        let incomplete = Reading::new(&mut pool, watches).all(captures)?;
         let mut finished = pool.finish()?;
         let mut sent = RingCounters::default();
         for half in &mut finished.recorders {
@@ -369,101 +396,14 @@ fn inspect_together(
     Ok(Inspected { counters, stats, threads, clock, incomplete })
 }
 
-/// Reads captures one after the other. Gives those that could not be read to their end, with the reason.
-fn read_captures(captures: Vec<Capture>, taker: &mut dyn Taker) -> Result<Vec<String>, PoolError> {
-    let mut incomplete = Vec::new();
-    let mut number = 0;
-    for (link, reader) in captures {
-        if let Some(why) = read_capture(reader, link, &mut number, taker)? {
-            eprintln!("warning: {why}");
-            incomplete.push(why);
-        }
-    }
-    Ok(incomplete)
-}
-
 fn rules_of(report: &RuleSetReport) -> Rules {
-    Rules { loaded: report.loaded, refused: report.refused.clone(), skipped: report.skipped }
-}
-
-/// Says on stderr which rules were left out and why.
-pub fn report_refused(diagnostics: &[bartizan_rules::Diagnostic], files: &[bartizan_rules::RuleFile]) {
-    const SHOWN: usize = 20;
-    let color = std::io::stderr().is_terminal();
-    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error);
-    for diagnostic in errors.clone().take(SHOWN) {
-        match files.iter().find(|f| f.source.name().as_ref() == diagnostic.file.as_ref()) {
-            Some(file) => say::diagnostic(&mut std::io::stderr().lock(), diagnostic, &file.source, color),
-            None => eprintln!(
-                "error: {}:{}:{}: {}",
-                diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.message
-            ),
-        }
+    Rules {
+        loaded: report.loaded,
+        refused: report.refused.clone(),
+        unsupported_protocols: report.unsupported_protocols.clone(),
+        unsupported_keywords: report.unsupported_keywords.clone(),
+        skipped: report.skipped,
     }
-    let more = errors.count().saturating_sub(SHOWN);
-    if more > 0 {
-        eprintln!("... and {more} more rules were left out; `bartizan check` shows all of them");
-    }
-}
-
-fn open_capture(path: &Path) -> Result<CaptureReader, Failure> {
-    let file = input::open(path, "capture")?;
-    CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
-}
-
-/// Reads a capture to its end. Some: why it ended early.
-fn read_capture(
-    mut reader: CaptureReader,
-    link: LinkId,
-    number: &mut u64,
-    taker: &mut dyn Taker,
-) -> Result<Option<String>, PoolError> {
-    taker.enter_capture(reader.name())?;
-    let mut unsupported = (0u64, 0u32);
-    let failed = loop {
-        match reader.next() {
-            Ok(Some(record)) => {
-                *number += 1;
-                let link_type = LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
-                if !link_type.is_supported() {
-                    unsupported = (unsupported.0 + 1, record.link_type);
-                }
-                let frame = Frame {
-                    now: record.timestamp,
-                    bytes: record.data,
-                    wire_len: record.wire_len,
-                    link_type,
-                    link,
-                    number: Some(*number),
-                };
-                taker.frame(&frame)?;
-            }
-            Ok(None) => break None,
-            Err(error) => break Some(error.to_string()),
-        }
-    };
-    if unsupported.0 > 0 {
-        let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
-        eprintln!(
-            "warning: {}: {} packets have a link type that is not supported ({}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
-            reader.name(),
-            unsupported.0,
-            unsupported.1,
-            known.join(", ")
-        );
-    }
-    Ok(match (&failed, &reader.status().end) {
-        (Some(_), _) => failed,
-        (None, CaptureEnd::BrokeOff { .. }) => {
-            reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
-        }
-        _ => {
-            if let Some(notice) = reader.status().notice() {
-                eprintln!("note: {}: {notice}", reader.name());
-            }
-            None
-        }
-    })
 }
 
 fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
@@ -485,6 +425,12 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     for (reason, count) in &summary.rules.refused {
         println!("    {count} refused: {reason}");
     }
+    for (name, count) in &summary.rules.unsupported_protocols {
+        println!("        {count} of the protocol {name}");
+    }
+    for (name, count) in &summary.rules.unsupported_keywords {
+        println!("        {count} with {name}");
+    }
     println!("patterns: {}", summary.patterns);
     println!(
         "{:.3} s to load, {:.3} s to inspect, {} {}",
@@ -495,6 +441,9 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
     );
     for why in &summary.incomplete {
         println!("incomplete: {why}");
+    }
+    if !summary.skipped.is_empty() {
+        println!("{} files of the folders were skipped", summary.skipped.len());
     }
     match summary.events_lost {
         0 => println!("events: {}", summary.eve.display()),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands, one file each.
 
+pub mod asked;
+pub mod captures;
 pub mod check;
 pub mod classify;
 pub mod completions;

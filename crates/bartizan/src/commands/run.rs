@@ -8,10 +8,10 @@ use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
 use crate::reload::Inventory;
 use crate::stats::Statistics;
-use crate::{load, lock, signals, stats};
+use crate::{load, lock, signals, stats, unused};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Spread};
-use bartizan_config::policy::did_you_mean;
+use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::live::together::Ports;
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
     let every = stats::interval(builder.settings())?;
-    check_unread(&plan, &builder, &mut warnings)?;
+    check_unread(&plan, &builder)?;
     let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         );
     }
     eprintln!(
-        "running on {} (patterns: {}); stop with SIGINT or SIGTERM",
+        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
         plan.ports.interfaces().join("-"),
         builder.patterns()
     );
@@ -186,6 +186,7 @@ fn tell(problem: &SinkProblem) {
 /// One instance per output folder and per inline interface.
 fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
+    locks.extend(plan.pid_file.as_deref().map(lock::pid_file).transpose()?);
     if let plan::Ports::Inline { .. } = plan.ports {
         for name in plan.ports.interfaces() {
             locks.extend(lock::interface(name)?);
@@ -203,29 +204,18 @@ fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     Ok(locks)
 }
 
-/// Settings that nothing has read by now have no effect: single ones are mistakes, those of a suricata.yaml are told of.
-fn check_unread(plan: &Plan, builder: &Builder, warnings: &mut Vec<String>) -> Result<(), Failure> {
-    let unread = builder.settings().unread();
-    let known = bartizan_config::suricata::shipped();
-    for key in &unread {
-        let hint = || {
-            let near: Vec<&str> = known.iter().map(|(k, _)| k).collect();
-            bartizan_config::policy::nearest(key, near.iter().copied())
-                .map_or_else(String::new, |_| format!("; {}", did_you_mean(key, near.iter().copied())))
-        };
-        if plan.options.below.iter().any(|(k, _)| k == key) {
-            return Err(Failure::input(format!(
-                "the host file sets `{key}`, which nothing reads{}; correct or remove it",
-                hint()
-            )));
-        }
-        if plan.options.overrides.iter().any(|o| o.split('=').next().map(str::trim) == Some(key)) {
-            warnings.push(format!("--set {key}: nothing reads this setting{}", hint()));
-        } else if plan.options.suricata_config.is_some() {
-            eprintln!("note: the setting `{key}` is not used");
-        }
+/// Settings that nothing has read by now have no effect: those of the host file are mistakes, the others are told of.
+fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+    let settings = builder.settings();
+    if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))
+    {
+        let near = suricata::nearest_known(key).filter(|near| near != key);
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        return Err(Failure::input(format!(
+            "the host file sets `{key}`, which nothing reads{hint}; correct or remove it"
+        )));
     }
-    Ok(())
+    unused::tell(&plan.options, settings)
 }
 
 /// What signals act upon.
@@ -272,6 +262,10 @@ impl Steering<'_> {
                     }
                     Err(error) => eprintln!("reload refused, generation {number} goes on: {error}"),
                 }
+            }
+            if signals::reopen_asked() {
+                self.source.ask_reopen();
+                eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew");
             }
             self.source.problems().for_each(|problem| tell(&problem));
             self.control.free_left();

@@ -64,6 +64,11 @@ impl Source {
         self.outputs.iter().filter_map(|output| output.take_problem())
     }
 
+    /// Asks the outputs to open their files again.
+    pub fn ask_reopen(&self) {
+        self.outputs.iter().for_each(|output| output.ask_reopen());
+    }
+
     /// The page.
     pub fn page(&self) -> String {
         self.board.ask();

@@ -18,7 +18,7 @@ use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
 use bartizan_function::RuleSource;
-use bartizan_functions::ids_kind::{IdsKind, RuleCompiler};
+use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::Variables;
@@ -43,7 +43,7 @@ impl RuleCompiler for Rules {
         _: &[String],
         source: &RuleSource<'_>,
         tenants: &[(TenantId, Variables)],
-    ) -> Result<Arc<RuleSet>, String> {
+    ) -> Result<Arc<RuleSet>, CompileError> {
         let compiler = Compiler::new(Config::default()).unwrap();
         let input = LoadInput {
             settings: &Settings::new(),

@@ -178,7 +178,10 @@ pub fn check(settings: &Settings) -> Vec<SettingError> {
 }
 
 /// Whether a key is of a pattern.
-fn is_like(key: &str, pattern: &str) -> bool {
+pub(super) fn is_like(key: &str, pattern: &str) -> bool {
+    if pattern == "**" {
+        return true;
+    }
     let (head, rest) = pattern.split_once('.').map_or((pattern, None), |(head, rest)| (head, Some(rest)));
     let Some(rest) = rest else { return head == key || (head == "*" && !key.contains('.')) };
     if head == "**" {
@@ -206,6 +209,8 @@ mod tests {
             ("flow-timeouts.tcp", "flow-timeouts.*.*", false),
             ("flow-timeouts.tcp.new.x", "flow-timeouts.*.*", false),
             ("pcre.match-limit", "pcre.match-limit", true),
+            ("pcap.0.interface", "pcap.**", true),
+            ("pcap", "pcap.**", false),
             ("a.libhtp.server-config.0.iis.lzma-enabled", "a.libhtp.**.lzma-enabled", true),
         ] {
             assert_eq!(is_like(key, pattern), like, "{key} {pattern}");

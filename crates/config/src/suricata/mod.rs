@@ -6,8 +6,10 @@
 //! apply; without one they do ([`shipped`]).
 
 mod check;
+mod known;
 
 pub use check::check;
+pub use known::{is_known, nearest_known};
 
 use crate::yaml::{self, Node, Value, YamlError};
 use bartizan_base::Settings;

@@ -460,18 +460,13 @@ pub struct Balance {
     pub not_sent: u64,
     /// Waiting in a transmit ring at the end.
     pub waiting: u64,
-    /// Watched only: they went their way without us.
-    pub watched: u64,
     /// Were to leave, and could not be: a change did not fit, or only a part of the frame was here.
     pub not_given: u64,
 }
 
 impl Balance {
-    /// Adds a worker. `sends`: its ports are inline, so what is forwarded is sent.
-    pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters, sends: bool) {
-        if !sends {
-            self.watched += counters.forwarded + counters.let_go;
-        }
+    /// Adds a worker with its ports.
+    pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
         self.forwarded += counters.forwarded + counters.let_go;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;
@@ -487,12 +482,17 @@ impl Balance {
         self.waiting += waiting;
     }
 
+    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way.
+    #[must_use]
+    pub const fn is_taken(&self) -> bool {
+        self.received == self.forwarded + self.refused + self.under_way
+    }
+
     /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not
-    /// sent + waiting + not given + watched.
+    /// sent + waiting + not given.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
-        self.received == self.forwarded + self.refused + self.under_way
-            && self.forwarded + self.made
-                == self.sent + self.not_sent + self.waiting + self.not_given + self.watched
+        self.is_taken()
+            && self.forwarded + self.made == self.sent + self.not_sent + self.waiting + self.not_given
     }
 }

@@ -167,9 +167,7 @@ impl BufferCondition for RecordType {
 }
 
 fn rrtype_check(argument: &[u8]) -> Result<UintMatch<u16>, KeywordError> {
-    Ok(UintMatch::<u16>::parse_or_name(unquoted(argument), |name| {
-        TYPES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
-    })?)
+    Ok(UintMatch::<u16>::parse_or_name(unquoted(argument), TYPES.iter().copied())?)
 }
 
 fn rrtype(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

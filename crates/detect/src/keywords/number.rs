@@ -112,10 +112,8 @@ pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
     directions: PerDirection<bool>,
     names: &[(&str, u64)],
 ) -> Result<(), KeywordError> {
-    let check = UintMatch::<T>::parse_or_name(unquoted(argument), |text| {
-        let (_, value) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(text))?;
-        T::from_u64(*value)
-    })?;
+    let names = names.iter().filter_map(|(name, value)| Some((*name, T::from_u64(*value)?)));
+    let check = UintMatch::<T>::parse_or_name(unquoted(argument), names)?;
     let complete = complete_of(protocol);
     builder.push_tx(protocol, name, directions, 0, Box::new(TxNumber { name, check, complete }))
 }

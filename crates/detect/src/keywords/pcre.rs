@@ -111,7 +111,9 @@ fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &Flags) -> Resul
     match flags.buffer {
         Some(name) if sticky => {
             let current = builder.environment.buffers.name(builder.current_buffer());
-            if current != name {
+            // The body of a response is a file: Suricata has one buffer for both.
+            let same = current == name || (name, current) == ("file.data", "http.response_body");
+            if !same {
                 return Err(KeywordError::context(format!(
                     "the expression's flag is about `{name}`, but the sticky buffer is `{current}`"
                 ))

@@ -65,7 +65,7 @@ fn the_shipped_settings() {
     assert!(types.flow && !types.netflow && !types.frame && !types.arp && types.drop.is_none());
     assert_eq!(types.protocols.keys().collect::<Vec<_>>(), ["dns", "http"]);
     assert_eq!(types.protocols["http"].extended(false), Ok(true));
-    assert_eq!(settings.unread(), ["outputs.0", "outputs.0.fast.enabled", "outputs.1"]);
+    assert_eq!(settings.unread(), ["outputs.0", "outputs.0.fast.enabled"]);
 }
 
 #[test]

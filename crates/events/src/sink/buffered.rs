@@ -15,7 +15,7 @@ pub(super) trait Medium {
     /// Takes back the last `bytes` written: a line that could not be completed.
     fn take_back(&mut self, bytes: usize) -> io::Result<()>;
     /// Whether a new file should be begun before `bytes` more are written.
-    fn is_full(&self, _bytes: usize) -> bool {
+    fn is_full(&mut self, _bytes: usize) -> bool {
         false
     }
     /// Whether the times of events matter to it.
@@ -75,6 +75,7 @@ impl<M: Medium> Buffered<M> {
     }
 
     pub(super) fn write_event(&mut self, event: &[u8]) {
+        self.reopen_if_asked();
         if self.buffer.len() + event.len() >= BUFFER_BYTES {
             self.write_out();
         }
@@ -89,6 +90,13 @@ impl<M: Medium> Buffered<M> {
         self.write_out();
         if let Err(error) = self.medium.finish() {
             self.ledger.fail(&error);
+        }
+        self.reopen_if_asked();
+    }
+
+    fn reopen_if_asked(&mut self) {
+        if self.ledger.watch.reopen_asked() {
+            self.reopen();
         }
     }
 

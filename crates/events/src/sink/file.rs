@@ -135,19 +135,26 @@ impl Medium for FileMedium {
         if self.kind != FileKind::Regular {
             return Err(ErrorKind::Unsupported.into());
         }
-        let length = self.length.saturating_sub(bytes as u64);
+        // Another program may have shortened it (logrotate's `copytruncate`): what it cut is not to come back as zeros.
+        let length = self.file.metadata()?.len().saturating_sub(bytes as u64);
         self.file.set_len(length)?;
         self.length = length;
         Ok(())
     }
 
-    fn is_full(&self, bytes: usize) -> bool {
-        match self.destination.rotate_size {
-            Some(limit) if self.kind == FileKind::Regular => {
-                self.length > 0 && self.length.saturating_add(bytes as u64) > limit
-            }
-            _ => false,
+    fn is_full(&mut self, bytes: usize) -> bool {
+        let Some(limit) = self.destination.rotate_size.filter(|_| self.kind == FileKind::Regular) else {
+            return false;
+        };
+        let is_over = |length: u64| length > 0 && length.saturating_add(bytes as u64) > limit;
+        if !is_over(self.length) {
+            return false;
         }
+        // Unless another program has shortened it meanwhile.
+        if let Ok(found) = self.file.metadata() {
+            self.length = found.len();
+        }
+        is_over(self.length)
     }
 
     fn is_timed(&self) -> bool {

@@ -20,7 +20,7 @@ use file::FileMedium;
 use socket::{DatagramSocket, StreamSocket};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes that are gathered before they are written.
@@ -128,6 +128,8 @@ pub struct SinkWatch {
     lost: AtomicU64,
     /// Events that did not get as far as the output.
     missed: AtomicU64,
+    /// The output is to be opened again.
+    reopen: AtomicBool,
     problems: Mutex<VecDeque<SinkProblem>>,
 }
 
@@ -165,6 +167,16 @@ impl SinkWatch {
     #[must_use]
     pub fn take_problem(&self) -> Option<SinkProblem> {
         self.problems.lock().ok()?.pop_front()
+    }
+
+    /// Asks for the file to be opened again under its name (logrotate's way): what was given so far goes into the old one. Whoever
+    /// writes does it with the next event, or when it is idle. Nothing for other outputs.
+    pub fn ask_reopen(&self) {
+        self.reopen.store(true, Ordering::Relaxed);
+    }
+
+    fn reopen_asked(&self) -> bool {
+        self.reopen.load(Ordering::Relaxed) && self.reopen.swap(false, Ordering::Relaxed)
     }
 
     fn tell(&self, what: Incident) {

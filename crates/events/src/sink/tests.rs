@@ -152,6 +152,54 @@ fn rotation_on_request_and_by_another_program() {
 }
 
 #[test]
+fn others_ask_for_a_file_to_be_opened_again() {
+    let folder = Folder::new("asked");
+    let mut sink = folder.open(FileDestination::new("eve.json"));
+    let watch = sink.watch();
+    sink.write_event(&event(1));
+    std::fs::rename(folder.0.join("eve.json"), folder.0.join("moved")).unwrap();
+    watch.ask_reopen();
+    // With the next event, which goes into the new file, or when nothing happens.
+    sink.write_event(&event(2));
+    sink.flush();
+    assert_eq!((folder.text("moved").lines().count(), folder.text("eve.json").lines().count()), (1, 1));
+    std::fs::remove_file(folder.0.join("eve.json")).unwrap();
+    watch.ask_reopen();
+    sink.flush();
+    assert_eq!(folder.text("eve.json"), "");
+    assert!(folder.0.join("eve.json").exists() && sink.close().0.written == 2);
+}
+
+#[test]
+fn a_file_that_another_program_has_cut_is_as_long_as_it_is() {
+    let folder = Folder::new("cut");
+    let size = event(0).len() as u64 + 1;
+    let mut sink =
+        folder.open(FileDestination { rotate_size: Some(3 * size), ..FileDestination::new("eve.json") });
+    for number in 0..6 {
+        sink.write_event(&event(number));
+        sink.flush();
+        if number == 2 {
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(folder.0.join("eve.json"))
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+        }
+    }
+    assert_eq!(folder.text("eve.json").lines().count(), 3);
+    assert!(!folder.0.join("eve.json.1").exists());
+    // What is taken back of it is not filled up with what was cut.
+    let mut medium = FileMedium::open(FileDestination::new(folder.0.join("half"))).unwrap();
+    medium.write_some(b"0123456789").unwrap();
+    std::fs::OpenOptions::new().write(true).open(folder.0.join("half")).unwrap().set_len(0).unwrap();
+    medium.write_some(b"abcd").unwrap();
+    medium.take_back(3).unwrap();
+    assert_eq!(folder.text("half"), "a");
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_says_what_to_do() {
     let folder = Folder::new("refused");
     std::fs::create_dir(folder.0.join("dir")).unwrap();

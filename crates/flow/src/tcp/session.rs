@@ -242,6 +242,14 @@ impl TcpSession {
         self.peers[direction].next_win
     }
 
+    /// How far behind what is acknowledged a direction may still send. A sender that timed out for nothing sends all of its flight again,
+    /// however small the window has become since; what lies further behind belongs to another connection.
+    #[must_use]
+    pub fn oldest(&self, direction: Direction) -> Seq {
+        let sender = &self.peers[direction];
+        sender.last_ack.minus(sender.window.max(FLIGHT_MAX))
+    }
+
     pub(crate) fn client(&self) -> &Peer {
         &self.peers.to_server
     }
@@ -396,10 +404,9 @@ impl TcpSession {
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
         // The receiver may have opened its window further than it has told yet.
         let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
-        // What lies far behind belongs to another connection. A sender that timed out for nothing sends all of its flight again, however
-        // small the window has become since.
-        let behind = snd.last_ack.minus(snd.window.max(FLIGHT_MAX));
-        known && !segment.is_empty() && (segment.end().after(edge) || segment.end().before(behind))
+        known
+            && !segment.is_empty()
+            && (segment.end().after(edge) || segment.end().before(self.oldest(direction)))
     }
 
     /// Notes that the server has the connection and knows where the client's stream begins.

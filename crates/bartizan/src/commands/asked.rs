@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options of the program itself, as callers of Suricata use them (suricata-update, start scripts): `-T`, `--dump-config`, `--build-info`,
+//! `--list-keywords`, `--list-app-layer-protos`, `-V`.
+//!
+//! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's words. Not done: to run or read
+//! captures by Suricata's options (`-i`, `-r`): `bartizan run` and `bartizan inspect` do.
+
+use super::check::{self, Job};
+use crate::cache::CacheOption;
+use crate::error::{Exit, Failure};
+use crate::generation::Options;
+use crate::{input, load, plan};
+use bartizan_applayer::protocols;
+use bartizan_base::Settings;
+use bartizan_detect::reference::{self, Listed};
+use bartizan_events::SURICATA_VERSION;
+use bartizan_pattern::{Compiler, Config};
+use std::path::{Path, PathBuf};
+
+/// What has to be said wherever the program goes.
+const NOTICE: &str = include_str!("../../../../NOTICE");
+
+/// Arguments.
+#[derive(clap::Args)]
+#[command(next_help_heading = "As Suricata's callers ask")]
+pub struct Args {
+    /// Test settings and rules, as `bartizan check` does, and end.
+    #[arg(short = 'T')]
+    test: bool,
+    /// A suricata.yaml, or (for -T) a host file.
+    #[arg(short = 'c', value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The log folder, which has to be there.
+    #[arg(short = 'l', value_name = "DIR")]
+    log: Option<PathBuf>,
+    /// Rule file instead of those that the settings name.
+    #[arg(short = 'S', value_name = "FILE")]
+    only: Vec<PathBuf>,
+    /// Rule file beside those that the settings name.
+    #[arg(short = 's', value_name = "FILE", conflicts_with = "only")]
+    more: Vec<PathBuf>,
+    /// Override one setting.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Rules that cannot be evaluated here, and misspelt settings, are errors, too.
+    #[arg(long)]
+    strict: bool,
+    /// Name each rule that cannot be evaluated and each setting without effect.
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Malformed rules are errors: they are with -T in any case.
+    #[arg(long)]
+    init_errors_fatal: bool,
+    #[command(flatten)]
+    cache: CacheOption,
+    /// Print the settings, `key = value`, and end.
+    #[arg(long)]
+    dump_config: bool,
+    /// Print what this build has, in Suricata's form, and end.
+    #[arg(long)]
+    build_info: bool,
+    /// Print the notices of the libraries that this program contains or loads, and end.
+    #[arg(long)]
+    notices: bool,
+    /// List the keywords of rules: names, `csv` or `all` for more, or a name for that one.
+    #[arg(long, value_name = "csv|all|NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    list_keywords: Option<String>,
+    /// List the application protocols that are parsed.
+    #[arg(long)]
+    list_app_layer_protos: bool,
+    /// Print results as JSON (`-T`, `--list-keywords`, `--list-app-layer-protos`).
+    #[arg(long)]
+    json: bool,
+    /// Print the version of Suricata whose rules and settings this program reads.
+    #[arg(short = 'V')]
+    suricata_version: bool,
+}
+
+/// Answers.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    if args.suricata_version {
+        println!("{}", version());
+    } else if args.build_info {
+        build_info()?;
+    } else if args.notices {
+        println!("{}", NOTICE.trim_end());
+    } else if let Some(what) = &args.list_keywords {
+        return list_keywords(what, args.json);
+    } else if args.list_app_layer_protos {
+        list_protocols(args.json);
+    } else if args.dump_config {
+        dump_config(&load::settings(args.config.as_deref(), &args.overrides)?, "");
+    } else if args.test {
+        return test(args);
+    } else {
+        return Err(Failure::usage(
+            "these options go with -T, --dump-config or --list-keywords; `bartizan run` runs on live traffic, `bartizan inspect` reads captures (see `bartizan --help`)",
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// The first number is Suricata's: callers choose rules by it.
+fn version() -> String {
+    format!("This is Suricata version {SURICATA_VERSION} as Bartizan {} has it", env!("CARGO_PKG_VERSION"))
+}
+
+/// `-T`.
+fn test(args: &Args) -> Result<Exit, Failure> {
+    if let Some(log) = args.log.as_deref().filter(|log| !log.is_dir()) {
+        return Err(Failure::input(format!("the log folder {} is not there; make it", log.display())));
+    }
+    let mut options = Options {
+        overrides: args.overrides.clone(),
+        cache: args.cache.clone(),
+        strict: args.strict,
+        ..Options::default()
+    };
+    let mut policies = Vec::new();
+    let mut rules = [args.only.as_slice(), args.more.as_slice()].concat();
+    let mut of_settings = args.only.is_empty();
+    match &args.config {
+        Some(path) if is_host_file(path)? => {
+            let given = plan::Given { config: Some(path.clone()), options, ..plan::Given::default() };
+            options = plan::plan(&given)?.options;
+            policies.extend(options.policy.take());
+            if of_settings && !options.rules.is_empty() {
+                (rules, of_settings) = ([options.rules.as_slice(), &rules].concat(), false);
+            }
+        }
+        Some(path) => options.suricata_config = Some(path.clone()),
+        None => {}
+    }
+    let job = Job { options, rules, of_settings, policies, verbose: args.verbose > 0, json: args.json };
+    let exit = check::check(&job)?;
+    if !args.json {
+        let how = if exit == Exit::Done { "valid" } else { "not valid: see above" };
+        eprintln!("the configuration is {how}");
+    }
+    Ok(exit)
+}
+
+/// A host file has links, a suricata.yaml has none.
+fn is_host_file(path: &Path) -> Result<bool, Failure> {
+    let text = String::from_utf8_lossy(&input::read_text(path, "configuration")?).into_owned();
+    Ok(bartizan_config::yaml::parse(&text).is_ok_and(|root| root.get("links").is_some()))
+}
+
+/// As `suricata --dump-config`: what has something below it and no value of its own is `(null)`.
+fn dump_config(settings: &Settings, prefix: &str) {
+    for name in settings.children(prefix) {
+        let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        println!("{key} = {}", settings.get(&key).unwrap_or("(null)"));
+        dump_config(settings, &key);
+    }
+}
+
+fn build_info() -> Result<(), Failure> {
+    let config = Config { cache: None, ..Config::default() }.with_environment().map_err(Failure::input)?;
+    let patterns = Compiler::new(config).map_err(Failure::input)?.info().to_string();
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    println!("{}", version());
+    println!("Features: AF_PACKET HAVE_PACKET_FANOUT PCRE_JIT HAVE_NSS HAVE_JA3 HAVE_JA4 TLS RUST");
+    println!(
+        "{}-bits, {}-endian architecture",
+        usize::BITS,
+        if cfg!(target_endian = "little") { "Little" } else { "Big" }
+    );
+    println!("\nConfiguration:");
+    println!("  AF_PACKET support:                       yes");
+    println!("  AF_XDP support:                          no");
+    println!("  DPDK support:                            no");
+    println!("  NFQueue support:                         no");
+    println!("  Detection enabled:                       yes");
+    println!("  PCRE jit:                                yes");
+    println!("  JA3 support:                             yes");
+    println!("  JA4 support:                             yes");
+    println!(
+        "  Hyperscan support:                       {}",
+        yes(patterns.contains("libhs") || patterns.contains("hyperscan"))
+    );
+    println!("  Patterns:                                {patterns}");
+    println!("\nGeneric build parameters:");
+    println!("  Configuration directory:                 /etc/suricata/");
+    println!("  Log directory:                           /var/log/suricata/");
+    println!();
+    println!("  --prefix                                 /usr");
+    println!("  --sysconfdir                             /etc");
+    println!("  --localstatedir                          /var");
+    println!("  --datarootdir                            /usr/share");
+    println!("\nLibraries and their licences: `bartizan --notices`");
+    Ok(())
+}
+
+fn list_protocols(json: bool) {
+    let names = protocols::TABLE.iter().map(|spec| spec.name);
+    if json {
+        println!("{}", serde_json::json!(names.collect::<Vec<_>>()));
+        return;
+    }
+    println!("=========Supported App Layer Protocols=========");
+    names.for_each(|name| println!("{name}"));
+}
+
+fn list_keywords(what: &str, json: bool) -> Result<Exit, Failure> {
+    let all = reference::list();
+    if json {
+        println!("{}", serde_json::json!(all.iter().map(as_json).collect::<Vec<_>>()));
+        return Ok(Exit::Done);
+    }
+    match what {
+        "" => {
+            println!("=====Supported keywords=====");
+            all.iter().for_each(|k| println!("- {}", k.name));
+        }
+        "csv" => {
+            println!("name;description;app layer;features;documentation");
+            for k in &all {
+                let field = |text: &str| text.replace(';', ",");
+                println!("{};{};{};{};{};", k.name, field(&k.summary), protocol(k), features(k, ":"), k.page);
+            }
+        }
+        "all" => all.iter().for_each(|k| {
+            println!(
+                "{}:\n\tDescription: {}\n\tFeatures: {}\n\tDocumentation: {}",
+                k.name,
+                k.summary,
+                features(k, ","),
+                k.page
+            );
+        }),
+        name => {
+            let Some(k) = all.iter().find(|k| k.name.eq_ignore_ascii_case(name)) else {
+                let near = bartizan_rules::suggest(name, all.iter().map(|k| k.name))
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                return Err(Failure::input(format!("there is no keyword `{name}`{near}")));
+            };
+            println!(
+                "= {} =\nDescription: {}\nFeatures: {}\nDocumentation: {}",
+                k.name,
+                k.summary,
+                features(k, ","),
+                k.page
+            );
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn protocol(keyword: &Listed) -> String {
+    if keyword.protocols.is_empty() { "Unset".to_owned() } else { keyword.protocols.join(",") }
+}
+
+fn features(keyword: &Listed, between: &str) -> String {
+    let all = [(keyword.no_option, "No option"), (keyword.is_buffer, "sticky buffer")];
+    let has: Vec<&str> = all.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
+    if has.is_empty() { "none".to_owned() } else { has.join(between) }
+}
+
+fn as_json(keyword: &Listed) -> serde_json::Value {
+    serde_json::json!({
+        "name": keyword.name,
+        "description": keyword.summary,
+        "app_layer": keyword.protocols,
+        "no_option": keyword.no_option,
+        "sticky_buffer": keyword.is_buffer,
+        "alias_of": keyword.alias_of,
+        "documentation": keyword.page,
+    })
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong with rules, for people: what is malformed (no rule, or one that Suricata refuses as well) in full, what only this engine
+//! cannot evaluate by protocol and keyword once it is many.
+
+use crate::say;
+use bartizan_detect::keyword::RefusalCode;
+use bartizan_detect::ruleset::UNKNOWN_CLASS;
+use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
+use std::io::{IsTerminal, Write};
+
+/// Rules that cannot be evaluated and are shown one by one; more are summed.
+const EACH: u64 = 20;
+/// Malformed rules that a start shows.
+const SHOWN: usize = 20;
+
+/// Whether a finding is about a rule that is right and cannot be evaluated here.
+pub fn is_unsupported(finding: &Diagnostic) -> bool {
+    [RefusalCode::UnsupportedKeyword, RefusalCode::UnsupportedProtocol, RefusalCode::NoEffect]
+        .iter()
+        .any(|code| code.code() == finding.code)
+}
+
+/// The findings with what cannot be evaluated as warnings; `strict`: as errors.
+pub fn graded(findings: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
+    let grade = |finding: &Diagnostic| {
+        let mut finding = finding.clone();
+        if is_unsupported(&finding) && !strict {
+            finding.severity = Severity::Warning;
+        }
+        finding
+    };
+    findings.iter().map(grade).collect()
+}
+
+/// Rules that cannot be evaluated, in a line for each protocol and keyword, with the place of the first.
+pub fn sums(report: &RuleSetReport, findings: &[Diagnostic]) -> Vec<String> {
+    let first = |name: &str| {
+        let named = format!("`{name}`");
+        let found = findings.iter().find(|f| is_unsupported(f) && f.message.to_lowercase().contains(&named));
+        found.map_or_else(String::new, |f| format!(" (the first at {}:{})", f.file, f.line))
+    };
+    let protocols = by_count(&report.unsupported_protocols);
+    let keywords = by_count(&report.unsupported_keywords);
+    let of_protocol = protocols.into_iter().map(|(name, rules)| {
+        format!("warning: {} of the protocol `{name}`, which has no parser here{}", count(rules), first(name))
+    });
+    let of_keyword = keywords.into_iter().map(|(name, rules)| {
+        format!("warning: {} with `{name}`, which is not evaluated here{}", count(rules), first(name))
+    });
+    of_protocol.chain(of_keyword).collect()
+}
+
+fn by_count(map: &std::collections::BTreeMap<String, u64>) -> Vec<(&str, u64)> {
+    let mut all: Vec<(&str, u64)> = map.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    all.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+    all
+}
+
+fn count(rules: u64) -> String {
+    if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") }
+}
+
+/// The same in one line.
+pub fn sum(report: &RuleSetReport) -> Option<String> {
+    let total = report.unsupported_total();
+    if total == 0 {
+        return None;
+    }
+    let list = |map| by_count(map).iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>();
+    let mut parts = Vec::new();
+    for (what, map) in
+        [("protocols", &report.unsupported_protocols), ("keywords", &report.unsupported_keywords)]
+    {
+        if !map.is_empty() {
+            parts.push(format!("{what} {}", list(map).join(", ")));
+        }
+    }
+    Some(format!("{} not supported: {}", count(total), parts.join("; ")))
+}
+
+/// Writes a finding in its source.
+pub fn write(out: &mut impl Write, finding: &Diagnostic, files: &[RuleFile], color: bool) {
+    match files.iter().find(|f| f.source.name().as_ref() == finding.file.as_ref()) {
+        Some(file) => say::diagnostic(out, finding, &file.source, color),
+        None => {
+            let kind = if finding.severity == Severity::Error { "error" } else { "warning" };
+            say::line(
+                out,
+                format_args!(
+                    "{kind}: {}:{}:{}: {}",
+                    finding.file, finding.line, finding.column, finding.message
+                ),
+            );
+        }
+    }
+}
+
+/// Says at a start, on standard error, which rules were left out and why.
+pub fn report(findings: &[Diagnostic], files: &[RuleFile], report: &RuleSetReport) {
+    let color = std::io::stderr().is_terminal();
+    let mut err = std::io::stderr().lock();
+    let few = report.unsupported_total() <= EACH;
+    let graded = graded(findings, false);
+    let (unsupported, others): (Vec<_>, Vec<_>) = graded.iter().partition(|f| is_unsupported(f));
+    let told: Vec<_> =
+        others.into_iter().filter(|f| f.severity == Severity::Error || f.code == UNKNOWN_CLASS).collect();
+    told.iter().take(SHOWN).for_each(|finding| write(&mut err, finding, files, color));
+    if told.len() > SHOWN {
+        let more = told.len() - SHOWN;
+        say::line(&mut err, format_args!("... and {more} more findings; `bartizan check` shows all of them"));
+    }
+    if few {
+        unsupported.iter().for_each(|finding| write(&mut err, finding, files, color));
+    } else if let Some(sum) = sum(report) {
+        say::line(&mut err, format_args!("warning: {sum}; they are left out, `bartizan check` says more"));
+    }
+}
+
+/// Whether rules that cannot be evaluated are few enough to be shown one by one.
+pub fn are_few(report: &RuleSetReport) -> bool {
+    report.unsupported_total() <= EACH
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program as callers of Suricata use it: suricata-update's exact command lines, `-T` and `check` with one result, a suricata.yaml
+//! with rule files and a log folder, settings that have no effect.
+
+mod common;
+
+use common::{Ended, Folder, capture, run, udp};
+use std::collections::BTreeMap;
+
+const GOOD: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"secret\"; sid:1;)\n";
+/// Right, and not for this engine: a protocol, a keyword.
+const UNSUPPORTED: &str = "alert smtp any any -> any any (msg:\"m\"; content:\"x\"; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; content:\"x\"; asn1:bitstring_overflow; sid:3;)\n";
+/// Suricata refuses them as well: syntax, a keyword that nobody has, a value.
+const MALFORMED: &str = "alert tcp any any -> any any (msg:\"m\"; sid:4\nalert tcp any any -> any any (msg:\"m\"; cnotent:\"x\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:6;)\nalert nosuch any any -> any any (msg:\"m\"; sid:7;)\n";
+
+const YAML: &str = "%YAML 1.1\n---\nvars:\n  address-groups:\n    HOME_NET: \"any\"\ndefault-rule-path: rules\nrule-files:\n  - \"*.rules\"\ndefault-log-dir: logs\naf-packet:\n  - interface: eth0\n    threads: 1\npcap:\n  - interface: auto\noutputs:\n  - fast:\n      enabled: yes\n  - http-log:\n      enabled: no\n      filename: http.log\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: [alert, flow]\n";
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("good.rules", GOOD);
+    folder.write("unsupported.rules", format!("{GOOD}{UNSUPPORTED}"));
+    folder.write("malformed.rules", format!("{GOOD}{MALFORMED}"));
+    folder.write("s.yaml", YAML);
+    folder
+        .write("c.pcap", capture(1, &[udp(false, 1000, 4000, b"secret"), udp(true, 1001, 4000, b"secret")]));
+    std::fs::create_dir_all(folder.path("rules/deeper")).unwrap();
+    std::fs::create_dir_all(folder.path("l")).unwrap();
+    folder.write("rules/b.rules", GOOD);
+    folder.write("rules/notes.txt", "no rules\n");
+    folder
+}
+
+fn says(ended: &Ended, parts: &[&str]) {
+    let all = format!("{}{}", ended.stdout, ended.stderr);
+    parts.iter().for_each(|part| assert!(all.contains(part), "`{part}` is not said: {all}"));
+}
+
+#[test]
+fn suricata_update_s_command_lines() {
+    let folder = folder();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    // get_version: the first number of what it prints.
+    let version = run(&["-V"]);
+    let number = version.stdout.split(' ').find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    assert_eq!((version.code, number), (Some(0), Some("8.0.8")), "{version:?}");
+    // get_build_info.
+    let info = run(&["--build-info"]);
+    assert_eq!(info.code, Some(0));
+    let last = |start: &str| {
+        let line = info.stdout.lines().map(str::trim).find(|line| line.starts_with(start));
+        line.and_then(|line| line.split_whitespace().last()).map(str::to_owned)
+    };
+    for (start, end) in [
+        ("--prefix", "/usr"),
+        ("--sysconfdir", "/etc"),
+        ("--localstatedir", "/var"),
+        ("--datarootdir", "/usr/share"),
+    ] {
+        assert_eq!(last(start).as_deref(), Some(end), "{}", info.stdout);
+    }
+    assert!(info.stdout.starts_with("This is Suricata version 8.0.8 "), "{}", info.stdout);
+    assert!(info.stdout.lines().any(|line| line.starts_with("Features: ") && line.contains("HAVE_NSS")));
+    // Configuration.load: every line is `key = value`.
+    let dump = run(&["-c", "s.yaml", "--dump-config"]);
+    assert_eq!(dump.code, Some(0), "{dump:?}");
+    let settings: BTreeMap<&str, &str> =
+        dump.stdout.lines().map(|line| line.split_once(" = ").unwrap_or_else(|| panic!("{line}"))).collect();
+    for (key, value) in [
+        ("vars", "(null)"),
+        ("vars.address-groups.HOME_NET", "any"),
+        ("outputs.2", "eve-log"),
+        ("outputs.2.eve-log.types.1", "flow"),
+        ("af-packet.0.threads", "1"),
+    ] {
+        assert_eq!(settings.get(key), Some(&value), "{key}: {}", dump.stdout);
+    }
+    // test_configuration: with merged rules and without.
+    let test = run(&["-T", "-l", "l", "-c", "s.yaml", "-S", "unsupported.rules"]);
+    assert_eq!(test.code, Some(0), "{test:?}");
+    says(&test, &["1 loaded, 2 refused (0 malformed, 2 not supported)"]);
+    let test = run(&["-T", "-l", "l", "-c", "s.yaml"]);
+    assert_eq!(test.code, Some(0), "{test:?}");
+    says(&test, &["1 loaded, 0 refused"]);
+    assert_eq!(run(&["-T", "-l", "l", "-S", "good.rules"]).code, Some(0));
+    let test = run(&["-T", "-l", "l", "-c", "s.yaml", "-S", "malformed.rules"]);
+    assert_eq!(test.code, Some(1), "{test:?}");
+    says(&test, &["malformed.rules:2:", "1 loaded, 4 refused (4 malformed, 0 not supported)"]);
+    says(&run(&["-T", "-l", "nothere", "-S", "good.rules"]), &["the log folder nothere is not there"]);
+}
+
+#[test]
+fn a_check_and_a_test_have_one_result() {
+    let folder = folder();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    for (file, plain, strict) in [("good", 0, 0), ("unsupported", 0, 1), ("malformed", 1, 1)] {
+        let name = format!("{file}.rules");
+        for (more, code) in [(None, plain), (Some("--strict"), strict)] {
+            let more = more.as_slice();
+            let check = run(&[&["check", &name], more].concat());
+            let test = run(&[&["-T", "-S", &name], more].concat());
+            assert_eq!(
+                (check.code, test.code),
+                (Some(code), Some(code)),
+                "{name} {more:?}: {check:?} {test:?}"
+            );
+            assert_eq!(check.stdout, test.stdout);
+            let kind = if strict == 0 || (plain == 0 && more.is_empty()) { "error[" } else { "warning[" };
+            assert!(!check.stdout.contains(kind), "{}", check.stdout);
+        }
+    }
+    // Runs leave them out and go on, unless they are told not to.
+    let inspect = |more: &[&str]| {
+        let rest =
+            ["inspect", "--cache", "none", "--rules", "unsupported.rules", "--out", "o", "--json", "c.pcap"];
+        run(&[&rest[..], more].concat())
+    };
+    let ended = inspect(&[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(summary["rules"]["unsupported_protocols"]["smtp"], 1);
+    assert_eq!(summary["rules"]["unsupported_keywords"]["asn1"], 1);
+    let ended = inspect(&["--strict"]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("2 rules would be left out"), "{ended:?}");
+    // Many are summed, each kind with its first place; `-v` names each.
+    let many: String =
+        (10..40).map(|sid| format!("alert smtp any any -> any any (msg:\"m\"; sid:{sid};)\n")).collect();
+    folder.write("many.rules", format!("{UNSUPPORTED}{many}"));
+    let ended = run(&["check", "many.rules"]);
+    assert_eq!(ended.code, Some(0));
+    says(
+        &ended,
+        &["warning: 31 rules of the protocol `smtp`, which has no parser here (the first at many.rules:1)"],
+    );
+    says(&ended, &["warning: 1 rule with `asn1`", "many.rules:2", "(0 malformed, 32 not supported)"]);
+    assert!(ended.stdout.lines().count() < 10, "{}", ended.stdout);
+    assert_eq!(run(&["check", "-v", "many.rules"]).stdout.matches("warning[D114]").count(), 31);
+    // A host file is tested with its policy and rules.
+    folder.write(
+        "h.yaml",
+        "links: [{name: a, tap: {interface: eth0}}]\nrules: [malformed.rules]\ncache: none\n",
+    );
+    assert_eq!(run(&["-T", "-c", "h.yaml"]).code, Some(1));
+    folder.write("p.yaml", "policies:\n  - {name: a, from: any, to: any, chain: [ids], ids: {level: web}}\nrule-groups:\n  web:\n    - good.rules\n    - missing.rules\ndefault: {action: drop}\n");
+    folder.write("h.yaml", "links: [{name: a, tap: {interface: eth0}}]\npolicy: p.yaml\ncache: none\n");
+    let ended = run(&["-T", "-c", "h.yaml"]);
+    assert_eq!(ended.code, Some(1));
+    // A missing file of a rule group stands where it is named.
+    says(&ended, &["p.yaml:6:7: ids: cannot open rule file", "missing.rules"]);
+}
+
+#[test]
+fn findings_mark_what_they_name() {
+    let folder = Folder::new();
+    let rules = "alert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:1;)\nalert dns any any -> any any (msg:\"m\"; dns.rcode:nxdomian; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; flow:to_server,establish; sid:3;)\nalert tcp any any -> any any (msg:\"m\"; classtype:troian-activity; content:\"a\"; sid:4;)\nalert tcp any any -> any any (msg:\"m\"; classtype:troian-activity; content:\"b\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.response_body; content:\"a\"; pcre:\"/b/Q\"; sid:6;)\nalert http any any -> any any (msg:\"m\"; http.accept_enc; content:\"gzip, deflate\"; bsize:13; content:\"a much longer content\"; sid:7;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:5; content:\"abc\"; content:\"def\"; distance:0; sid:8;)\n";
+    folder.write("r.rules", rules);
+    let ended = run(&folder.0, &["check", "--json", "--cache", "none", "r.rules"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let found: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let of_line = |line: u64| -> Vec<(String, String)> {
+        let all = found["diagnostics"].as_array().unwrap().iter().filter(|d| d["line"] == line);
+        all.map(|d| {
+            let text: Vec<char> = rules.lines().nth(line as usize - 1).unwrap().chars().collect();
+            let at = |key: &str| d[key].as_u64().unwrap() as usize - 1;
+            (text[at("column")..at("end_column")].iter().collect(), d["message"].as_str().unwrap().to_owned())
+        })
+        .collect()
+    };
+    for (line, marked, message) in [
+        (1, "a", "`a` is no number"),
+        (2, "nxdomian", "did you mean `nxdomain`?"),
+        (3, "establish", "unknown option `establish` of `flow`"),
+        // Once for both rules.
+        (4, "troian-activity", "no class is called `troian-activity`: 2 rules of it have severity 3"),
+    ] {
+        let said = of_line(line);
+        assert!(said.len() == 1 && said[0].0 == marked && said[0].1.contains(message), "{line}: {said:?}");
+    }
+    // As Suricata 8.0.8: what it takes is taken, what it refuses is refused.
+    assert!([5, 6, 7].iter().all(|line| of_line(*line).is_empty()), "{}", ended.stdout);
+    assert!(of_line(8)[0].1.contains("need 6 bytes, and `bsize` asks for 5"), "{:?}", of_line(8));
+}
+
+#[test]
+fn classes_without_a_table_have_suricata_s_severities() {
+    let folder = folder();
+    let rule = |sid: u32, class: &str| {
+        format!(
+            "alert udp any any -> any 4000 (msg:\"m\"; content:\"secret\"; classtype:{class}; sid:{sid};)\n"
+        )
+    };
+    let rules =
+        [rule(1, "trojan-activity"), rule(2, "bad-unknown"), rule(3, "troian"), rule(4, "troian")].concat();
+    folder.write("r.rules", rules);
+    let ended = run(&folder.0, &["inspect", "--cache", "none", "--rules", "r.rules", "--out", "o", "c.pcap"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr.matches("no class is called `troian`: 2 rules of it have severity 3").count(), 1);
+    let eve = folder.read("o/eve.json");
+    let events = eve.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let of_sid: BTreeMap<u64, (String, u64)> = events
+        .filter(|event| event["event_type"] == "alert")
+        .map(|event| {
+            let alert = &event["alert"];
+            let category = alert["category"].as_str().unwrap().to_owned();
+            (alert["signature_id"].as_u64().unwrap(), (category, alert["severity"].as_u64().unwrap()))
+        })
+        .collect();
+    let known = [(1, "A Network Trojan was detected", 1), (2, "Potentially Bad Traffic", 2)];
+    // As Suricata 8.0.8: the first rule of a class that there is not has none.
+    for (sid, category, severity) in known.into_iter().chain([(3, "", 3), (4, "Unknown Classtype", 3)]) {
+        assert_eq!(of_sid.get(&sid), Some(&(category.to_owned(), severity)), "{sid}");
+    }
+}
+
+#[test]
+fn keywords_and_protocols_are_listed() {
+    let folder = Folder::new();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    let lines = |ended: &Ended| ended.stdout.lines().map(str::to_owned).collect::<Vec<_>>();
+    let names = lines(&run(&["--list-keywords"]));
+    for name in ["content", "http.uri", "http_uri", "dns.query", "dns_query", "pcre"] {
+        assert_eq!(names.iter().filter(|line| **line == format!("- {name}")).count(), 1, "{name}");
+    }
+    // Suricata's columns, and the line ends in a separator.
+    let csv = lines(&run(&["--list-keywords=csv"]));
+    assert_eq!(csv[0], "name;description;app layer;features;documentation");
+    assert!(
+        csv.len() == names.len() && csv[1..].iter().all(|line| line.matches(';').count() == 5),
+        "{csv:?}"
+    );
+    assert!(csv.iter().any(|line| line.starts_with("dns.query;")
+        && line.contains(";dns")
+        && line.contains("sticky buffer")));
+    let json: serde_json::Value = serde_json::from_str(&run(&["--list-keywords", "--json"]).stdout).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), names.len() - 1);
+    assert!(run(&["--list-keywords=http.uri"]).stdout.starts_with("= http.uri ="));
+    let none = run(&["--list-keywords=http.urii"]);
+    assert!(none.code == Some(1) && none.stderr.contains("did you mean `http.uri`?"), "{none:?}");
+    let protocols = lines(&run(&["--list-app-layer-protos"]));
+    assert_eq!(protocols[0], "=========Supported App Layer Protocols=========");
+    assert!(
+        ["http", "tls", "dns"].iter().all(|name| protocols.iter().any(|line| line == name)),
+        "{protocols:?}"
+    );
+    // Without a question there is no answer.
+    let ended = run(&["-c", "s.yaml"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("bartizan run"), "{ended:?}");
+    assert!(run(&["--version"]).stdout.starts_with("bartizan 0."));
+    assert!(run(&["inspect", "--version"]).stdout.contains("inspect 0."));
+}
+
+#[test]
+fn libraries_that_are_linked_have_their_notices() {
+    let folder = Folder::new();
+    let notices = run(&folder.0, &["--notices"]).stdout;
+    let lock = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    // Bindings to the system, to other systems' libraries and to the fuzzer have nothing of others in the program.
+    let none = ["js-sys", "libfuzzer-sys", "linux-raw-sys", "windows-sys"];
+    let text = std::fs::read_to_string(lock).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));
+    let linked: Vec<&str> = names.filter(|name| !none.contains(&format!("{name}-sys").as_str())).collect();
+    assert!(linked.contains(&"pcre2"), "{linked:?}");
+    for name in linked.iter().copied().chain(["hyperscan", "sljit"]) {
+        let name = name.strip_prefix("lib").unwrap_or(name);
+        assert!(notices.to_lowercase().contains(&format!("\n{name} (")), "{name} has no notice");
+    }
+    assert_eq!(notices.matches("IS PROVIDED").count(), 4);
+}
+
+#[test]
+fn a_suricata_yaml_says_where_rules_are_and_events_go() {
+    let folder = folder();
+    let inspect = |more: &[&str]| {
+        run(
+            &folder.0,
+            &[&["inspect", "--cache", "none", "--suricata-config", "s.yaml", "c.pcap"], more].concat(),
+        )
+    };
+    let ended = inspect(&[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended, &["2 alerts of 1 rules", "events: logs/eve.json"]);
+    assert!(folder.path("logs/eve.json").exists() && !folder.path("bartizan-out").exists());
+    // What the command line says wins.
+    folder.write("other.rules", GOOD.replace("sid:1", "sid:9").replace("secret", "other"));
+    let ended = inspect(&["--rules", "other.rules", "--out", "mine"]);
+    says(&ended, &["0 alerts of 0 rules", "rules: 1 loaded", "events: mine/eve.json"]);
+    // A name that fits none is said.
+    let ended = inspect(&["--set", "rule-files.0=none-*.rules", "--out", "mine2"]);
+    assert_eq!(ended.code, Some(0));
+    says(&ended, &["--set: no rule file is called rules/none-*.rules"]);
+    // A policy says which rules by itself.
+    folder.write("p.yaml", "policies: []\ndefault: {action: allow, chain: [ids]}\n");
+    says(
+        &inspect(&["--policy", "p.yaml", "--out", "mine3"]),
+        &["`rule-files` of the settings are not loaded"],
+    );
+}
+
+#[test]
+fn settings_without_effect_are_summed_and_misspelt_ones_are_named() {
+    let folder = folder();
+    let inspect = |more: &[&str]| {
+        run(
+            &folder.0,
+            &[&["inspect", "--cache", "none", "--suricata-config", "s.yaml", "--out", "o", "c.pcap"], more]
+                .concat(),
+        )
+    };
+    let said = inspect(&["--set", "outputs.2.eve-log.append=no"]).stderr;
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].contains("switched on and not written here: fast;"), "{said}");
+    assert!(lines[1].contains("3 settings of Suricata have no effect here: af-packet 2, pcap 1"), "{said}");
+    // What was read is not among them, and what is switched off is not missed.
+    let all = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
+    for word in ["outputs.2", "rule-files", "default-", "vars", "http-log"] {
+        assert!(!all.contains(word), "{word}: {all}");
+    }
+    for (setting, hint) in [
+        ("streem.midstream=yes", "there is no setting `streem.midstream`; did you mean `stream.midstream`?"),
+        ("nonsense.key=1", "there is no setting `nonsense.key`; correct or remove it"),
+        ("outputs.2.eve-log.types.1=flwo", "there is no type of events `flwo`; did you mean `flow`?"),
+    ] {
+        let plain = inspect(&["--set", setting]);
+        assert_eq!(plain.code, Some(0));
+        says(&plain, &[&format!("warning: --set: {hint}")]);
+        let strict = inspect(&["--strict", "--set", setting]);
+        assert_eq!(strict.code, Some(1), "{strict:?}");
+        says(&strict, &[hint]);
+        let check = ["check", "--suricata-config", "s.yaml", "--set", setting];
+        assert_eq!(run(&folder.0, &check).code, Some(0));
+        assert_eq!(run(&folder.0, &[&check[..], &["--strict"]].concat()).code, Some(1));
+    }
+    let known = inspect(&["--set", "af-packet.0.threads=3"]);
+    says(&known, &["warning: --set af-packet.0.threads: this setting of Suricata has no effect here"]);
+    assert!(!known.stderr.contains("did you mean"), "{}", known.stderr);
+    // In the file, by its place.
+    folder.write("s.yaml", format!("{YAML}streem:\n  midstream: yes\n"));
+    says(&inspect(&[]), &["warning: s.yaml:26:14: there is no setting `streem.midstream`"]);
+}
