@@ -23,6 +23,7 @@ test|useful|program ip|iproute2|makes the network namespaces that the tests of l
 test|useful|program ethtool|ethtool|switches offloads off on the test interfaces
 test|useful|program strace|strace|counts the system calls of an inline run
 test|useful|yaml -|python3 python3-yaml|the runner of the compatibility suite
+test|useful|module jsonschema|python3-jsonschema|checks its events by Suricata's schema
 test|useful|program nginx|nginx-light|a receiver of the receiver harness
 test|useful|program curl|curl|a client of the receiver harness
 test|useful|program openssl|openssl|makes its certificate

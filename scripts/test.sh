@@ -38,7 +38,26 @@ compatibility() {
     else
         # A program that agrees in more cases may raise the floor: add --write-floor and commit the list.
         [ -f "$floor" ] || echo "== compatibility: no case has to agree yet, $floor is not there"
-        step compatibility "$suite" --program "$target/release/bartizan" --jobs 2 ${floor_there:+--floor "$floor"}
+        rm -rf "$target/compat-kept"
+        step compatibility "$suite" --program "$target/release/bartizan" --jobs 2 ${floor_there:+--floor "$floor"} \
+            --keep "$target/compat-kept"
+        eve_schema
+    fi
+}
+
+# Every event of all cases by Suricata's own schema of EVE.
+eve_schema() {
+    local beside=../shared/compat python found=
+    for python in /usr/bin/python3 python3; do
+        if "$python" -c 'import jsonschema' 2>/dev/null; then found=$python && break; fi
+    done
+    if [ ! -f "$beside/suricata-schema.json" ]; then
+        echo "== eve-schema: not run, $beside/suricata-schema.json is not there"
+    elif [ -z "$found" ]; then
+        echo "== eve-schema: not run, python3-jsonschema is not installed"
+    else
+        step eve-schema "$found" tests/compat/eve-schema "$beside/suricata-schema.json" "$target/compat-kept" \
+            --reference "$beside/reference-eve.tar.xz"
     fi
 }
 

@@ -158,8 +158,19 @@ pub struct LogOptions {
     pub dns_version: u8,
     /// Formats of dns records: detailed, grouped.
     pub formats: Vec<String>,
+    /// Bodies that an alert's record shows (`alert.http-body`, `alert.http-body-printable`).
+    pub bodies: Bodies,
     /// All other settings of the type, for protocols with options of their own.
     pub settings: bartizan_base::Settings,
+}
+
+/// How an alert's record shows the bodies of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bodies {
+    /// In base64.
+    pub base64: bool,
+    /// As text, what is not printable as dots.
+    pub printable: bool,
 }
 
 /// The transactions of a flow, in the order of their beginning, and which of them were changed.

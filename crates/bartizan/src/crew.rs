@@ -14,8 +14,9 @@ use bartizan_dataplane::handover::HandOverCounters;
 use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
 use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::stats::{Counters, Sum, visit_capture};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
-use bartizan_dataplane::workers::add_stats;
+use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_ports::{PortStats, processors};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -51,7 +52,9 @@ pub struct Ended {
     /// What was handed over between workers.
     pub hand_over: HandOverCounters,
     /// All counters of their parts by name.
-    pub stats: Vec<(&'static str, u64)>,
+    pub stats: Counters,
+    /// Those of each worker.
+    pub threads: Vec<Counters>,
     /// The packet clock.
     pub clock: Timestamp,
     /// Ports by name, each summed over the workers.
@@ -102,8 +105,10 @@ pub fn run(
         }
     };
     let mut ended = Ended { failure, live, clock: worker.clock(), ..Ended::empty() };
-    ended.add_worker(&worker, &live);
-    ports.iter_mut().for_each(|ports| ended.add_ports(ports));
+    let mut sum = Sum::default();
+    ended.add_worker(&worker, &live, &mut sum);
+    ports.iter_mut().for_each(|ports| ended.add_ports(ports, &mut sum));
+    ended.finish(sum);
     Ok(ended)
 }
 
@@ -149,18 +154,18 @@ fn together(
         (result, events)
     });
     let mut ended = Ended { failure: result.err().map(Failure::stopped), ..Ended::empty() };
+    let mut sum = Sum::default();
     for post in &mut posts {
         recorder.absorb(&post.recorder);
         ended.clock = ended.clock.max(post.station.worker().clock());
         ended.live = ended.live.plus(&post.counters);
         ended.hand_over = ended.hand_over.plus(post.station.counters());
-        ended.add_worker(post.station.worker(), &post.counters);
-        ended.add_ports(&mut post.ports);
+        ended.add_worker(post.station.worker(), &post.counters, &mut sum);
+        ended.add_ports(&mut post.ports, &mut sum);
     }
-    let stats = &mut ended.stats;
-    ended.hand_over.for_each(|name, value| stats.push((name, value)));
-    ended.live.for_each_loss(|name, value| stats.push((name, value)));
-    events.for_each(|name, value| stats.push((name, value)));
+    ended.hand_over.for_each(|name, value| sum.add(name, value));
+    events.for_each(|name, value| sum.add(name, value));
+    ended.finish(sum);
     Ok(ended)
 }
 
@@ -171,7 +176,8 @@ impl Ended {
             counters: WorkerCounters::default(),
             live: LiveCounters::default(),
             hand_over: HandOverCounters::default(),
-            stats: Vec::new(),
+            stats: Counters::new(),
+            threads: Vec::new(),
             clock: Timestamp::ZERO,
             ports: BTreeMap::new(),
             balance: Balance::default(),
@@ -179,17 +185,26 @@ impl Ended {
         }
     }
 
-    fn add_worker(&mut self, worker: &Worker, live: &LiveCounters) {
+    fn add_worker(&mut self, worker: &Worker, live: &LiveCounters, sum: &mut Sum) {
         self.counters = self.counters.plus(worker.counters());
         self.balance.add(worker.counters(), live);
-        add_stats(&mut self.stats, worker);
+        self.threads.push(stats_of(worker));
+        add_stats(sum, worker);
     }
 
-    fn add_ports(&mut self, ports: &mut Ports) {
+    /// What is counted beside the workers.
+    fn finish(&mut self, mut sum: Sum) {
+        self.live.normaliser.for_each(|name, value| sum.add(name, value));
+        self.live.for_each_loss(|name, value| sum.add(name, value));
+        self.stats = sum.finish();
+    }
+
+    fn add_ports(&mut self, ports: &mut Ports, counters: &mut Sum) {
         self.forwards |= matches!(ports, Ports::Inline(_));
         ports.each(|port| {
             let stats = port.stats();
             self.balance.add_port(&stats, port.pending() as u64);
+            visit_capture(&stats, |name, value| counters.add(name, value));
             let sum = self.ports.entry(port.name().to_owned()).or_default();
             *sum = sum.plus(&stats);
         });

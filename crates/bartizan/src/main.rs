@@ -23,6 +23,7 @@ mod reload;
 mod rule_files;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
+mod stats;
 mod unused;
 
 use clap::{Parser, Subcommand};

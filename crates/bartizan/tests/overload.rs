@@ -105,7 +105,7 @@ fn capture(talks: &[Talk]) -> Vec<u8> {
     out
 }
 
-/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and the statistics.
+/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and the event of its statistics.
 struct Told {
     gave_way: BTreeMap<String, usize>,
     good: usize,
@@ -126,7 +126,7 @@ fn inspect(folder: &Folder, out: &str, more: &[&str], of: fn(&serde_json::Value)
         }
     }
     let good = folder.events(out, "alert").iter().filter(|a| a["alert"]["signature_id"] == 1).count();
-    let stats = folder.events(out, "stats").pop().expect("statistics")["stats"].clone();
+    let stats = folder.events(out, "stats").pop().expect("statistics");
     Told { gave_way, good, stats }
 }
 
@@ -157,7 +157,7 @@ fn flows_of_lower_priority_give_way_first_with_one_worker_and_with_two() {
         assert!(rest4 > 3 && rest6 > 3, "{threads}: {:?}", told.gave_way);
         assert_eq!(told.gave_way.values().sum::<usize>(), rest4 + rest6, "{threads}: {:?}", told.gave_way);
         assert_eq!(told.good, 80, "{threads}");
-        let memory = &told.stats["app_layer_memory"];
+        let memory = &told.stats["bartizan"]["stats"]["app_layer_memory"];
         let peak = memory["peak"].as_u64().unwrap();
         assert!(peak > bound / 2 && peak < bound + (64 << 10), "{threads}: {memory}");
         assert_eq!(memory["closed"], (rest4 + rest6) as u64, "{threads}: {memory}");
@@ -211,8 +211,8 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
     folder.write("c.pcap", capture(&talks));
     let more = ["--set", "stream.reassembly.memcap=2mb"];
     let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
-    let tcp = &told.stats["tcp"];
-    assert!(tcp["reassembly_memory_closed"].as_u64() > Some(50), "{tcp}");
+    let (tcp, own) = (&told.stats["stats"]["tcp"], &told.stats["bartizan"]["stats"]["tcp"]);
+    assert!(own["reassembly_memory_closed"].as_u64() > Some(50), "{own}");
     assert_eq!((told.good, &tcp["segment_memcap_drop"]), (50, &serde_json::json!(0)), "{tcp}");
 }
 
@@ -243,7 +243,7 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
         command.args(memory.iter().flat_map(|set| ["--set", set])).arg("c.pcap");
         let ran = command.current_dir(folder.path()).output().unwrap();
         assert!(ran.status.success(), "{name}: {:?} {}", ran.status, String::from_utf8_lossy(&ran.stderr));
-        let stats = folder.events(name, "stats").pop().expect("statistics")["stats"].clone();
+        let stats = folder.events(name, "stats").pop().expect("statistics")["bartizan"]["stats"].clone();
         let closed = [&stats["app_layer_memory"]["closed"], &stats["tcp"]["reassembly_memory_closed"]];
         assert!(closed.iter().filter_map(|c| c.as_u64()).sum::<u64>() > 300, "{name}: {stats}");
     }

@@ -13,6 +13,7 @@ mod path;
 mod settings;
 pub mod spread;
 mod time;
+pub mod turns;
 mod verdict;
 
 pub use bytes::Cursor;

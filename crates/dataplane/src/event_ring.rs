@@ -248,6 +248,9 @@ pub trait LineSink {
     /// The output's name, as losses say it.
     fn name(&self, output: u16) -> String;
 
+    /// The rings were looked at once more.
+    fn turn(&mut self) {}
+
     /// Nothing more is there for the moment: what is gathered can be written out.
     fn idle(&mut self) {}
 }
@@ -265,6 +268,7 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
             messages += ring.drain(|item| losses.write(item, sink));
             !ended
         });
+        sink.turn();
         if messages > 0 {
             naps = 0;
             continue;

@@ -37,6 +37,8 @@ impl FunctionSlot {
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.
     pub event_id: u64,
+    /// Where in the run it began: the same order with any number of workers.
+    pub began: u64,
     /// TCP state; plain data.
     pub session: TcpSession,
     /// Reassembly; made with the first segment that has a payload function on its path.
@@ -76,6 +78,8 @@ pub struct FlowExt {
     pub stray_flags: TcpFlags,
     /// Transactions that were begun in protocols before a switch.
     pub earlier_tx: u64,
+    /// What of it the statistics of protocols have counted.
+    pub counted: crate::app_stats::Counted,
     /// What the flow holds, as it was counted last.
     pub memory: crate::app_memory::Charge,
     /// An end-of-flow inspection took place.

@@ -413,6 +413,8 @@ impl Worker {
             }
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
+        let protocol = entry.key().protocol();
+        self.app_stats.note(protocol, &mut entry.ext);
     }
 }
 

@@ -292,6 +292,7 @@ impl Station {
         self.worker.arrives_by(tag);
         let mut output = core::mem::take(&mut self.output);
         self.worker.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        output.vouch(self.worker.checksums);
         // One whole packet of its own: what nearly all are. Nothing is copied.
         if let [packet] = output.packets()
             && !packet.is_fragment()

@@ -51,6 +51,7 @@ pub(crate) fn segment<'a>(worker: &mut Worker, view: &PacketView<'a>) -> Option<
     if worker.checks_checksums() {
         checksum_ok = view.l4_checksum_ok().unwrap_or(true);
         worker.checksum_result(checksum_ok);
+        worker.checksums_checked += u64::from(worker.checks_checksums());
         // The sample may just have shown that checksums are made elsewhere.
         checksum_ok |= !worker.checks_checksums();
     }

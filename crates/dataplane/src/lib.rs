@@ -6,6 +6,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod app_memory;
+pub mod app_stats;
 pub mod board;
 pub mod chain;
 pub mod eve;
@@ -25,8 +26,10 @@ mod packet;
 mod parts;
 mod pseudo;
 pub mod record;
+mod segmentation;
 pub mod settings;
 mod standing;
+pub mod stats;
 mod streams;
 pub mod train;
 mod transactions;

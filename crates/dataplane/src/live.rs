@@ -10,17 +10,21 @@ mod unsent;
 
 use crate::normaliser::{self, NormaliserCounters};
 use crate::record::Recorder;
+use crate::segmentation;
 use crate::train;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
-use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{
-    Awake, Batch, Disposition, FrameInfo, InlinePair, Port, PortError, Side, Woke, wait_any,
+    Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, Port, PortError, Side, Woke, wait_any,
 };
 use std::time::Duration;
 
 pub use control::Control;
 use unsent::UnsentFrames;
+
+/// Bytes before the network layer, an 802.1Q tag among them.
+const ETHERNET_AND_TAG: usize = 18;
 
 /// The only worker's number.
 const ALONE: WorkerId = WorkerId(0);
@@ -115,6 +119,7 @@ pub fn run_inline(
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
+        recorder.turn();
         if worker.is_asked() {
             worker.show(|snapshot| {
                 snapshot.live = counters;
@@ -133,14 +138,17 @@ pub fn run_inline(
             counters.turns += 1;
             worker.arrives_by(side as u32);
             for index in 0..frames {
-                let Some((frame, _)) = frame_of(&batch, index, link) else { continue };
+                let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
+                worker.arrives_with(checksums_of(info.flags));
                 let follows = is_followed(worker, &batch, index);
                 let decision = worker.frame_in_batch(&frame, follows, recorder);
                 send_released(worker, egress, Some(&mut batch), side, &mut released, &mut unsent);
                 if let Some(decision) = decision {
                     settle(worker, &mut batch, index, &decision, &mut decoder, &mut counters);
                 }
+                let first = index.saturating_sub(worker.waiting());
                 release(worker, &mut batch, index, link, recorder);
+                send_large(egress, &mut batch, first..=index, &mut decoder, &mut counters);
             }
             egress.transmit(&mut batch);
             egress.flush()?;
@@ -185,6 +193,7 @@ pub fn run_passive(
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
+        recorder.turn();
         if worker.is_asked() {
             worker.show(|snapshot| {
                 snapshot.live = counters;
@@ -205,7 +214,8 @@ pub fn run_passive(
         }
         counters.turns += 1;
         for index in 0..frames {
-            let Some((frame, _)) = frame_of(&batch, index, link) else { continue };
+            let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
+            worker.arrives_with(checksums_of(info.flags));
             worker.frame(&frame, recorder);
         }
         batch.clear();
@@ -254,6 +264,17 @@ fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &Fr
     Some((frame, info))
 }
 
+/// What the kernel says of a frame's checksums.
+const fn checksums_of(flags: FrameFlags) -> Checksums {
+    if flags.contains(FrameFlags::CHECKSUM_PENDING) {
+        Checksums::Pending
+    } else if flags.contains(FrameFlags::CHECKSUM_VALID) {
+        Checksums::Valid
+    } else {
+        Checksums::Unknown
+    }
+}
+
 /// Whether the frame behind another one of a batch goes on with its TCP segment.
 fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     if !worker.forms_trains() {
@@ -296,6 +317,56 @@ fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, r
             batch.set_disposition(waited, Disposition::Forward);
         }
     }
+}
+
+/// Sends those of the frames that are to leave and are larger than the port carries, as segments; what came before them in the batch goes
+/// first. What cannot be cut is left for the port to refuse.
+fn send_large(
+    egress: &mut dyn Port,
+    batch: &mut Batch,
+    frames: core::ops::RangeInclusive<usize>,
+    rejecter: &mut Rejecter,
+    counters: &mut LiveCounters,
+) {
+    for index in frames {
+        let is_large = batch.bytes(index).is_some_and(|bytes| is_large(bytes, egress));
+        if !is_large || batch.disposition(index) != Some(Disposition::Forward) {
+            continue;
+        }
+        batch.set_disposition(index, Disposition::Hold);
+        egress.transmit(batch);
+        let whole = batch.info(index).is_some_and(|info| info.refusal().is_ok());
+        let sent = whole
+            && batch.bytes(index).is_some_and(|bytes| send_as_segments(egress, bytes, rejecter, counters));
+        if !sent {
+            batch.set_disposition(index, Disposition::Forward);
+        }
+    }
+}
+
+/// Whether a frame is larger than a port carries, be it tagged.
+fn is_large(bytes: &[u8], egress: &dyn Port) -> bool {
+    bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG
+}
+
+/// Sends a frame as segments. `false`: it cannot be cut, and nothing was sent.
+fn send_as_segments(
+    egress: &mut dyn Port,
+    bytes: &[u8],
+    rejecter: &mut Rejecter,
+    counters: &mut LiveCounters,
+) -> bool {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    rejecter.decoder.decode(LinkType::ETHERNET, bytes, length, &mut rejecter.output);
+    let (mtu, mut pieces) = (egress.mtu(), 0u64);
+    let done = segmentation::cut(bytes, &rejecter.output, mtu, |segment| {
+        pieces += 1;
+        // The port counts what it does not take.
+        let _ = egress.transmit_frame(segment);
+    });
+    counters.normaliser.cut += u64::from(done.is_some());
+    counters.normaliser.pieces += pieces.saturating_sub(1);
+    done.is_some()
 }
 
 /// Does with a frame of the batch what was decided.

@@ -25,6 +25,12 @@ pub struct NormaliserCounters {
     pub completed: u64,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,
+    /// Packets whose transport checksum their sender left to hardware, and that got it here.
+    pub checksums: u64,
+    /// Frames that were larger than the egress port carries and left as segments.
+    pub cut: u64,
+    /// Frames more that this made.
+    pub pieces: u64,
     /// RST segments made.
     pub resets: u64,
     /// ICMP messages made.
@@ -42,6 +48,9 @@ impl NormaliserCounters {
             replaced,
             urgent_cleared,
             completed,
+            checksums,
+            cut,
+            pieces,
             resets,
             unreachables,
             silent,
@@ -51,6 +60,9 @@ impl NormaliserCounters {
             replaced: self.replaced + replaced,
             urgent_cleared: self.urgent_cleared + urgent_cleared,
             completed: self.completed + completed,
+            checksums: self.checksums + checksums,
+            cut: self.cut + cut,
+            pieces: self.pieces + pieces,
             resets: self.resets + resets,
             unreachables: self.unreachables + unreachables,
             silent: self.silent + silent,
@@ -63,6 +75,9 @@ impl NormaliserCounters {
         each("normaliser.urgent_cleared", self.urgent_cleared);
         each("normaliser.completed", self.completed);
         each("normaliser.replaced", self.replaced);
+        each("normaliser.checksums", self.checksums);
+        each("normaliser.cut", self.cut);
+        each("normaliser.pieces", self.pieces);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
         each("normaliser.silent", self.silent);
@@ -90,6 +105,8 @@ pub struct Rewrite {
     pub restored: bool,
     /// A rule replaces bytes.
     pub replaced: bool,
+    /// The checksum was left to hardware by its sender and is made here.
+    pub due: bool,
     /// Bytes of the stream that come in front of the payload, so that the segment begins earlier by as many.
     pub front: SmallVec<[u8; 8]>,
 }
@@ -111,6 +128,7 @@ pub fn rewrite(
     counters.completed += u64::from(!change.front.is_empty());
     counters.rewritten += u64::from(change.restored);
     counters.replaced += u64::from(change.replaced);
+    counters.checksums += u64::from(change.due);
     counters.urgent_cleared += u64::from(change.urgent);
     true
 }

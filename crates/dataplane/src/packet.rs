@@ -6,7 +6,7 @@ use crate::functions::{Looks, is_shown_early};
 use crate::identity::{flow_key, icmp_of, key_about, segment};
 use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
 use crate::standing::tcp_state;
-use crate::worker::{Frame, Worker};
+use crate::worker::{Frame, Worker, next_packet};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
 use bartizan_flow::tcp::{
@@ -40,7 +40,11 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) -> Decision {
         self.fid = Fid(0);
+        self.place = next_packet(self.place);
         let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        if self.settings.prevention && decision.verdict.forwards() {
+            self.note_checksum(&PacketView::new(bytes, packet));
+        }
         if !self.train.took() {
             let acts = self.settings.prevention;
             self.tally.count(self.fid, &decision, packet.captured_len(), acts);
@@ -152,7 +156,7 @@ impl Worker {
                     let direction = entry.map_or(direction, |(entry, src)| entry.icmp_error_direction(src));
                     return Ok(FlowOf { id, direction, related: Some(true) });
                 }
-                Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
+                Find::Stale { id } => self.end_stale(id, recorder),
                 Find::Missing => {}
             }
             // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
@@ -164,7 +168,7 @@ impl Worker {
         let related = about.map(|about| about == key);
         match self.flows.find(&key, frame.now) {
             Find::Found { id, direction } => return Ok(FlowOf { id, direction, related }),
-            Find::Stale { id } => self.end_flow(id, EndReason::Timeout, recorder),
+            Find::Stale { id } => self.end_stale(id, recorder),
             Find::Missing => {}
         }
         let id = self.new_flow(&key, frame, packet, recorder)?;
@@ -181,7 +185,7 @@ impl Worker {
         for _ in 0..2 {
             match self.flows.insert(key, frame.now) {
                 Insert::Created { id } => {
-                    let number = self.next_flow;
+                    let (number, began) = (self.next_flow, self.place);
                     self.next_flow += 1;
                     let generation = self.chains.generation;
                     let hash = self.flows.hash(key);
@@ -192,6 +196,7 @@ impl Worker {
                         entry.path = class.path;
                         entry.generation = generation;
                         entry.ext.event_id = event_id(number, hash.0);
+                        entry.ext.began = began;
                         entry.ext.vlan = packet.vlan;
                         entry.ext.icmp = icmp_of(packet);
                     }

@@ -22,15 +22,38 @@ impl Worker {
     pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason, recorder: &mut dyn Recorder) {
         self.finish_inspection(id, recorder);
         self.discharge(id);
+        self.count_end(id);
         if let Some(entry) = self.flows.get_mut(id) {
+            // The record shows what the streams know of gaps, regions and urgent bytes.
+            recorder.flow(entry, reason, self.clock);
             if let Some(pair) = entry.ext.streams.as_deref_mut() {
                 pair.release(&mut self.budget);
             }
-            recorder.flow(entry, reason, self.clock);
         }
         if let Some(mut ext) = self.flows.remove(id, reason) {
             ext.session.release(&mut self.stream_counters);
         }
+    }
+
+    /// Ends a flow that a packet found when its time was over.
+    pub(crate) fn end_stale(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
+        self.flows.counters_mut().wrk_evicted += 1;
+        self.end_flow(id, EndReason::Timeout, recorder);
+    }
+
+    /// Counts a flow that ends by what only its extension knows.
+    fn count_end(&mut self, id: FlowId) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let protocol = entry.key().protocol();
+        self.app_stats.note(protocol, &mut entry.ext);
+        let [sources, destinations] = Direction::BOTH.map(|side| entry.ext.macs[side].len() as u64);
+        let session = &entry.ext.session;
+        if let Some(state) = session.exists().then(|| session.state()) {
+            self.flows.counters_mut().ended_tcp(state);
+        }
+        let decoder = self.decoder.counters_mut();
+        decoder.max_mac_addrs_src = decoder.max_mac_addrs_src.max(sources);
+        decoder.max_mac_addrs_dst = decoder.max_mac_addrs_dst.max(destinations);
     }
 
     /// Inspects what is left of a flow.

@@ -203,6 +203,9 @@ pub trait Recorder {
         Kept::Nothing
     }
 
+    /// Between two batches of packets: what was made elsewhere is written.
+    fn turn(&mut self) {}
+
     /// Nothing to do just now: what is buffered may be written out.
     fn idle(&mut self) {}
 

@@ -169,8 +169,9 @@ const HOLD_BYTES: u32 = 1_024;
 /// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
 const HOLD_MILLIS: u64 = 150;
 
-/// In a capture nobody waits, and all that is due ends with the packet at which it is due.
-const ENDS_REPLAYED: u32 = 256;
+/// In a capture nobody waits, and all that is due ends with the packet at which it is due, in the order in which it began: so the result is
+/// the same with any number of workers.
+pub(crate) const ENDS_REPLAYED: u32 = u32::MAX;
 /// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits for a thousand others' ends (they
 /// are due at once when a flood fills the table, and timeouts get short).
 const ENDS_LIVE: u32 = 2;

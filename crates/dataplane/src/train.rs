@@ -250,7 +250,7 @@ fn is_plain(occasion: &Occasion<'_>) -> bool {
     let packet = occasion.packet.decoded();
     packet.source == PacketSource::Wire
         && packet.recursion == 0
-        && !packet.flags.contains(PacketFlags::REBUILT)
+        && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::CHECKSUM_PENDING)
         && packet.events.as_slice().is_empty()
 }
 

@@ -2,6 +2,7 @@
 //! A worker: owns flows and runs their packets to completion.
 
 use crate::app_memory::AppMemory;
+use crate::app_stats::AppStats;
 use crate::board::{Presenter, Snapshot, Tally};
 use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
@@ -10,18 +11,21 @@ use crate::handover::walk::count_decision;
 use crate::normaliser::Rewrite;
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
-use crate::settings::{ChecksumMode, EngineSettings};
+use crate::settings::{ChecksumMode, ENDS_REPLAYED, EngineSettings};
 use bartizan_applayer::flow::Engine;
 use bartizan_applayer::protocols;
+use bartizan_base::turns::Turn;
 use bartizan_base::{
-    Decision, Fid, FunctionId, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId,
+    Decision, Fid, FlowId, FunctionId, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId,
 };
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
 use bartizan_function::{Edit, Finding, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
-use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, PacketView, TcpFlags, Transport};
+use bartizan_packet::{
+    Checksums, DecodeOutput, Decoded, Decoder, LinkType, PacketFlags, PacketView, TcpFlags, Transport,
+};
 use std::sync::Arc;
 
 /// A frame as a port or capture hands it over.
@@ -50,6 +54,19 @@ const TIMERS_PER_PACKET: u32 = 256;
 /// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has come.
 const ENDS_WHEN_IDLE: u32 = 32;
 
+/// The frame after all others, for [`Turn::at`].
+const AT_THE_END: u64 = u64::MAX - 1;
+
+/// The place of a frame's next packet. See [`Worker::place`].
+pub(crate) const fn next_packet(place: u64) -> u64 {
+    if place & 0xff == 0xff { place } else { place + 1 }
+}
+
+/// The place after a frame's last packet. See [`Worker::place`].
+pub(crate) const fn next_frame(place: u64) -> u64 {
+    ((place >> 8) + 1) << 8
+}
+
 /// Datagrams inside datagrams that are put together at most.
 pub(crate) const MAX_DEPTH: u8 = 4;
 
@@ -69,8 +86,6 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
         ("ips.drop_reason.stream_memcap", &[Reason::StreamMemory]),
         ("ips.drop_reason.stream_midstream", &[Reason::StreamMidstream]),
         ("ips.drop_reason.stream_reassembly", &[Reason::StreamReassembly]),
-        ("ips.drop_reason.stream_urgent", &[]),
-        ("ips.drop_reason.nfq_error", &[]),
         ("ips.drop_reason.tunnel_packet_drop", &[Reason::TunnelInner]),
         ("ips.drop_reason.exception_policy_flow_drop", &[Reason::ExceptionFlow]),
     ]
@@ -202,6 +217,16 @@ impl WorkerCounters {
     }
 }
 
+/// Memory that traffic holds, by part, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    defrag: u64,
+    sessions: u64,
+    reassembly: u64,
+    app_layer: u64,
+    http: u64,
+}
+
 /// Stream events, by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEventCounters(pub [u64; StreamEvent::ALL.len()]);
@@ -228,8 +253,15 @@ pub struct Worker {
     /// What functions want replaced in the packet in hand.
     pub(crate) edits: Vec<Edit>,
     pub(crate) counters: WorkerCounters,
+    pub(crate) app_stats: AppStats,
+    /// What was held when the run ended, before its flows were let go.
+    held_at_end: Option<Held>,
     pub(crate) clock: Timestamp,
     pub(crate) next_flow: u64,
+    /// Where in the run it is: frame, and packet of the frame in the lowest byte.
+    pub(crate) place: u64,
+    /// Captures with several workers: what they share is touched in the order of the packets.
+    pub(crate) turn: Option<Turn>,
     /// The generation of which the recorder was told last.
     announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
@@ -241,12 +273,18 @@ pub struct Worker {
     spare_rewrite: Rewrite,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
+    /// TCP segments whose checksum was looked at.
+    pub(crate) checksums_checked: u64,
     outputs: Vec<DecodeOutput>,
     pub(crate) datagrams: Vec<Vec<u8>>,
     /// Of the frame in hand.
     pub(crate) joined: Joined,
     pub(crate) arrived_by: u32,
+    /// What its port knows of the checksums of the frame in hand.
+    pub(crate) checksums: Checksums,
     pub(crate) past: crate::generations::Past,
+    /// Flows that are due, while they are ended.
+    due: Vec<(u64, FlowId)>,
 }
 
 impl Worker {
@@ -281,18 +319,25 @@ impl Worker {
             findings: Vec::new(),
             edits: Vec::new(),
             counters: WorkerCounters::default(),
+            app_stats: AppStats::default(),
+            held_at_end: None,
             clock: Timestamp::ZERO,
             next_flow: 1,
+            place: 0,
+            turn: None,
             announced: None,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),
+            checksums_checked: 0,
             outputs: Vec::new(),
             datagrams: Vec::new(),
             joined: Joined::default(),
             arrived_by: 0,
+            checksums: Checksums::Unknown,
             past: crate::generations::Past::default(),
+            due: Vec::new(),
             settings,
         })
     }
@@ -369,35 +414,39 @@ impl Worker {
         self.decoder.counters().visit(&mut each);
         self.flows.visit_stats(&mut each);
         self.defrag.counters().for_each(&mut each);
+        let held = self.memory_held();
+        each("defrag.memuse", held.defrag);
         for (name, value) in self.stream_counters.iter() {
-            each(name, value);
+            each(name, if name == "tcp.memuse" { held.sessions } else { value });
         }
         if self.settings.count_stream_events {
             for (event, count) in StreamEvent::ALL.iter().zip(self.counters.stream_events.0) {
                 each(event.stats_name(), count);
             }
         }
-        each("tcp.reassembly_memuse", self.budget.used());
+        each("tcp.reassembly_memuse", held.reassembly);
+        self.app_stats.visit(&mut each);
         if let Some((http, _)) = protocols::by_name("http") {
-            let (used, limit) = self.app_memory.of_protocol(http);
-            each("http.memuse", used);
-            each("http.memcap", limit);
+            each("http.memuse", held.http);
+            each("http.memcap", self.app_memory.of_protocol(http).1);
         }
+        each("tcp.checksums_checked", self.checksums_checked);
         let gave_way = self.app_memory.counters();
         each("tcp.reassembly_memory_closed", gave_way.streams);
-        each("app_layer_memory.used", self.app_memory.used());
+        each("app_layer_memory.used", held.app_layer);
         each("app_layer_memory.peak", self.app_memory.peak());
         each("app_layer_memory.limit", self.app_memory.limit());
         each("app_layer_memory.closed", gave_way.closed);
         each("app_layer_memory.closed_in_hand", gave_way.in_hand);
         each("app_layer_memory.freed", gave_way.freed);
-        each("detect.alert", self.counters.alerts);
         for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
             if count > 0 {
                 each(name, count);
             }
         }
         self.visit_functions(&mut |name, value| match name {
+            // Of detection: without it these counters are not there.
+            "alerts" => each("detect.alert", value),
             "alerts_discarded" => each("detect.alert_queue_overflow", value),
             "alerts_suppressed" => each("detect.alerts_suppressed", value),
             _ => {}
@@ -445,6 +494,7 @@ impl Worker {
         self.begin_frame(frame, follows, recorder);
         let mut output = self.outputs.pop().unwrap_or_default();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
+        output.vouch(self.checksums);
         let decision = self.packets(frame, frame.bytes, &mut output, recorder, (0, None));
         self.outputs.push(output);
         if self.train.took() {
@@ -457,11 +507,17 @@ impl Worker {
         }
     }
 
+    /// What the port knows of the checksums of the frame that is handed in next, and of those after it. Of captures nothing is known.
+    pub const fn arrives_with(&mut self, checksums: Checksums) {
+        self.checksums = checksums;
+    }
+
     /// A frame has come.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
         self.counters.packets += 1;
         self.counters.bytes += frame.bytes.len() as u64;
         self.clock = self.clock.max(frame.now);
+        self.place = next_frame(self.place);
         self.rewrite = None;
         self.joined = Joined::default();
         self.train.begin(follows && self.settings.prevention);
@@ -587,7 +643,7 @@ impl Worker {
             change.ends = packet.src().zip(packet.dst());
             change.protocol = packet.proto().unwrap_or(0);
             change.front.clear();
-            (change.restored, change.replaced, change.urgent) = (true, false, false);
+            (change.restored, change.replaced, change.urgent, change.due) = (true, false, false, false);
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;
@@ -627,6 +683,19 @@ impl Worker {
         }
     }
 
+    /// Notes that the transport checksum of the packet in hand is still to be made right, if nothing else is noted that does so: its
+    /// sender left it to hardware, and nobody will do it on the way on.
+    pub(crate) fn note_checksum(&mut self, view: &PacketView<'_>) {
+        let is_rebuilt = view.decoded().flags.contains(PacketFlags::REBUILT);
+        if self.rewrite.is_some() || is_rebuilt || !view.l4_checksum_is_due() {
+            return;
+        }
+        self.note_rewrite(view, |_| true);
+        if let Some(change) = &mut self.rewrite {
+            (change.restored, change.due) = (false, true);
+        }
+    }
+
     /// Tells the recorder of the generation in which the next events are, if it is another one.
     pub(crate) fn announce(&mut self, recorder: &mut dyn Recorder) {
         if self.announced != Some(self.chains.generation) {
@@ -646,7 +715,7 @@ impl Worker {
         let packet = view.decoded();
         let made = packet.recursion > 0
             || packet.source != bartizan_packet::PacketSource::Wire
-            || packet.flags.contains(bartizan_packet::PacketFlags::REBUILT);
+            || packet.flags.contains(PacketFlags::REBUILT);
         if made || !matches!(packet.proto(), Some(1 | 6 | 17 | 58)) {
             self.counters.not_replaced += 1;
             return;
@@ -656,7 +725,7 @@ impl Worker {
             change.bytes.clear();
             change.bytes.extend_from_slice(view.payload());
             change.front.clear();
-            (change.restored, change.replaced, change.urgent) = (false, false, false);
+            (change.restored, change.replaced, change.urgent, change.due) = (false, false, false, false);
             change
         });
         for edit in &self.edits {
@@ -677,7 +746,29 @@ impl Worker {
 
     /// Ends flows whose time is over, some of them: to be called for each packet.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
-        self.end_due(now, self.settings.ends_per_packet, recorder);
+        if self.settings.ends_per_packet == ENDS_REPLAYED {
+            self.end_all_due(now, recorder);
+        } else {
+            self.end_due(now, self.settings.ends_per_packet, recorder);
+        }
+    }
+
+    /// Ends all flows whose time is over, in the order in which they began.
+    fn end_all_due(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
+        self.announce(recorder);
+        let mut budget = u32::MAX;
+        let mut due = core::mem::take(&mut self.due);
+        while let Some(id) = self.flows.next_due(now, &mut budget) {
+            due.push((self.flows.get(id).map_or(0, |flow| flow.ext.began), id));
+        }
+        due.sort_unstable_by_key(|(began, id)| (*began, id.0));
+        for (began, id) in due.drain(..) {
+            if let Some(turn) = &self.turn {
+                turn.at(self.place >> 8, began);
+            }
+            self.end_flow(id, EndReason::Timeout, recorder);
+        }
+        self.due = due;
     }
 
     /// Ends so many flows whose time is over, at most. Whether more may be due.
@@ -691,10 +782,25 @@ impl Worker {
         true
     }
 
-    /// Gives up what waits, and ends all flows, in the order of their creation.
+    /// Memory that traffic holds now.
+    fn memory_held(&self) -> Held {
+        self.held_at_end.unwrap_or_else(|| Held {
+            defrag: self.defrag.memory_used() as u64,
+            sessions: self.stream_counters.memuse,
+            reassembly: self.budget.used(),
+            app_layer: self.app_memory.used(),
+            http: protocols::by_name("http").map_or(0, |(http, _)| self.app_memory.of_protocol(http).0),
+        })
+    }
+
+    /// Gives up what waits, and ends all flows, in the order of their creation. What they held stays in the statistics.
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
+        self.held_at_end = Some(self.memory_held());
         self.discard_all(recorder);
         for id in self.flows.ids() {
+            if let Some(turn) = &self.turn {
+                turn.at(AT_THE_END, self.flows.get(id).map_or(0, |flow| flow.ext.began));
+            }
             self.end_flow(id, EndReason::Shutdown, recorder);
         }
     }

@@ -10,9 +10,9 @@
 //! A round carries its generation: all workers swap between the same two frames, and a round without frames takes a
 //! swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
 //!
-//! Equal to one worker: all that depends on one flow. Not equal in every case: what flows of different workers change
-//! together (thresholds by host, `xbits`, `hostbits`), where the order between workers is that of their progress; and
-//! what depends on a limit's share: each worker has its part of flow table and stream memory. A frame's counters are
+//! Equal to one worker: all that depends on one flow, and what flows of different workers change together (thresholds, `xbits`,
+//! `hostbits`, data sets): who touches it waits until all others are past the packets before its own ([`bartizan_base::turns`]). Not equal
+//! in every case: what depends on a limit's share, since each worker has its part of flow table and stream memory. A frame's counters are
 //! counted by the reader, as is its decision: the strictest of its packets' decisions.
 //!
 //! Memory ordering: a round is written by the reader alone, while it is the only one that has it, and
@@ -31,8 +31,10 @@ use crate::chain::Chains;
 use crate::handover::Owners;
 use crate::record::Recorder;
 use crate::settings::EngineSettings;
-use crate::worker::{Frame, Worker, WorkerCounters};
+use crate::stats::{Counters, Sum};
+use crate::worker::{Frame, Worker, WorkerCounters, next_frame};
 use bartizan_applayer::flow::Engine;
+use bartizan_base::turns::Turns;
 use bartizan_base::{Generation, Spread, Timestamp, WorkerId};
 use bartizan_flow::TableError;
 use round::{Front, Head, Part, Round, pack};
@@ -168,7 +170,9 @@ pub struct Finished<R> {
     /// Counters of reader and workers together.
     pub counters: WorkerCounters,
     /// All counters of their parts by name, summed, in the order of a single worker's.
-    pub stats: Vec<(&'static str, u64)>,
+    pub stats: Counters,
+    /// Those of the reader and of each worker.
+    pub threads: Vec<Counters>,
     /// The packet clock.
     pub clock: Timestamp,
     /// Each worker's recorder.
@@ -196,6 +200,7 @@ impl<R: WorkerRecorder> Pool<R> {
         });
         let reader = std::thread::current();
         let mut seats = Vec::with_capacity(usize::from(count));
+        let turns = Turns::new(usize::from(count));
         for (index, recorder) in (0..count).zip(recorders) {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
             worker.number_flows(WorkerId(index));
@@ -208,6 +213,7 @@ impl<R: WorkerRecorder> Pool<R> {
                 worker,
                 recorder,
                 capture: None,
+                turns: Arc::clone(&turns),
             };
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
@@ -378,14 +384,15 @@ impl<R: WorkerRecorder> Pool<R> {
         self.settle_ready();
         let front = &self.front.worker;
         let mut counters = *front.counters();
-        let mut stats: Vec<(&'static str, u64)> = Vec::new();
-        front.visit_stats(|name, value| stats.push((name, value)));
+        let mut stats = Sum::default();
+        add_stats(&mut stats, front);
         for worker in &workers {
             counters = counters.plus(worker.counters());
             add_stats(&mut stats, worker);
         }
         let clock = workers.iter().map(Worker::clock).fold(front.clock(), Timestamp::max);
-        Ok(Finished { counters, stats, clock, recorders })
+        let threads = core::iter::once(front).chain(&workers).map(stats_of).collect();
+        Ok(Finished { counters, stats: stats.finish(), threads, clock, recorders })
     }
 }
 
@@ -400,20 +407,18 @@ pub(crate) fn share_of(settings: &EngineSettings, count: u16) -> EngineSettings 
     share
 }
 
-/// Adds a worker's counters, by name. The order of names is the same in all workers.
-pub fn add_stats(stats: &mut Vec<(&'static str, u64)>, worker: &Worker) {
-    let mut at = 0;
-    worker.visit_stats(|name, value| {
-        let place = match stats.get(at) {
-            Some((same, _)) if *same == name => Some(at),
-            _ => stats.iter().position(|(other, _)| *other == name),
-        };
-        match place.and_then(|place| stats.get_mut(place)) {
-            Some((_, sum)) => *sum = sum.saturating_add(value),
-            None => stats.push((name, value)),
-        }
-        at = place.unwrap_or(at) + 1;
-    });
+/// Adds a worker's counters.
+pub fn add_stats(sum: &mut Sum, worker: &Worker) {
+    sum.next_worker();
+    worker.visit_stats(|name, value| sum.add(name, value));
+}
+
+/// A worker's counters.
+#[must_use]
+pub fn stats_of(worker: &Worker) -> Counters {
+    let mut stats = Counters::new();
+    worker.visit_stats(|name, value| stats.push((name, value)));
+    stats
 }
 
 /// A worker in its thread.
@@ -425,10 +430,15 @@ struct Post<R> {
     worker: Worker,
     recorder: R,
     capture: Option<Arc<str>>,
+    turns: Arc<Turns>,
 }
+
+/// Steps of a frame's packets begin here: flows that end with a frame end before it is looked at.
+const PACKETS: u64 = 1 << 63;
 
 impl<R: WorkerRecorder> Post<R> {
     fn run(mut self) -> (Worker, R) {
+        self.worker.turn = Some(self.turns.take_part(usize::from(self.me.0)));
         loop {
             // The end first: what was sent before it is taken in any case.
             let ended = self.rounds.is_abandoned();
@@ -443,6 +453,7 @@ impl<R: WorkerRecorder> Post<R> {
             }
         }
         self.worker.shutdown(&mut self.recorder);
+        self.worker.turn = None;
         (self.worker, self.recorder)
     }
 
@@ -459,14 +470,27 @@ impl<R: WorkerRecorder> Post<R> {
         }
         let mut first = 0;
         for head in &round.frames {
+            self.worker.place = next_frame(self.worker.place);
+            let frame = self.worker.place >> 8;
+            self.at(frame, 0);
             self.worker.clock = self.worker.clock.max(head.now);
             self.worker.expire(head.now, &mut self.recorder);
             let parts = round.parts.get(first..head.parts).unwrap_or_default();
             first = head.parts;
             let me = self.me;
-            for part in parts.iter().filter(|part| part.owner == me) {
+            for (step, part) in (0u64..).zip(parts).filter(|(_, part)| part.owner == me) {
+                self.worker.place = frame << 8 | step.min(0xff);
+                self.at(frame, PACKETS | step);
                 self.part(round, head, part);
             }
+        }
+        // What comes next is not there yet, and is behind all that others do now.
+        self.at((self.worker.place >> 8) + 1, 0);
+    }
+
+    fn at(&self, frame: u64, step: u64) {
+        if let Some(turn) = &self.worker.turn {
+            turn.at(frame, step);
         }
     }
 

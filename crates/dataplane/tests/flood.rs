@@ -159,7 +159,7 @@ fn what_is_half_open_has_a_place_in_the_table_and_nothing_else() {
         assert!(host.worker.flows().is_empty());
         let mut pseudo = u64::MAX;
         host.worker.visit_stats(|name, value| {
-            if name == "tcp.pseudo" {
+            if name == "tcp.ends_inspected" {
                 pseudo = value;
             }
         });

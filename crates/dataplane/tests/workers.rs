@@ -126,7 +126,7 @@ fn is_gauge(name: &str) -> bool {
         "memcap",
         "capacity",
         "active",
-        "spare",
+        "room",
         "max",
         "avg",
         "emerg",

@@ -19,6 +19,8 @@ pub struct Shared {
     pub hosts: HostTable<HostState>,
     /// Sets that rules look values up in.
     pub datasets: Datasets,
+    /// Some rule tags hosts.
+    tags_hosts: AtomicBool,
     /// Some host was tagged: until then nobody has to ask the host table about the packets' hosts.
     host_tags: AtomicBool,
     reputation: RwLock<Option<Arc<Reputation>>>,
@@ -36,6 +38,7 @@ impl Shared {
             names: Names::default(),
             hosts: HostTable::new(hosts),
             datasets: Datasets::default(),
+            tags_hosts: AtomicBool::new(false),
             host_tags: AtomicBool::new(false),
             reputation: RwLock::default(),
             locations: RwLock::default(),
@@ -49,9 +52,18 @@ impl Shared {
         let _ = self.hosts.with(host, now, |state| state.tag(tag));
     }
 
+    /// A rule tags hosts.
+    pub fn note_host_tags(&self) {
+        self.tags_hosts.store(true, Ordering::Relaxed);
+    }
+
     /// Whether some host was tagged since the start.
     #[must_use]
     pub fn has_host_tags(&self) -> bool {
+        if !self.tags_hosts.load(Ordering::Relaxed) {
+            return false;
+        }
+        bartizan_base::turns::wait_for_turn();
         self.host_tags.load(Ordering::Relaxed)
     }
 

@@ -86,6 +86,8 @@ pub struct FileStoreCounters {
     pub fs_errors: AtomicU64,
     /// Pieces for files that were not held open, as too many were.
     pub open_files_max_hit: AtomicU64,
+    /// Files held open now.
+    pub open_files: AtomicU64,
     /// Files given up because the writer was behind.
     pub lost: AtomicU64,
     /// Files that a rule asked for when some of their content was gone.
@@ -96,6 +98,7 @@ impl FileStoreCounters {
     /// Each counter by its name in EVE's `stats`.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, counter) in [
+            ("file_store.open_files", &self.open_files),
             ("file_store.open_files_max_hit", &self.open_files_max_hit),
             ("file_store.fs_errors", &self.fs_errors),
             ("file_store.stored", &self.stored),
@@ -104,8 +107,6 @@ impl FileStoreCounters {
         ] {
             each(name, counter.load(Ordering::Relaxed));
         }
-        // At the end every file is closed.
-        each("file_store.open_files", 0);
     }
 }
 
@@ -138,6 +139,12 @@ impl FileStoreHandle {
     #[must_use]
     pub fn counters(&self) -> &FileStoreCounters {
         &self.counters
+    }
+
+    /// The same, for who outlives the handle.
+    #[must_use]
+    pub fn shared_counters(&self) -> Arc<FileStoreCounters> {
+        Arc::clone(&self.counters)
     }
 
     /// Hands over a piece of a file. `false`: the file is given up.
@@ -262,6 +269,7 @@ impl Writer {
                 let dir = self.dir.display();
                 self.problem.get_or_insert_with(|| format!("files are not kept in {dir}: {error}"));
             }
+            self.counters.open_files.store(self.files.len() as u64, Ordering::Relaxed);
         }
         self.problem.take()
     }

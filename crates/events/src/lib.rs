@@ -21,11 +21,12 @@ pub mod sink;
 mod text;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
-pub use file_store::{FileStore, FileStoreHandle, FileStoreOptions};
+pub use file_store::{FileStore, FileStoreCounters, FileStoreHandle, FileStoreOptions};
 pub use harmless::{harmless, harmless_line, is_control};
 pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::Sink;
+pub use text::time_text;
 
 /// The version whose records these are, for `suricata_version`.
 pub const SURICATA_VERSION: &str = "8.0.8";

@@ -30,6 +30,14 @@ pub(crate) fn push_timestamp(out: &mut Vec<u8>, at: Timestamp) {
     out.extend_from_slice(b"+0000");
 }
 
+/// A time as events have it: `2018-10-10T09:24:31.516380+0000`.
+#[must_use]
+pub fn time_text(at: Timestamp) -> String {
+    let mut out = Vec::with_capacity(31);
+    push_timestamp(&mut out, at);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Year, month and day of a number of days after 1970-01-01. The range of [`Timestamp`] (year 2554)
 /// keeps every step far from overflow.
 fn civil_date(days: u64) -> (u64, u64, u64) {

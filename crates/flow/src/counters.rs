@@ -6,6 +6,7 @@
 
 use crate::entry::{EndReason, FlowState};
 use crate::key::protocol;
+use crate::tcp::TcpState;
 
 /// Names of `flow.end.tcp_state.*`, in the order of [`FlowCounters::end_tcp_state`].
 pub const TCP_END_STATES: [&str; 11] = [
@@ -70,8 +71,6 @@ pub struct FlowCounters {
     pub end_reason: [u64; EndReason::COUNT],
     /// TCP flows ended, by TCP state; counted by the caller, who knows it.
     pub end_tcp_state: [u64; TCP_END_STATES.len()],
-    /// TCP flows ended that had been tracked liberally; counted by the caller.
-    pub end_tcp_liberal: u64,
     /// Flows found by a packet after their timeout.
     pub wrk_evicted: u64,
     /// Timers that fired.
@@ -114,6 +113,13 @@ impl FlowCounters {
         }
     }
 
+    /// Counts the end of a flow that had a TCP session.
+    pub fn ended_tcp(&mut self, state: TcpState) {
+        if let Some(count) = self.end_tcp_state.get_mut(state as usize) {
+            *count += 1;
+        }
+    }
+
     /// Hands out every counter with its dotted EVE name.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, value) in [
@@ -136,7 +142,6 @@ impl FlowCounters {
             ("flow.mgr.flows_evicted", self.mgr_timeout),
             ("flow.emerg_mode_entered", self.emerg_mode_entered),
             ("flow.emerg_mode_over", self.emerg_mode_over),
-            ("flow.end.tcp_liberal", self.end_tcp_liberal),
         ] {
             each(name, value);
         }
@@ -165,6 +170,6 @@ mod tests {
             assert_eq!(value, 0);
         });
         assert!(names.contains("flow.end.state.capture_bypassed"));
-        assert_eq!(names.len(), 20 + 5 + 4 + 11);
+        assert_eq!(names.len(), 19 + 5 + 4 + 11);
     }
 }

@@ -589,7 +589,7 @@ impl<E: Default> FlowTable<E> {
     /// Hands out every statistic with its dotted EVE name: the counters, and what only the table knows.
     pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
         self.counters.visit(&mut each);
-        each("flow.spare", u64::from(self.capacity).saturating_sub(self.counters.active));
+        each("flow.room", u64::from(self.capacity).saturating_sub(self.counters.active));
         each("flow.memuse", self.memory().touched as u64);
     }
 

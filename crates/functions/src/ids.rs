@@ -33,6 +33,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             help: "Alerts over the limit of one packet; their actions still act.",
         },
         Counter {
+            name: "alerts_suppressed",
+            help: "Matches without an alert: `noalert`, thresholds and suppressions.",
+        },
+        Counter {
             name: "states_replaced",
             help: "Flows whose state of detection was made anew because that of another function stood in its place.",
         },
@@ -65,6 +69,7 @@ struct State {
     reported: usize,
     alerts: u64,
     discarded: u64,
+    suppressed: u64,
     replaced: u64,
 }
 
@@ -157,6 +162,7 @@ impl Function for Ids {
             reported: 0,
             alerts: 0,
             discarded: 0,
+            suppressed: 0,
             replaced: 0,
         })
     }
@@ -264,6 +270,7 @@ impl Function for Ids {
         if let Some(state) = worker.downcast_ref::<State>() {
             each("alerts", state.alerts);
             each("alerts_discarded", state.discarded);
+            each("alerts_suppressed", state.suppressed);
             each("states_replaced", state.replaced);
             each("pcre_limits", state.worker.limits_hit);
         }
@@ -377,6 +384,7 @@ impl Ids {
             }
             bypass |= signature.bypass;
             if !hit.alert {
+                state.suppressed += u64::from(hit.action != RuleAction::Pass);
                 continue;
             }
             if state.reported >= self.alerts_max {

@@ -10,6 +10,18 @@ use crate::{
 use bitflags::bitflags;
 use core::net::IpAddr;
 
+/// What who handed a frame over knows of its transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Checksums {
+    /// Nothing: the bytes say it.
+    #[default]
+    Unknown,
+    /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo header, and no fault.
+    Pending,
+    /// Device or kernel has verified the outer packet's.
+    Valid,
+}
+
 bitflags! {
     /// Marks of a packet.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +41,10 @@ bitflags! {
         /// Headers are broken so that what the packet carries was not found, though a receiver that asks less of them may
         /// find it: nothing of it has been looked at.
         const UNREADABLE = 1 << 6;
+        /// A transport checksum of the frame is still to be filled in by who sends it on (see [`Checksums::Pending`]).
+        const CHECKSUM_PENDING = 1 << 7;
+        /// Device or kernel has verified the transport checksum (see [`Checksums::Valid`]).
+        const CHECKSUM_VALID = 1 << 8;
     }
 }
 

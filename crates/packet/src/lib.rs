@@ -26,7 +26,7 @@ pub use checksum::{InternetChecksum, pseudo_header};
 pub use config::{DecoderConfig, PortList, TunnelPorts, VxlanReservedBits};
 pub use counters::DecoderCounters;
 pub use decode::{DecodeOutput, Decoder, IpContext};
-pub use decoded::{Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
+pub use decoded::{Checksums, Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
 pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
 pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A descriptor together with its bytes: slices of headers and payload, and checksums on demand.
 
-use crate::{Decoded, InternetChecksum, Network, Transport, pseudo_header};
+use crate::{Decoded, InternetChecksum, Network, PacketFlags, Transport, pseudo_header};
 
 /// A decoded packet and the bytes it was decoded from.
 #[derive(Clone, Copy, Debug)]
@@ -140,9 +140,41 @@ impl<'a> PacketView<'a> {
     }
 
     /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols. A UDP datagram over
-    /// IPv4 without a checksum is right (RFC 768).
+    /// IPv4 without a checksum is right (RFC 768). What is still to be filled in, and what was verified by who handed the frame over, is
+    /// right ([`crate::Checksums`]).
     #[must_use]
     pub fn l4_checksum_ok(&self) -> Option<bool> {
+        let is_verified = self.decoded.flags.contains(PacketFlags::CHECKSUM_VALID);
+        if is_verified && matches!(self.decoded.transport, Transport::Tcp(_) | Transport::Udp(_)) {
+            return Some(true);
+        }
+        Some(self.l4_sum_ok()? || self.l4_checksum_is_due())
+    }
+
+    /// Whether the checksum is still to be filled in: the bytes are wrong and that is no fault, but who sends the frame on has to make
+    /// them right.
+    #[must_use]
+    pub fn l4_checksum_is_due(&self) -> bool {
+        self.decoded.flags.contains(PacketFlags::CHECKSUM_PENDING) && self.has_partial_sum() == Some(true)
+    }
+
+    /// Whether the field holds what a sender leaves there for hardware to go on with: the sum of the pseudo header, not inverted (Linux
+    /// `CHECKSUM_PARTIAL`).
+    fn has_partial_sum(&self) -> Option<bool> {
+        let (proto, field, segment) = match &self.decoded.transport {
+            Transport::Tcp(_) => (6, 16, self.range(self.decoded.l4, self.decoded.l4_len())),
+            Transport::Udp(_) => (17, 6, self.range(self.decoded.l4, self.decoded.l4_len())),
+            Transport::Icmpv6(_) => (58, 2, self.icmp_segment()),
+            _ => return None,
+        };
+        let len = u32::try_from(segment.len()).ok()?;
+        let sum = pseudo_header(self.decoded.src()?, self.decoded.dst()?, proto, len)?;
+        let found = segment.get(field..)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(*found) == !sum.finish())
+    }
+
+    /// As the bytes say.
+    fn l4_sum_ok(&self) -> Option<bool> {
         let segment = self.range(self.decoded.l4, self.decoded.l4_len());
         let proto = match &self.decoded.transport {
             Transport::Tcp(_) => 6,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's half of [`Spread`]: a classic BPF program that tells for a frame which port of a group gets it.
 //!
-//! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees the frame from its network
-//! header on (the outermost VLAN tag is taken out by then). What it does not know (tunnels, quoted packets in ICMP errors,
+//! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees a frame that arrives from its network
+//! header on (the outermost VLAN tag is taken out by then) and one that this host sends from its link header on, so it counts from the
+//! network header (`SKF_NET_OFF`): both directions of a flow meet one port. What it does not know (tunnels, quoted packets in ICMP errors,
 //! IPv6 extension headers, MPLS, PPPoE, a third VLAN tag) reaches some port, and is handed over to its owner from there.
 //!
 //! Not done: tunnels.
@@ -29,6 +30,9 @@ const JEQ_K: u16 = 0x15;
 const RET_K: u16 = 0x06;
 const RET_A: u16 = 0x16;
 const TAX: u16 = 0x07;
+
+/// Added to an offset: it counts from the network header, wherever the frame begins.
+const NET: u32 = libc::SKF_NET_OFF as u32;
 
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
@@ -118,12 +122,12 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     }
     p.op(RET_K, 0);
     p.place(tagged);
-    p.op(LD_H_ABS, 2);
+    p.op(LD_H_ABS, NET + 2);
     let (inner4, inner6) = (p.label(), p.label());
     p.if_equal(IPV4, inner4);
     p.if_equal(IPV6, inner6);
     p.op(RET_K, 0);
-    for (base, four, six) in [(0, plain4, plain6), (4, inner4, inner6)] {
+    for (base, four, six) in [(NET, plain4, plain6), (NET + 4, inner4, inner6)] {
         p.place(four);
         ipv4(&mut p, base, spread, end);
         p.place(six);
@@ -219,11 +223,20 @@ mod tests {
     use bartizan_base::spread::Part;
     use std::net::IpAddr;
 
-    /// Runs a program as the kernel does: a load beyond the packet ends it with 0.
+    /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the packet ends it with 0.
     fn run(program: &[sock_filter], protocol: u16, packet: &[u8]) -> u32 {
+        let sent = [&[0xee; 14], packet].concat();
+        let (one, other) = (run_at(program, protocol, packet, 0), run_at(program, protocol, &sent, 14));
+        assert_eq!(one, other, "a frame that arrives and one that is sent");
+        one
+    }
+
+    /// `network`: where the network header begins.
+    fn run_at(program: &[sock_filter], protocol: u16, packet: &[u8], network: usize) -> u32 {
         let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
         let load = |from: u32, size: usize| -> Option<u32> {
-            let bytes = packet.get(from as usize..from as usize + size)?;
+            let from = if from >= NET { network + (from - NET) as usize } else { from as usize };
+            let bytes = packet.get(from..from + size)?;
             Some(bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
         };
         loop {
@@ -235,7 +248,7 @@ mod tests {
                 LD_W_ABS => Some(load(k, 4)),
                 LD_H_ABS => Some(load(k, 2)),
                 LD_B_ABS => Some(load(k, 1)),
-                LD_H_IND => Some(load(x + k, 2)),
+                LD_H_IND => Some(load(x.wrapping_add(k), 2)),
                 _ => None,
             };
             match (loaded, op.code) {

@@ -5,7 +5,7 @@
 //! by `sendmmsg` straight from the receive ring (no copy in user space, one call a batch). A VLAN tag that the
 //! kernel took out stands in the frame again, so what is forwarded is what arrived.
 //!
-//! Not done: `PACKET_VNET_HDR`; segments larger than the MTU (GSO) cannot be forwarded, switch the offloads off.
+//! Not done: `PACKET_VNET_HDR`; frames larger than the MTU (GSO) are refused here, the data plane cuts those of TCP first.
 
 use crate::batch::{Batch, Disposition, FrameInfo};
 use crate::error::{OpenError, PortError};

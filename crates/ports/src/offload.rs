@@ -3,7 +3,8 @@
 //!
 //! Source: Linux `include/uapi/linux/ethtool.h`. With GRO or LRO several packets arrive as one, which no egress can
 //! send; with TSO, GSO or transmit checksums a local sender (a virtual machine, the other end of a veth pair) sends 64 KiB "packets" without
-//! a valid checksum. An inline port needs all of them off, on both ends of a veth pair.
+//! a valid checksum. Both are inspected as they are. Inline the data plane fills checksums in and cuts TCP frames into segments, which costs
+//! time; with all of them off, on both ends of a veth pair, there is nothing to do.
 //!
 //! Not done: the other end of a veth pair lies in another namespace and cannot be asked; frames with a missing
 //! checksum are counted at run time instead (`PortStats::checksum_pending`).
@@ -163,7 +164,7 @@ impl fmt::Display for Warning {
                 let names: Vec<&str> = on.iter().map(|o| o.ethtool_name()).collect();
                 write!(
                     f,
-                    "interface `{interface}` has offloads on ({}), so packets may arrive merged or without a checksum; run `{}` (on a veth pair also for the other end)",
+                    "interface `{interface}` has offloads on ({}): packets of senders on this host may arrive merged and without a checksum; they are inspected all the same, which inline costs time that `{}` saves (on a veth pair also for the other end)",
                     names.join(", "),
                     ethtool_command(interface, on),
                 )

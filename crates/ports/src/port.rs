@@ -121,7 +121,7 @@ pub struct PortStats {
     pub copied: u64,
     /// Frames not handed out because this host sent them or their ring header made no sense.
     pub skipped: u64,
-    /// Frames whose checksum the sender left to hardware that does not exist (switch its offloads off).
+    /// Frames whose checksum the sender left to hardware that does not exist.
     pub checksum_pending: u64,
     /// Frames handed to the device.
     pub sent: u64,

@@ -4,15 +4,16 @@
 use super::captures::{self, Capture, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{load, plan, signals, unused};
+use crate::{load, plan, signals, stats, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
-use bartizan_dataplane::eve::{EveRecorder, RunInfo};
+use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
     EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
 };
 use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::stats::Counters;
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
-use bartizan_dataplane::workers::{Pool, PoolError, PoolOptions};
+use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
 use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::{FileStore, WhenBehind};
@@ -214,7 +215,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
+    let with_stats = stats::interval(settings)?.is_some();
     unused::tell(&args.options, settings)?;
+    let rules = stats::rules_of(&built.report);
     let load_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let done = if args.threads == 1 {
@@ -236,11 +239,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             .map_err(Failure::stopped)?;
         inspect_together(pool, rings, &mut recorder, found.captures)?
     };
-    let Inspected { counters: totals, stats, clock, incomplete } = done;
+    let Inspected { counters: totals, stats, threads, clock, incomplete } = done;
     let kept = store.as_mut().and_then(FileStore::finish);
     let report = &built.report;
-    let counts = (report.loaded, report.refused_total(), report.skipped);
-    let counters = recorder.stats_of(&stats, clock, counts);
+    if let Some(warning) = stats::checksum_warning(&stats, None) {
+        eprintln!("warning: {warning}");
+    }
+    let threads: Vec<_> =
+        threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
+    let now = StatsNow { clock, uptime: begun.elapsed().as_secs(), totals: &stats, threads: &threads, rules };
+    let counters = recorder.stats_writer(with_stats).write(&now);
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
@@ -294,8 +302,8 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
 }
 
 /// Writes `stats.json`: every counter by its dotted name.
-pub fn write_stats(folder: &Path, counters: &[(String, u64)], rights: &Rights) -> Result<(), Failure> {
-    let map: BTreeMap<&str, u64> = counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+pub fn write_stats(folder: &Path, counters: &[(&'static str, u64)], rights: &Rights) -> Result<(), Failure> {
+    let map: BTreeMap<&str, u64> = counters.iter().copied().collect();
     let path = folder.join("stats.json");
     let failed =
         |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
@@ -309,7 +317,8 @@ pub fn write_stats(folder: &Path, counters: &[(String, u64)], rights: &Rights) -
 /// What came of the captures.
 struct Inspected {
     counters: WorkerCounters,
-    stats: Vec<(&'static str, u64)>,
+    stats: Counters,
+    threads: Vec<Counters>,
     clock: Timestamp,
     incomplete: Vec<String>,
 }
@@ -352,9 +361,9 @@ fn inspect_alone(
     let incomplete = Reading::new(&mut alone, watches).all(captures).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
-    let mut stats = Vec::new();
-    worker.visit_stats(|name, value| stats.push((name, value)));
-    Ok(Inspected { counters: *worker.counters(), stats, clock: worker.clock(), incomplete })
+    let stats = stats_of(&worker);
+    let threads = vec![stats.clone()];
+    Ok(Inspected { counters: *worker.counters(), stats, threads, clock: worker.clock(), incomplete })
 }
 
 /// Several workers; this thread reads, another writes the events.
@@ -383,7 +392,8 @@ fn inspect_together(
     for half in &finished.recorders {
         recorder.absorb(half);
     }
-    Ok(Inspected { counters: finished.counters, stats: finished.stats, clock: finished.clock, incomplete })
+    let Finished { counters, stats, threads, clock, .. } = finished;
+    Ok(Inspected { counters, stats, threads, clock, incomplete })
 }
 
 fn rules_of(report: &RuleSetReport) -> Rules {

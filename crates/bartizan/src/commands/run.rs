@@ -7,7 +7,8 @@ use crate::generation::{Builder, Built};
 use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
 use crate::reload::Inventory;
-use crate::{load, lock, signals, unused};
+use crate::stats::Statistics;
+use crate::{load, lock, signals, stats, unused};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Spread};
 use bartizan_config::suricata;
@@ -82,6 +83,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
+    let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
     for warning in &warnings {
@@ -118,6 +120,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         );
     }
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
+    let statistics_board = board.clone();
     let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let keep = handle();
@@ -127,14 +130,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         half.keep_files(keep.clone());
         Ok(half)
     };
+    let mut statistics = Statistics::new(
+        recorder.stats_writer(every.is_some()),
+        statistics_board,
+        every,
+        stats::rules_of(&report),
+        &plan.ports.interfaces().join("-"),
+    );
     let steer = |finished: &dyn Fn() -> bool| {
         let steering = Steering { control: &control, source: &source, app: &app, given: &args.given };
-        steering.run(&mut builder, inventory, finished);
+        steering.run(&mut builder, inventory, &mut statistics, finished);
     };
-    let ended = crew::run(parts, &mut recorder, for_worker, steer)?;
+    let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
-    let rules = (report.loaded, report.refused_total(), report.skipped);
-    let counters = recorder.stats_of(&ended.stats, ended.clock, rules);
+    let threads = std::mem::take(&mut ended.threads);
+    statistics.warn(&ended.stats);
+    let counters = statistics.write(ended.clock, &ended.stats, threads);
     recorder.finish().iter().for_each(tell);
     let mut problems: Vec<String> = Vec::new();
     problems.extend(store.as_mut().and_then(FileStore::finish));
@@ -218,7 +229,13 @@ struct Steering<'r> {
 impl Steering<'_> {
     /// Waits for signals; a reload builds a generation beside the running one and swaps it when it is whole and does not weaken.
     /// Says what outputs have to say, once.
-    fn run(&self, builder: &mut Builder, mut running: Inventory, finished: &dyn Fn() -> bool) {
+    fn run(
+        &self,
+        builder: &mut Builder,
+        mut running: Inventory,
+        statistics: &mut Statistics,
+        finished: &dyn Fn() -> bool,
+    ) {
         let mut number = 1;
         while !finished() {
             if signals::stop_asked() {
@@ -238,6 +255,7 @@ impl Steering<'_> {
                         }
                         self.control.swap(built.chains);
                         self.source.loaded(&built.report, builder.cache());
+                        statistics.loaded(stats::rules_of(&built.report));
                         let (loaded, refused) = (built.report.loaded, built.report.refused_total());
                         running = built.inventory;
                         let malformed = match running.malformed() {
@@ -255,6 +273,7 @@ impl Steering<'_> {
             }
             self.source.problems().for_each(|problem| tell(&problem));
             self.control.free_left();
+            statistics.look();
             std::thread::sleep(Duration::from_millis(20));
         }
     }

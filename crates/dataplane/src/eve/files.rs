@@ -6,6 +6,7 @@ use super::head::{Orientation, VariableNames};
 use super::packet::{Heads, file_info, write_inside};
 use crate::record::{Entry, Kept, Occasion, TxRecord};
 use bartizan_applayer::file::{FileState, FileTrack};
+use bartizan_applayer::transaction::Bodies;
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 use bartizan_events::config::HeaderOptions;
@@ -66,7 +67,9 @@ impl EveRecorder {
         let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id) };
         let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info };
         let mut writer = JsonWriter::new();
-        record.write(&mut writer, &HeaderOptions::default(), &common, |w| write_inside(w, tx));
+        record.write(&mut writer, &HeaderOptions::default(), &common, |w| {
+            write_inside(w, tx, Bodies::default())
+        });
         writer.bytes().to_vec()
     }
 }

@@ -5,11 +5,11 @@ mod files;
 mod flow;
 mod head;
 mod packet;
+mod stats;
 
 use crate::chain::{Chains, ClassName, PolicyMap};
 use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::record::{Anomaly, Entry, Fate, Kept, Occasion, Recorder, TxRecord, Unsent};
-use crate::worker::Worker;
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
@@ -19,14 +19,16 @@ use bartizan_base::{
 };
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
-use bartizan_events::record::{Counter, StatsRecord};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
-use bartizan_events::{Common, EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink};
+use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+
+use stats::Posted;
+pub use stats::{RulesInForce, StatsNow, StatsWriter};
 
 /// One EVE output.
 struct Output {
@@ -90,20 +92,12 @@ pub struct EveRecorder {
     names: VecDeque<(Generation, Arc<PolicyMap>)>,
     /// Packets that were refused, or would have been.
     refusals: BTreeMap<RefusalKey, u64>,
-    app_counters: AppCounters,
+    /// Events that were made elsewhere.
+    posted: Arc<Posted>,
     /// Where files are kept.
     store: Option<FileStoreHandle>,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
-}
-
-/// Flows and transactions by protocol, for `stats.app_layer`.
-#[derive(Debug, Default)]
-struct AppCounters {
-    flows: BTreeMap<String, u64>,
-    transactions: BTreeMap<String, u64>,
-    /// Flows whose parser gave up.
-    errors: BTreeMap<String, u64>,
 }
 
 impl EveRecorder {
@@ -174,7 +168,7 @@ impl EveRecorder {
             files: 0,
             names: VecDeque::new(),
             refusals: BTreeMap::new(),
-            app_counters: AppCounters::default(),
+            posted: Arc::default(),
             store: None,
             ring: None,
         })
@@ -199,7 +193,6 @@ impl EveRecorder {
             *self.refusals.entry(key.clone()).or_default() += count;
         }
         self.files = self.files.wrapping_add(worker.files);
-        self.app_counters.add(&worker.app_counters);
     }
 
     /// From here on packets come from this capture.
@@ -267,63 +260,9 @@ impl EveRecorder {
         }
     }
 
-    /// Writes the `stats` event of the end and gives the counters, (dotted name, value).
-    pub fn stats(&mut self, worker: &Worker, now: Timestamp, rules: (u64, u64, u64)) -> Vec<(String, u64)> {
-        let mut counters: Vec<(&str, u64)> = Vec::new();
-        worker.visit_stats(|name, value| counters.push((name, value)));
-        self.stats_of(&counters, now, rules)
-    }
-
-    /// As [`EveRecorder::stats`], for counters that were summed over several workers.
-    pub fn stats_of(
-        &mut self,
-        counters: &[(&str, u64)],
-        now: Timestamp,
-        rules: (u64, u64, u64),
-    ) -> Vec<(String, u64)> {
-        let mut counters: Vec<(String, u64)> =
-            counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        for (name, value) in &self.app_counters.flows {
-            counters.push((format!("app_layer.flow.{name}"), *value));
-        }
-        for (name, value) in &self.app_counters.transactions {
-            counters.push((format!("app_layer.tx.{name}"), *value));
-        }
-        for spec in bartizan_applayer::protocols::TABLE {
-            for name in counter_names(spec) {
-                let errors = self.app_counters.errors.get(&name).copied().unwrap_or(0);
-                counters.push((format!("app_layer.error.{name}.parser"), errors));
-            }
-        }
-        match &self.store {
-            Some(store) => store.counters().for_each(|name, value| counters.push((name.to_owned(), value))),
-            None => counters.push(("file_store.open_files".to_owned(), 0)),
-        }
-        let totals: Vec<Counter<'_>> =
-            counters.iter().map(|(name, value)| Counter { name, value: *value, last: 0 }).collect();
-        let (loaded, failed, skipped) = rules;
-        let engines = [bartizan_events::record::DetectEngine {
-            id: 0,
-            last_reload: "",
-            rules_loaded: loaded,
-            rules_failed: failed,
-            rules_skipped: skipped,
-        }];
-        let record = StatsRecord { uptime: 0, totals: &totals, threads: &[], engines: &engines };
-        let common = Common { timestamp: now, ..Common::default() };
-        self.each(
-            |types| types.stats.is_some(),
-            |writer, options, _| {
-                if let Some(stats) = &options.types.stats {
-                    record.write(writer, &options.header, stats, &common);
-                }
-            },
-        );
-        counters
-    }
-
     /// Writes out what is buffered and gives what happened to the outputs and was not told yet.
     pub fn finish(&mut self) -> Vec<SinkProblem> {
+        self.write_posted();
         self.outputs
             .iter_mut()
             .filter_map(|output| output.sink.as_mut())
@@ -332,20 +271,6 @@ impl EveRecorder {
                 std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()
             })
             .collect()
-    }
-}
-
-impl AppCounters {
-    fn add(&mut self, other: &AppCounters) {
-        for (mine, others) in [
-            (&mut self.flows, &other.flows),
-            (&mut self.transactions, &other.transactions),
-            (&mut self.errors, &other.errors),
-        ] {
-            for (name, count) in others {
-                *mine.entry(name.clone()).or_default() += count;
-            }
-        }
     }
 }
 
@@ -364,6 +289,10 @@ impl LineSink for EveRecorder {
 
     fn idle(&mut self) {
         Recorder::idle(self);
+    }
+
+    fn turn(&mut self) {
+        self.write_posted();
     }
 
     fn name(&self, output: u16) -> String {
@@ -393,6 +322,7 @@ fn log_options(options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
         dump_all_headers: PerDirection::new(request, response),
         dns_version: options.settings.number("version", version.unwrap_or(3))?,
         formats: options.list("formats"),
+        bodies: bartizan_applayer::transaction::Bodies::default(),
         settings: options.settings.clone(),
     })
 }
@@ -447,7 +377,6 @@ impl Recorder for EveRecorder {
     }
 
     fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        *self.app_counters.transactions.entry(counter_name(flow, tx.spec.name)).or_default() += 1;
         self.write_transaction(occasion, flow, tx);
     }
 
@@ -481,7 +410,12 @@ impl Recorder for EveRecorder {
         self.store_file(occasion, flow, tx, direction, index)
     }
 
+    fn turn(&mut self) {
+        self.write_posted();
+    }
+
     fn idle(&mut self) {
+        self.write_posted();
         for sink in self.outputs.iter_mut().filter_map(|o| o.sink.as_mut()) {
             sink.flush();
         }
@@ -494,48 +428,6 @@ impl Recorder for EveRecorder {
     }
 
     fn flow(&mut self, flow: &Entry, reason: EndReason, now: Timestamp) {
-        self.count_flow(flow);
         self.write_flow(flow, reason, now);
-    }
-}
-
-/// Protocols that are counted for each transport.
-const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip"];
-
-/// Name of a protocol in counters: with its transport where it has two.
-fn counter_name(flow: &Entry, name: &str) -> String {
-    match flow.key().protocol() {
-        6 if BY_TRANSPORT.contains(&name) => format!("{name}_tcp"),
-        17 if BY_TRANSPORT.contains(&name) => format!("{name}_udp"),
-        _ => name.to_owned(),
-    }
-}
-
-/// All names of a protocol in counters.
-fn counter_names(spec: &bartizan_applayer::protocol::ProtocolSpec) -> Vec<String> {
-    if BY_TRANSPORT.contains(&spec.name) {
-        return vec![format!("{}_tcp", spec.name), format!("{}_udp", spec.name)];
-    }
-    vec![spec.name.to_owned()]
-}
-
-impl EveRecorder {
-    fn count_flow(&mut self, flow: &Entry) {
-        use bartizan_applayer::flow::Known;
-        let Some(app) = flow.ext.app.as_deref() else { return };
-        let name = match app.protocol() {
-            Known::Protocol(id) => {
-                let name = bartizan_applayer::protocols::spec(id).map(|s| counter_name(flow, s.name));
-                let name = name.unwrap_or_default();
-                if app.failed_parsing {
-                    *self.app_counters.errors.entry(name.clone()).or_default() += 1;
-                }
-                name
-            }
-            Known::Failed if flow.key().protocol() == 17 => "failed_udp".to_owned(),
-            Known::Failed => "failed_tcp".to_owned(),
-            Known::Pending => return,
-        };
-        *self.app_counters.flows.entry(name).or_default() += 1;
     }
 }

@@ -7,7 +7,7 @@ use crate::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use bartizan_applayer::file::FileState as State;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
-use bartizan_applayer::transaction::LogOptions;
+use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
 use bartizan_events::JsonWriter;
 use bartizan_events::config::{EventTypes, XffOptions};
@@ -85,9 +85,11 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
                 urgent: tcp.urgent,
             },
             Transport::Udp(udp) => TransportHeader::Udp { len: udp.len },
-            Transport::Icmp(icmp) => {
-                TransportHeader::Icmp { id: icmp.id.unwrap_or(0), seq: icmp.seq.unwrap_or(0) }
-            }
+            // As Suricata has them: in network order, read by a little-endian processor.
+            Transport::Icmp(icmp) => TransportHeader::Icmp {
+                id: icmp.id.unwrap_or(0).swap_bytes(),
+                seq: icmp.seq.unwrap_or(0).swap_bytes(),
+            },
             _ => TransportHeader::None,
         },
         reason: fate.decision.reason.map(drop_reason),
@@ -153,9 +155,9 @@ pub(super) fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id:
 }
 
 /// A transaction's record inside another event, which is always the extended one.
-pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>) {
+pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies) {
     let Some(kind) = tx.spec.eve_type else { return };
-    let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+    let options = LogOptions { extended: true, dns_version: 3, bodies, ..LogOptions::default() };
     w.object(kind);
     tx.tx.log(w, &options, true);
     w.end_object();
@@ -191,8 +193,14 @@ fn shows_payload(types: &EventTypes) -> bool {
     types.alert.as_ref().is_some_and(|a| a.payload || a.payload_length || a.payload_printable)
 }
 
+/// Protocols whose progress has names for rules' hooks, and none in Suricata's events.
+const UNNAMED_PROGRESS: &[&str] = &["dns", "mdns"];
+
 /// How far a transaction got in both directions, in the words of its protocol.
 fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
+    if UNNAMED_PROGRESS.contains(&tx.spec.name) {
+        return None;
+    }
     let word = |d: Direction| {
         let states = tx.spec.states[d];
         states.get(usize::from(tx.tx.progress(d))).or(states.last()).copied()
@@ -272,10 +280,9 @@ impl EveRecorder {
         let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
         common.variables.pktvars = &of_packet;
+        // Those that the packet's side sends: an alert on a request does not show what the answer brings.
         let files: Vec<FileInfo<'_>> = tx
-            .map(|t| {
-                Direction::BOTH.iter().flat_map(|d| t.tx.files(*d)).map(|f| file_info(f, t.id)).collect()
-            })
+            .map(|t| t.tx.files(occasion.direction).iter().map(|f| file_info(f, t.id)).collect())
             .unwrap_or_default();
         let payload = occasion.packet.payload();
         let is_tcp = flow.is_some_and(|f| f.key().protocol() == 6);
@@ -337,7 +344,8 @@ impl EveRecorder {
                 }
                 record.write(writer, &options.header, alert, &common, |w| {
                     if let Some(tx) = tx {
-                        write_inside(w, tx);
+                        let bodies = Bodies { base64: alert.http_body, printable: alert.http_body_printable };
+                        write_inside(w, tx, bodies);
                     }
                 });
             },
@@ -532,7 +540,9 @@ impl EveRecorder {
             _ => Orientation::Packet,
         };
         let mut as_message = this.head(occasion, Some(flow), orientation, None);
-        let by_message = kind == "dns" && (!is_datagram || occasion.number.is_some());
+        // A datagram's own packet shows its message's direction; what the engine makes at the end of a flow shows none.
+        let sent = !occasion.packet.decoded().source.is_made();
+        let by_message = kind == "dns" && (!is_datagram || sent);
         for common in [&mut common, &mut as_message] {
             common.tx_id = Some(tx.id);
             common.variables = lists.get();
@@ -578,7 +588,7 @@ impl EveRecorder {
         self.each(
             |types| types.files.is_some(),
             |writer, options, _| {
-                record.write(writer, &options.header, &common, |w| write_inside(w, tx));
+                record.write(writer, &options.header, &common, |w| write_inside(w, tx, Bodies::default()));
             },
         );
     }

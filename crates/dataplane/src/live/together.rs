@@ -12,7 +12,8 @@
 use super::control::Control;
 use super::unsent::UnsentFrames;
 use super::{
-    LastTurns, LiveCounters, LiveOptions, Rejecter, frame_of, is_followed, release, send_released, settle,
+    LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, frame_of, is_followed, is_large, release,
+    send_as_segments, send_large, send_released, settle,
 };
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
@@ -295,6 +296,7 @@ impl<R: Recorder> Post<R> {
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
                         let tag = tag_of(side, info.flags);
+                        station.worker_mut().arrives_with(checksums_of(info.flags));
                         let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
                         let worker = station.worker_mut();
@@ -302,7 +304,9 @@ impl<R: Recorder> Post<R> {
                         if let Some(Handled::Here(decision)) = handled {
                             settle(worker, batch, index, &decision, rejecter, counters);
                         }
+                        let first = index.saturating_sub(worker.waiting());
                         release(worker, batch, index, link, recorder);
+                        send_large(egress, batch, first..=index, rejecter, counters);
                     }
                     egress.transmit(batch);
                     egress.flush()?;
@@ -314,7 +318,8 @@ impl<R: Recorder> Post<R> {
             Ports::Passive(port) => {
                 seen = port.receive(&mut hands.batch)?;
                 for index in 0..seen {
-                    let Some((frame, _)) = frame_of(&hands.batch, index, link) else { continue };
+                    let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
+                    station.worker_mut().arrives_with(checksums_of(info.flags));
                     station.frame(&frame, 0, recorder);
                 }
                 hands.batch.clear();
@@ -366,8 +371,12 @@ impl<R: Recorder> Post<R> {
                 counters.incomplete += 1;
                 return;
             }
+            let egress = pair.direction(side).1;
+            if is_large(bytes, egress) && send_as_segments(egress, bytes, rejecter, counters) {
+                return;
+            }
             // The port counts it as well.
-            if let Err(refusal) = pair.direction(side).1.transmit_frame(bytes) {
+            if let Err(refusal) = egress.transmit_frame(bytes) {
                 unsent.note(side, refusal, bytes, frame.now);
             }
         });
@@ -443,7 +452,7 @@ pub struct Balance {
     pub refused: u64,
     /// Under way between workers when one of them ended by a defect.
     pub under_way: u64,
-    /// Made by the normaliser: answers to rejected packets.
+    /// Made by the normaliser: answers to rejected packets, segments beyond the first of a large frame.
     pub made: u64,
     /// Given to devices.
     pub sent: u64,
@@ -461,7 +470,7 @@ impl Balance {
         self.forwarded += counters.forwarded + counters.let_go;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;
-        self.made += live.normaliser.resets + live.normaliser.unreachables;
+        self.made += live.normaliser.resets + live.normaliser.unreachables + live.normaliser.pieces;
         self.not_given += live.unwritable + live.incomplete;
     }
 

@@ -18,7 +18,7 @@ use bartizan_events::output::Rights;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 /// Bound on a set's memory where neither rule nor settings give one, in bytes.
@@ -190,9 +190,22 @@ pub struct Dataset {
     saved_to: Option<PathBuf>,
     values: RwLock<Values>,
     refused: AtomicU64,
+    /// Traffic may change it.
+    changes: AtomicBool,
 }
 
 impl Dataset {
+    /// A rule adds or removes values: from here on workers over captures look into it in the order of the packets.
+    pub fn note_changes(&self) {
+        self.changes.store(true, Ordering::Relaxed);
+    }
+
+    fn wait_for_turn(&self) {
+        if self.changes.load(Ordering::Relaxed) {
+            bartizan_base::turns::wait_for_turn();
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -203,6 +216,7 @@ impl Dataset {
     #[must_use]
     pub fn get(&self, data: &[u8]) -> Option<u16> {
         let key = self.kind.key(data)?;
+        self.wait_for_turn();
         self.values.read().ok()?.table.get(key.bytes()).copied()
     }
 
@@ -228,6 +242,7 @@ impl Dataset {
 
     /// Adds a value; whether it is new.
     pub fn add(&self, data: &[u8]) -> bool {
+        self.wait_for_turn();
         self.add_with(data, 0)
     }
 
@@ -250,6 +265,7 @@ impl Dataset {
     /// Removes a value; whether it was there.
     pub fn remove(&self, data: &[u8]) -> bool {
         let Some(key) = self.kind.key(data) else { return false };
+        self.wait_for_turn();
         let Ok(mut values) = self.values.write() else { return false };
         let there = values.table.remove(key.bytes()).is_some();
         if there {
@@ -423,6 +439,7 @@ fn make(request: &Request) -> Result<Dataset, DatasetError> {
         saved_to: request.save.clone(),
         values: RwLock::default(),
         refused: AtomicU64::new(0),
+        changes: AtomicBool::new(false),
     };
     if let Some(path) = &request.load {
         match std::fs::read(path) {

@@ -252,6 +252,9 @@ fn push(
     }
     let request = request(builder, name, options)?;
     let set = builder.environment.shared.datasets.get(builder.environment.settings, &request)?;
+    if matches!(command, Command::Set | Command::Unset) {
+        set.note_changes();
+    }
     let names = &builder.environment.shared.names;
     let context = options.context_key.as_deref().map(|key| names.intern(key));
     builder.push_item(Item::Custom(Arc::new(InSet { set, command, context })))

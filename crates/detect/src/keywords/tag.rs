@@ -101,6 +101,9 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             return Err(KeywordError::argument(format!("unknown type `{other}` of `tag`: session or host")));
         }
     };
+    if !matches!(whose, Whose::Session) {
+        builder.environment.shared.note_host_tags();
+    }
     builder.effects.push(Box::new(Start { whose, count, metric }));
     Ok(())
 }

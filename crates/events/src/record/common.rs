@@ -375,6 +375,16 @@ impl Common<'_> {
 
     /// Closes an event: sensor, capture file, own fields.
     pub(crate) fn finish(&self, w: &mut JsonWriter, options: &HeaderOptions) {
+        self.finish_and(w, options, |_| ());
+    }
+
+    /// [`Common::finish`]; `own` adds to the object `bartizan`.
+    pub(crate) fn finish_and(
+        &self,
+        w: &mut JsonWriter,
+        options: &HeaderOptions,
+        own: impl FnOnce(&mut JsonWriter),
+    ) {
         if let Some(sensor) = &options.sensor_name {
             w.str("host", sensor);
         }
@@ -383,7 +393,7 @@ impl Common<'_> {
         {
             w.str("pcap_filename", name);
         }
-        self.own.write(w);
+        self.own.write(w, own);
         w.end_object();
     }
 }

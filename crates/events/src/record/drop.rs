@@ -62,9 +62,9 @@ pub enum TransportHeader {
     },
     /// ICMP for IPv4.
     Icmp {
-        /// Identifier.
+        /// Identifier, as it is written.
         id: u16,
-        /// Sequence number.
+        /// Sequence number, as it is written.
         seq: u16,
     },
 }

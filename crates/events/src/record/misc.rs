@@ -173,6 +173,7 @@ impl LossRecord<'_> {
         w.str("timestamp", self.timestamp);
         w.str("event_type", "bartizan");
         w.object("bartizan");
+        w.num("version", super::own::OWN_VERSION);
         w.num("lost_events", self.lost_events);
         w.str("output", self.output);
         w.end_object();

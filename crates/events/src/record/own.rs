@@ -4,6 +4,9 @@
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, Reason, TenantId, Verdict};
 
+/// Version of the object `bartizan`: another one as soon as a field has another meaning or is no more. New fields keep it.
+pub const OWN_VERSION: u64 = 1;
+
 /// Own fields of an event. Each is written only when the run has it; with none of them there is no
 /// object `bartizan`, so that a plain inspection reads exactly as Suricata's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,9 +45,11 @@ pub struct Own<'a> {
 
 impl Own<'_> {
     /// Writes the object, or nothing when there is nothing to say.
-    pub(crate) fn write(&self, w: &mut JsonWriter) {
+    /// `more` adds fields of a kind of event.
+    pub(crate) fn write(&self, w: &mut JsonWriter, more: impl FnOnce(&mut JsonWriter)) {
         let before = w.mark();
         w.object("bartizan");
+        w.num("version", OWN_VERSION);
         let empty = w.mark();
         if let Some(TenantId(tenant)) = self.tenant {
             w.num("tenant", tenant);
@@ -93,6 +98,7 @@ impl Own<'_> {
         if let Some(frames) = self.frames {
             w.num("frames", frames);
         }
+        more(w);
         if w.mark() == empty {
             w.rewind(before);
         } else {

@@ -1,9 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `stats`: all counters as one nested object, made from dotted names.
+//! `stats`: all counters as one nested object, made from dotted names. Suricata's stand under `stats`, and only those: its schema
+//! knows no others. What this program counts besides ([`is_own`]) stands under `bartizan.stats`.
 
 use super::common::Common;
 use crate::JsonWriter;
 use crate::config::{HeaderOptions, StatsOptions};
+
+/// Counters that Suricata does not have: names, or with a dot at the end all names that begin so.
+const OWN: &[&str] = &[
+    "app_layer_memory.",
+    "capture.checksum_pending",
+    "capture.cut",
+    "defrag.dropped.",
+    "events.",
+    "file_store.lost",
+    "file_store.stored",
+    "file_store.too_late",
+    "flow.end.reason.",
+    "flow.hand_over_refused",
+    "flow.hand_over_taken",
+    "flow.handed_over",
+    "flow.room",
+    "hand_over.",
+    "normaliser.",
+    "tcp.checksums_checked",
+    "tcp.checksums_mostly_wrong",
+    "tcp.ends_inspected",
+    "tcp.reassembly_memory_closed",
+    "tcp.rewritten",
+];
+
+/// Whether a counter is one that Suricata does not have: it stands under `bartizan.stats`.
+#[must_use]
+pub fn is_own(name: &str) -> bool {
+    OWN.iter().any(|own| if own.ends_with('.') { name.starts_with(own) } else { name == *own })
+}
 
 /// One counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +96,13 @@ impl<'a> Node<'a> {
         Node { key, counter: None, children: Vec::new() }
     }
 
-    fn tree(counters: &[Counter<'a>], with_zeros: bool) -> Self {
+    /// Suricata's counters, or own ones.
+    fn tree(counters: &[Counter<'a>], own: bool, with_zeros: bool) -> Self {
         let mut root = Node::new("");
         for counter in counters.iter().filter(|counter| with_zeros || counter.value > 0) {
-            root.insert(counter.name, *counter);
+            if is_own(counter.name) == own {
+                root.insert(counter.name, *counter);
+            }
         }
         root
     }
@@ -146,7 +180,7 @@ impl StatsRecord<'_> {
         w.object("stats");
         w.num("uptime", self.uptime);
         if stats.totals {
-            let root = Node::tree(self.totals, stats.null_values);
+            let root = Node::tree(self.totals, false, stats.null_values);
             root.write(w, stats.deltas, self.engines);
             if !root.children.iter().any(|child| child.key == "detect") && !self.engines.is_empty() {
                 w.object("detect");
@@ -155,16 +189,38 @@ impl StatsRecord<'_> {
             }
         }
         if stats.threads {
-            w.object("threads");
-            for thread in self.threads {
-                w.object(thread.name);
-                Node::tree(thread.counters, stats.null_values).write(w, stats.deltas, &[]);
-                w.end_object();
-            }
+            self.write_threads(w, stats, false);
+        }
+        w.end_object();
+        common.finish_and(w, options, |w| self.write_own(w, stats));
+    }
+
+    fn write_threads(&self, w: &mut JsonWriter, stats: &StatsOptions, own: bool) {
+        w.object("threads");
+        for thread in self.threads {
+            w.object(thread.name);
+            Node::tree(thread.counters, own, stats.null_values).write(w, stats.deltas, &[]);
             w.end_object();
         }
         w.end_object();
-        common.finish(w, options);
+    }
+
+    /// What Suricata does not count.
+    fn write_own(&self, w: &mut JsonWriter, stats: &StatsOptions) {
+        let before = w.mark();
+        w.object("stats");
+        let empty = w.mark();
+        if stats.totals {
+            Node::tree(self.totals, true, stats.null_values).write(w, stats.deltas, &[]);
+        }
+        if stats.threads && self.threads.iter().any(|t| t.counters.iter().any(|c| is_own(c.name))) {
+            self.write_threads(w, stats, true);
+        }
+        if w.mark() == empty {
+            w.rewind(before);
+        } else {
+            w.end_object();
+        }
     }
 }
 
@@ -207,6 +263,30 @@ mod tests {
                 r#""rules_loaded":1,"rules_failed":0,"rules_skipped":0}],"alert":2}}}"#
             )
         );
+    }
+
+    #[test]
+    fn what_suricata_does_not_count_stands_apart() {
+        let counters = [
+            Counter { name: "tcp.syn", value: 1, last: 0 },
+            Counter { name: "tcp.rewritten", value: 2, last: 0 },
+            Counter { name: "flow.end.reason.timeout", value: 3, last: 1 },
+        ];
+        let threads = [ThreadCounters { name: "W#01", counters: &counters[1..2] }];
+        let record = StatsRecord { totals: &counters, threads: &threads, ..StatsRecord::default() };
+        let mut w = JsonWriter::new();
+        let options = StatsOptions { threads: true, ..StatsOptions::default() };
+        record.write(&mut w, &HeaderOptions::default(), &options, &Common::default());
+        let text = String::from_utf8(w.bytes().to_vec()).unwrap();
+        assert!(
+            text.ends_with(concat!(
+                r#""stats":{"uptime":0,"tcp":{"syn":1},"threads":{"W#01":{}}},"#,
+                r#""bartizan":{"version":1,"stats":{"tcp":{"rewritten":2},"flow":{"end":{"reason":{"timeout":3}}},"#,
+                r#""threads":{"W#01":{"tcp":{"rewritten":2}}}}}}"#
+            )),
+            "{text}"
+        );
+        crate::schema::check(&serde_json::from_str(&text).unwrap()).unwrap();
     }
 
     #[test]

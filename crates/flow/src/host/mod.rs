@@ -242,12 +242,14 @@ impl<V: HostValue> HostTable<V> {
         now: Timestamp,
         f: impl FnOnce(&mut V) -> R,
     ) -> Result<R, HostRefused> {
+        bartizan_base::turns::wait_for_turn();
         let hash = self.hasher.hash_words(&key.words());
         self.shard(hash).and_then(|mut shard| shard.with(hash, key, now, f)).ok_or(HostRefused)
     }
 
     /// Runs `f` on the entry of `key` if there is one.
     pub fn if_there<R>(&self, key: &HostKey, now: Timestamp, f: impl FnOnce(&mut V) -> R) -> Option<R> {
+        bartizan_base::turns::wait_for_turn();
         let hash = self.hasher.hash_words(&key.words());
         self.shard(hash)?.if_there(hash, key, now, f)
     }

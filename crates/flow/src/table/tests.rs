@@ -326,7 +326,7 @@ fn flows_come_in_the_order_of_creation_and_drain_in_it() {
     t.visit_stats(|name, value| {
         stats.insert(name, value);
     });
-    assert_eq!((stats["flow.total"], stats["flow.active"], stats["flow.spare"]), (6, 0, 8));
+    assert_eq!((stats["flow.total"], stats["flow.active"], stats["flow.room"]), (6, 0, 8));
     assert_eq!(stats["flow.end.state.new"], 6);
     assert_eq!(stats["flow.end.reason.shutdown"], 5);
 }

@@ -37,14 +37,12 @@ counters! {
     sessions => "tcp.sessions",
     /// Sessions not made because memory was used up.
     ssn_memcap_drop => "tcp.ssn_memcap_drop",
-    /// Times a stream's end was inspected without a packet of its own.
-    pseudo => "tcp.pseudo",
+    /// Sessions whose rest was inspected at their end, without a packet of their own.
+    ended => "tcp.ends_inspected",
     /// Packets with a wrong checksum.
     invalid_checksum => "tcp.invalid_checksum",
     /// Sessions picked up in the middle.
     midstream_pickups => "tcp.midstream_pickups",
-    /// Packets at a worker that does not own their flow.
-    pkt_on_wrong_thread => "tcp.pkt_on_wrong_thread",
     /// ACKs of data that was not seen.
     ack_unseen_data => "tcp.ack_unseen_data",
     /// Segments not kept because memory was used up.
@@ -67,8 +65,6 @@ counters! {
     rewritten => "tcp.rewritten",
     /// Bytes held by sessions.
     memuse => "tcp.memuse",
-    /// Bytes held by reassembly, as of the last segment.
-    reassembly_memuse => "tcp.reassembly_memuse",
 }
 
 #[cfg(test)]

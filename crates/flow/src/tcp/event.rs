@@ -22,8 +22,9 @@ macro_rules! events {
             #[must_use]
             pub const fn stats_name(self) -> &'static str {
                 match self {
-                    // The one that has another name there.
+                    // Those that have another name there.
                     StreamEvent::ThreeWaySynackResendWithDifferentAck => "stream.3whs_synack_resend_with_diff_ack",
+                    StreamEvent::EstSynackResendWithDifferentAck => "stream.est_synack_resend_with_diff_ack",
                     _ => self.eve_name(),
                 }
             }

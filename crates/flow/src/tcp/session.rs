@@ -378,7 +378,6 @@ impl TcpSession {
                 // The session itself would not have looked at this data.
                 context.counters.overlap = overlap;
             }
-            context.counters.reassembly_memuse = context.budget.used();
             if self.is_async() && context.config.compares() {
                 // What was inspected and let go of stands for the missing acknowledgement.
                 let sender = &mut self.peers[direction];
@@ -496,7 +495,7 @@ impl TcpSession {
     /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both
     /// directions, acknowledged or not. Run the readers, then [`StreamPair::settle`] and `release`.
     pub fn end(&mut self, streams: &mut StreamPair, context: &mut StreamContext<'_>) -> Outcome {
-        context.counters.pseudo = context.counters.pseudo.wrapping_add(1);
+        context.counters.ended = context.counters.ended.wrapping_add(1);
         let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
         out.established = self.state >= TcpState::Established;
         // After an orderly close everything that counts is acknowledged, the rest was refused.

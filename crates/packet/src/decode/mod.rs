@@ -37,8 +37,8 @@ mod vntag;
 mod vxlan;
 
 use crate::{
-    DecodeEvent, Decoded, DecoderConfig, DecoderCounters, LinkType, PacketFlags, PacketSource, TunnelTag,
-    VlanIds,
+    Checksums, DecodeEvent, Decoded, DecoderConfig, DecoderCounters, LinkType, PacketFlags, PacketSource,
+    TunnelTag, VlanIds,
 };
 
 /// IP protocol numbers (IANA) that the decoder asks for.
@@ -242,6 +242,17 @@ impl DecodeOutput {
     /// As [`DecodeOutput::packets`], to be changed (defragmentation adds events).
     pub fn packets_mut(&mut self) -> &mut [Decoded] {
         &mut self.packets
+    }
+
+    /// Takes over what is known of the frame's checksums. The one that is pending may be an inner packet's; only the outer one's is
+    /// verified.
+    pub fn vouch(&mut self, checksums: Checksums) {
+        let (flag, packets) = match checksums {
+            Checksums::Unknown => return,
+            Checksums::Pending => (PacketFlags::CHECKSUM_PENDING, usize::MAX),
+            Checksums::Valid => (PacketFlags::CHECKSUM_VALID, 1),
+        };
+        self.packets.iter_mut().take(packets).for_each(|packet| packet.flags.insert(flag));
     }
 
     /// The outer packet.

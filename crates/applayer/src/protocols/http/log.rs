@@ -5,7 +5,7 @@ use super::bytes::before;
 use super::fields::content_range;
 use super::headers::Fields;
 use super::tx::HttpTx;
-use crate::transaction::LogOptions;
+use crate::transaction::{Bodies, LogOptions};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 
@@ -23,6 +23,7 @@ pub(super) fn write(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, in
         extended(tx, json);
     }
     if in_alert {
+        bodies(tx, json, options.bodies);
         return;
     }
     for direction in Direction::BOTH {
@@ -80,6 +81,31 @@ fn extended(tx: &HttpTx, json: &mut JsonWriter) {
     }
     text(json, "redirect", response.message.fields.value("location"));
     json.num("length", response.message.body.message_length);
+}
+
+/// Most bytes of a body that an alert shows: the latest of what is held.
+const MAX_BODY: usize = 128 << 10;
+
+/// Bodies as far as they are here and held, content encodings undone.
+fn bodies(tx: &HttpTx, json: &mut JsonWriter, wanted: Bodies) {
+    let both = [
+        (Direction::ToServer, "http_request_body", "http_request_body_printable"),
+        (Direction::ToClient, "http_response_body", "http_response_body_printable"),
+    ];
+    let held = |direction| {
+        let (bytes, _) = tx.message(direction).body.view();
+        bytes.get(bytes.len().saturating_sub(MAX_BODY)..).filter(|bytes| !bytes.is_empty())
+    };
+    for (direction, _, key) in both.into_iter().filter(|_| wanted.printable) {
+        if let Some(bytes) = held(direction) {
+            json.printable(key, bytes);
+        }
+    }
+    for (direction, key, _) in both.into_iter().filter(|_| wanted.base64) {
+        if let Some(bytes) = held(direction) {
+            json.base64(key, bytes);
+        }
+    }
 }
 
 /// Whether settings ask for this header by name.

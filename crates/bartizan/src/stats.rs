@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events of type `stats` while a run goes on: every `stats.interval` seconds workers are asked for their counters, and what they show is
+//! written. Nothing of it holds a worker up.
+//!
+//! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The event has the packet clock.
+
+use crate::error::Failure;
+use bartizan_base::{Settings, Timestamp};
+use bartizan_dataplane::board::{Board, Snapshot};
+use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
+use bartizan_dataplane::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
+use bartizan_rules::RuleSetReport;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long the answers of workers are waited for. An idle one looks up ten times a second.
+const ANSWER: Duration = Duration::from_millis(400);
+/// Seconds between two events unless the settings say otherwise, as in Suricata.
+const INTERVAL: u64 = 8;
+
+/// What the settings say of statistics: whether there are any, and how often.
+pub fn interval(settings: &Settings) -> Result<Option<Duration>, Failure> {
+    let wrong = Failure::setting(settings);
+    let (enabled, seconds) =
+        (settings.bool("stats.enabled", true), settings.number("stats.interval", INTERVAL));
+    let (enabled, seconds) = enabled.and_then(|enabled| Ok((enabled, seconds?))).map_err(wrong)?;
+    Ok(enabled.then(|| Duration::from_secs(seconds.max(1))))
+}
+
+/// The rules of a generation that has just been loaded.
+pub fn rules_of(report: &RuleSetReport) -> RulesInForce {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    RulesInForce {
+        loaded: report.loaded,
+        failed: report.refused_total(),
+        skipped: report.skipped,
+        since: Timestamp::from_parts(since.as_secs(), since.subsec_nanos()),
+    }
+}
+
+/// What to do where most checksums are wrong. `interface`: live.
+pub fn checksum_warning(counters: &[(&'static str, u64)], interface: Option<&str>) -> Option<String> {
+    let (wrong, checked) = mostly_wrong_checksums(counters)?;
+    let said = format!(
+        "{wrong} of {checked} TCP segments have a wrong checksum and are NOT INSPECTED: their sender leaves checksums to its device, and they \
+         were taken before the device had them"
+    );
+    let none = "`--set capture.checksum-validation=none` (or `capture: {checksum-validation: none}` in the settings)";
+    Some(match interface {
+        Some(interface) => format!(
+            "{said}; run `ethtool -K INTERFACE tx off` for the sender's interface (of a veth pair: for the other end of {interface}), or take \
+             them unchecked with {none}"
+        ),
+        None => format!("{said}; inspect the capture again with {none}"),
+    })
+}
+
+/// Names of workers as Suricata has them: `W#01-eth0`.
+pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
+    match interface {
+        Some(interface) => format!("W#{:02}-{interface}", worker + 1),
+        None => format!("W#{:02}", worker + 1),
+    }
+}
+
+/// Asks, waits and writes.
+pub struct Statistics {
+    writer: StatsWriter,
+    board: Board,
+    /// How often workers are asked.
+    every: Duration,
+    started: Instant,
+    next: Instant,
+    asked: Option<Instant>,
+    rules: RulesInForce,
+    interface: String,
+    /// It was said that checksums are mostly wrong.
+    warned: bool,
+}
+
+impl Statistics {
+    /// For a run that begins now on this interface.
+    pub fn new(
+        writer: StatsWriter,
+        board: Board,
+        every: Option<Duration>,
+        rules: RulesInForce,
+        interface: &str,
+    ) -> Self {
+        let started = Instant::now();
+        let every = every.unwrap_or(Duration::from_secs(INTERVAL));
+        let (next, interface) = (started + every, interface.to_owned());
+        Statistics { writer, board, every, started, next, asked: None, rules, interface, warned: false }
+    }
+
+    /// Other rules run from here on.
+    pub fn loaded(&mut self, rules: RulesInForce) {
+        self.rules = rules;
+    }
+
+    /// To be called often: asks when it is time, writes when the answers are there.
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        match self.asked {
+            None if now >= self.next => {
+                self.board.ask();
+                self.asked = Some(now);
+            }
+            Some(asked) if self.board.is_answered() || now - asked > ANSWER => {
+                self.asked = None;
+                // Every so many seconds since the start, also when one was late.
+                while self.next <= now {
+                    self.next += self.every;
+                }
+                let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+                self.write_shown(&shown);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_shown(&mut self, shown: &[Snapshot]) {
+        let mut totals = Sum::default();
+        for snapshot in shown {
+            totals.next_worker();
+            counters_of(snapshot, |name, value| totals.add(name, value));
+        }
+        let threads: Vec<Counters> = shown
+            .iter()
+            .map(|snapshot| {
+                let mut own = Sum::default();
+                counters_of(snapshot, |name, value| own.add(name, value));
+                own.finish()
+            })
+            .collect();
+        let totals = totals.finish();
+        self.warn(&totals);
+        let clock = shown.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
+        self.write(clock, &totals, threads);
+    }
+
+    /// Says once that most checksums are wrong.
+    pub fn warn(&mut self, totals: &[(&'static str, u64)]) {
+        let warning = checksum_warning(totals, Some(&self.interface));
+        if let Some(warning) = warning.filter(|_| !self.warned) {
+            self.warned = true;
+            eprintln!("warning: {warning}");
+        }
+    }
+
+    /// Writes an event. Gives all its counters.
+    pub fn write(
+        &mut self,
+        clock: Timestamp,
+        totals: &[(&'static str, u64)],
+        threads: Vec<Counters>,
+    ) -> Counters {
+        let name = |(index, counters)| (thread_name(index, Some(&self.interface)), counters);
+        let threads: Vec<(String, Counters)> = threads.into_iter().enumerate().map(name).collect();
+        let uptime = self.started.elapsed().as_secs();
+        self.writer.write(&StatsNow { clock, uptime, totals, threads: &threads, rules: self.rules })
+    }
+}
+
+/// All that a live worker counts.
+fn counters_of(snapshot: &Snapshot, mut each: impl FnMut(&'static str, u64)) {
+    for (name, value) in &snapshot.stats {
+        each(name, *value);
+    }
+    for (_, port) in &snapshot.ports {
+        visit_capture(port, &mut each);
+    }
+    snapshot.live.normaliser.for_each(&mut each);
+    snapshot.live.for_each_loss(&mut each);
+    snapshot.hand_over.for_each(&mut each);
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events of type `stats`: made by whoever steers the run, from what workers show, and written by whoever has the outputs.
+//!
+//! The outputs belong to one thread. [`StatsWriter`] formats elsewhere and posts finished lines; the recorder takes them between two
+//! batches ([`crate::record::Recorder::turn`]), so no worker waits for a counter.
+
+use super::EveRecorder;
+use bartizan_base::Timestamp;
+use bartizan_events::config::{HeaderOptions, StatsOptions};
+use bartizan_events::record::{Counter, DetectEngine, StatsRecord, ThreadCounters};
+use bartizan_events::{Common, FileStoreCounters, JsonWriter};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Lines on their way to the outputs.
+#[derive(Debug, Default)]
+pub(super) struct Posted {
+    waiting: AtomicBool,
+    lines: Mutex<Vec<(u16, Vec<u8>)>>,
+}
+
+impl Posted {
+    fn put(&self, output: u16, line: Vec<u8>) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push((output, line));
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    /// What waits; mostly nothing, which costs one load.
+    #[inline]
+    pub(super) fn take(&self) -> Vec<(u16, Vec<u8>)> {
+        if !self.waiting.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.waiting.store(false, Ordering::Relaxed);
+        core::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RulesInForce {
+    /// Rules that run.
+    pub loaded: u64,
+    /// Rules that could not be used.
+    pub failed: u64,
+    /// Rules left out.
+    pub skipped: u64,
+    /// When they were loaded: control-plane time.
+    pub since: Timestamp,
+}
+
+/// What an event of type `stats` says.
+#[derive(Clone, Copy, Debug)]
+pub struct StatsNow<'a> {
+    /// Packet clock.
+    pub clock: Timestamp,
+    /// Seconds since the start.
+    pub uptime: u64,
+    /// Counters of all workers together.
+    pub totals: &'a [(&'static str, u64)],
+    /// Counters of each worker, with its name.
+    pub threads: &'a [(String, Vec<(&'static str, u64)>)],
+    /// Rules.
+    pub rules: RulesInForce,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct StatsWriter {
+    outputs: Vec<(u16, HeaderOptions, StatsOptions)>,
+    posted: Arc<Posted>,
+    store: Option<Arc<FileStoreCounters>>,
+    /// Values of the last event: of all, and of each worker by its name.
+    last: BTreeMap<String, BTreeMap<&'static str, u64>>,
+    writer: JsonWriter,
+}
+
+impl EveRecorder {
+    /// Who makes the events of type `stats` for this recorder's outputs; none without `enabled` (`stats.enabled`).
+    #[must_use]
+    pub fn stats_writer(&self, enabled: bool) -> StatsWriter {
+        let outputs = (0u16..).zip(&self.outputs).filter(|_| enabled).filter_map(|(number, output)| {
+            Some((number, output.options.header.clone(), output.options.types.stats?))
+        });
+        StatsWriter {
+            outputs: outputs.collect(),
+            posted: Arc::clone(&self.posted),
+            store: self.store.as_ref().map(bartizan_events::FileStoreHandle::shared_counters),
+            last: BTreeMap::new(),
+            writer: JsonWriter::new(),
+        }
+    }
+
+    /// Writes lines that were made elsewhere.
+    pub(super) fn write_posted(&mut self) {
+        for (output, line) in self.posted.take() {
+            if let Some(sink) = self.outputs.get_mut(usize::from(output)).and_then(|o| o.sink.as_mut()) {
+                sink.write_event(&line);
+            }
+        }
+    }
+}
+
+/// Counters with their values at the last event, which these take the place of.
+fn with_last<'a>(
+    counters: &'a [(&'static str, u64)],
+    last: &mut BTreeMap<&'static str, u64>,
+) -> Vec<Counter<'a>> {
+    let with = |(name, value): &'a (&'static str, u64)| Counter {
+        name,
+        value: *value,
+        last: last.insert(name, *value).unwrap_or(0),
+    };
+    counters.iter().map(with).collect()
+}
+
+impl StatsWriter {
+    /// Whether some output has these events.
+    #[must_use]
+    pub const fn is_wanted(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
+    /// Makes an event and hands it to the outputs. Gives all counters.
+    pub fn write(&mut self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
+        let rules = now.rules;
+        // Without rules there is no detection to be counted.
+        let detects = rules.loaded + rules.failed + rules.skipped > 0;
+        let is_there = |(name, _): &(&'static str, u64)| detects || !name.starts_with("detect.");
+        let mut all: Vec<_> = now.totals.iter().copied().filter(is_there).collect();
+        match &self.store {
+            Some(store) => store.for_each(|name, value| all.push((name, value))),
+            None => all.push(("file_store.open_files", 0)),
+        }
+        let wrong = u64::from(crate::stats::mostly_wrong_checksums(&all).is_some());
+        all.push(("tcp.checksums_mostly_wrong", wrong));
+        let totals = with_last(&all, self.last.entry(String::new()).or_default());
+        let threads: Vec<(&str, Vec<Counter<'_>>)> = now
+            .threads
+            .iter()
+            .map(|(name, counters)| {
+                (name.as_str(), with_last(counters, self.last.entry(name.clone()).or_default()))
+            })
+            .collect();
+        let threads: Vec<ThreadCounters<'_>> =
+            threads.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect();
+        let since = bartizan_events::time_text(rules.since);
+        let engines = [DetectEngine {
+            id: 0,
+            last_reload: &since,
+            rules_loaded: rules.loaded,
+            rules_failed: rules.failed,
+            rules_skipped: rules.skipped,
+        }];
+        let engines = if detects { engines.as_slice() } else { &[] };
+        let record = StatsRecord { uptime: now.uptime, totals: &totals, threads: &threads, engines };
+        let common = Common { timestamp: now.clock, ..Common::default() };
+        for (output, header, options) in &self.outputs {
+            record.write(&mut self.writer, header, options, &common);
+            self.posted.put(*output, self.writer.bytes().to_vec());
+        }
+        all
+    }
+}
