@@ -207,15 +207,41 @@ impl Base {
     }
 }
 
-/// How the parser of HTTP is told the engine's mode. It is not a setting of its own.
+/// What becomes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They are watched.
+    Passive,
+    /// Prevention over captures.
+    Simulated,
+    /// Prevention on a link, with receivers behind it.
+    Live,
+}
+
+impl Mode {
+    /// Of a run over captures.
+    pub const fn over_captures(prevention: bool) -> Self {
+        if prevention { Mode::Simulated } else { Mode::Passive }
+    }
+
+    /// Of a run on links.
+    pub const fn on_links(prevention: bool) -> Self {
+        if prevention { Mode::Live } else { Mode::Passive }
+    }
+}
+
+/// How the parser of HTTP is told the engine's mode. These are no settings of their own.
 const INLINE: &str = "app-layer.protocols.http.inline";
+const STRICT: &str = "app-layer.protocols.http.strict";
 
 /// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them. In prevention bodies are
 /// shown to rules as they come (`http-body-inline: auto`): what waits for a minimal size to be inspected would have left by then.
-pub fn app_layer(settings: &Settings, needs: &Needs, prevention: bool) -> Result<Engine, Failure> {
+pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engine, Failure> {
     let files = file_settings(settings, needs)?;
     let mut own = settings.clone();
-    own.set(INLINE, if prevention { "yes" } else { "no" });
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    own.set(INLINE, yes(mode != Mode::Passive));
+    own.set(STRICT, yes(mode == Mode::Live));
     // `auto` is what Suricata ships: on as soon as a rule looks at it.
     let key = "app-layer.protocols.tls.ja3-fingerprints";
     if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {

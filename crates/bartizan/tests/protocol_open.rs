@@ -181,3 +181,39 @@ fn server_first_and_unknown_protocols_are_not_held() {
         check(&format!("others-http-{number}"), URI, &[], steps, &[None, None, None]);
     }
 }
+
+/// Receivers differ over a folded field about the body and over a bare CR: some read on where others see a body, or a body as it came.
+#[test]
+fn messages_over_which_receivers_differ_do_not_leave() {
+    const STRICT: &[(&str, &str)] = &[("app-layer.protocols.http.strict", "yes")];
+    const NOTHING: &str = "drop http any any -> any any (msg:\"n\"; http.uri; content:\"/nothing\"; sid:1;)";
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".as_slice();
+    let requests: [(&[u8], bool); 6] = [
+        (b"POST / HTTP/1.1\r\nContent-Length:\r\n 20\r\n\r\n", true),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding:\r\n\tchunked\r\n\r\n", true),
+        (b"GET / HTTP/1.1\r\nX: y\rContent-Length: 20\r\n\r\n", true),
+        (b"GET / HTTP/1.1\r\nX\rContent-Length: 20\r\n\r\n", true),
+        (b"GET / HTTP/1.1\r\nX: y\r\n z\r\nContent-Length: 0\r\n\r\n", false),
+        (b"GET / HTTP/1.1\nX: y\nContent-Length: 0\n\n", false),
+    ];
+    let answers: [(&[u8], bool); 3] = [
+        (b"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Encoding:\n gzip\n\n", true),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked\r\n\r\n", true),
+        (b"HTTP/1.1 200 OK\r\nX-Long: y\r\n z\r\nContent-Length: 0\r\n\r\n", false),
+    ];
+    for v6 in [false, true] {
+        for (set, strict) in [(STRICT, true), (&[], false)] {
+            for (bytes, differs) in requests {
+                let decided = play("ambiguous", NOTHING, set, v6, &[(1, true, 101, bytes)]);
+                let reason = (differs && strict).then_some(Reason::AppLayerError);
+                assert_eq!(decided.last(), Some(&reason), "{}", bytes.escape_ascii());
+            }
+            for (bytes, differs) in answers {
+                let steps = [(1, true, 101, request), (2, false, 501, bytes)];
+                let decided = play("ambiguous", NOTHING, set, v6, &steps);
+                let reason = (differs && strict).then_some(Reason::AppLayerError);
+                assert_eq!(decided.last(), Some(&reason), "{}", bytes.escape_ascii());
+            }
+        }
+    }
+}

@@ -157,7 +157,7 @@ fn settings_problems(
         return Ok(false);
     }
     let wrong = Failure::setting(settings);
-    load::app_layer(settings, &Needs::of(&loaded.rules), false)?;
+    load::app_layer(settings, &Needs::of(&loaded.rules), load::Mode::Passive)?;
     let (_, more) = EngineSettings::from_settings(settings, false, load::seed()).map_err(&wrong)?;
     warnings.extend(more);
     warnings.extend(EveOutputs::from_settings(settings).map_err(&wrong)?.warnings);

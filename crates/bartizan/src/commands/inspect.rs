@@ -186,7 +186,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
     let mut warnings = builder.warnings().to_vec();
-    let app = Arc::new(load::app_layer(settings, &built.needs, args.ips)?);
+    let app = Arc::new(load::app_layer(settings, &built.needs, load::Mode::over_captures(args.ips))?);
     let (engine_settings, more) = EngineSettings::from_settings(settings, args.ips, load::seed())
         .map_err(Failure::setting(settings))?;
     warnings.extend(more);

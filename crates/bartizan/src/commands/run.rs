@@ -78,7 +78,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         &mut warnings,
     )
     .map_err(Failure::outputs(builder.settings()))?;
-    let app = Arc::new(load::app_layer(builder.settings(), &built.needs, plan.prevention)?);
+    let app =
+        Arc::new(load::app_layer(builder.settings(), &built.needs, load::Mode::on_links(plan.prevention))?);
     let mut store =
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);

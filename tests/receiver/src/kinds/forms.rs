@@ -281,8 +281,8 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
                 4 => format!("Content-Length: +{size}"),
                 5 => format!("Content-Length: {size}, {size}"),
                 6 => format!("content-length:\t{size} "),
-                // Python's server reads two lines here, and what is a body for it is a request line for others: docs/limits.md.
-                7 if made.service == Service::Http => format!("X: y\rContent-Length: {size}"),
+                // Python's server reads two lines here, and what is a body for it is a request line for others.
+                7 => format!("X: y\rContent-Length: {size}"),
                 _ => format!("Content-Length: {size}"),
             });
         }

@@ -34,6 +34,18 @@ pub(super) struct RawField {
     pub odd: Odd,
 }
 
+impl RawField {
+    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded. Gateways need not pass these on: a
+    /// bare CR, which for some ends the line (RFC 9112 section 2.2), and a field about the body that is folded (section 5.2), of which
+    /// some read the first line only.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        const ABOUT_BODIES: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"content-encoding"];
+        let about_body = ABOUT_BODIES.iter().any(|name| self.name.eq_ignore_ascii_case(name));
+        let bare_cr = self.name.contains(&b'\r') || self.value.contains(&b'\r');
+        bare_cr || about_body && self.odd.contains(Odd::FOLDED)
+    }
+}
+
 /// A field of a message; repeated ones are joined.
 #[derive(Clone, Debug)]
 pub(super) struct Field {

@@ -323,7 +323,7 @@ impl HttpParser {
         self.request_headers_done()
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many.
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many, or one that prevention does not let pass.
     fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.request_tx()?;
@@ -334,6 +334,9 @@ impl HttpParser {
         };
         for field in block.fields {
             tx.note_request_field(&field);
+            if tx.settings.strict && field.is_ambiguous() {
+                return None;
+            }
             if !tx.add_field(Direction::ToServer, field, limit) {
                 return None;
             }

@@ -350,7 +350,7 @@ impl HttpParser {
         }
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many.
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many, or one that prevention does not let pass.
     fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.response_tx()?;
@@ -361,6 +361,9 @@ impl HttpParser {
         };
         for field in block.fields {
             tx.note_response_field(&field);
+            if tx.settings.strict && field.is_ambiguous() {
+                return None;
+            }
             if !tx.add_field(Direction::ToClient, field, limit) {
                 return None;
             }

@@ -96,6 +96,8 @@ pub(super) struct HttpSettings {
     pub keep_leading_space: bool,
     /// Bodies are shown to rules as they grow, without waiting for `inspect_from`.
     pub body_inline: bool,
+    /// Receivers are real: a message over which they differ is an error ([`super::headers::RawField::is_ambiguous`]).
+    pub strict: bool,
 }
 
 impl Default for HttpSettings {
@@ -114,6 +116,7 @@ impl Default for HttpSettings {
             nul_ends_request_line: false,
             keep_leading_space: false,
             body_inline: false,
+            strict: false,
         }
     }
 }
@@ -160,6 +163,8 @@ impl HttpSettings {
             None if mode.trim().eq_ignore_ascii_case("auto") => settings.bool("inline", false)?,
             None => return Err(error(&key("http-body-inline"), mode, "yes, no or auto")),
         };
+        // Said by whoever makes the parser, too.
+        read.strict = settings.bool("strict", false)?;
         read.read_uri(settings)?;
         Ok(read)
     }

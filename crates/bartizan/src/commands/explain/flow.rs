@@ -99,7 +99,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // The hash needs no secret here: nobody waits for these flows.
     let (settings, _) = EngineSettings::from_settings(builder.settings(), args.ips, [1, 2])
         .map_err(Failure::setting(builder.settings()))?;
-    let engine = Arc::new(load::app_layer(builder.settings(), &built.needs, args.ips)?);
+    let engine =
+        Arc::new(load::app_layer(builder.settings(), &built.needs, load::Mode::over_captures(args.ips))?);
     let stage = Stage { built, settings, engine };
     match asked {
         Asked::Tuple(tuple) => one(args, &stage, &tuple),
