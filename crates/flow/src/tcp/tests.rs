@@ -557,6 +557,36 @@ fn fast_open_data_comes_with_the_syn() {
     assert!(out.events.contains(StreamEvent::ThreeWaySynackTfoDataIgnored));
 }
 
+/// Acknowledgements that leave by two processors overtake each other; receivers do not mind.
+#[test]
+fn overtaken_acknowledgements_go_on() {
+    for strict in [false, true] {
+        let config = StreamConfig { strict, ..inline() };
+        let stamped = |flags, seq, ack, payload, ts| {
+            let mut s = segment(flags, seq, ack, payload);
+            s.options.ts = Some(ts);
+            s
+        };
+        let mut rig = Rig::new(config);
+        rig.handle(ToServer, &stamped(S, 100, 0, b"", (50, 0)));
+        rig.handle(ToClient, &stamped(SA, 500, 101, b"", (70, 50)));
+        rig.handle(ToServer, &stamped(A, 101, 501, b"", (51, 70)));
+        rig.handle(ToClient, &stamped(A, 501, 101, b"ab", (71, 51)));
+        rig.handle(ToClient, &stamped(A, 503, 101, b"cd", (72, 51)));
+        assert_eq!(rig.handle(ToServer, &stamped(A, 101, 505, b"", (90, 72))).advice, Advice::Forward);
+        let older = rig.handle(ToServer, &stamped(A, 101, 503, b"", (80, 71)));
+        assert_eq!(older.advice, Advice::Forward);
+        let as_new = rig.handle(ToServer, &stamped(A, 101, 505, b"", (80, 71)));
+        assert_eq!((as_new.advice == Advice::Forward, as_new.rejected), (strict, !strict));
+        // What brings something, or acknowledges something new, is as old for the receiver.
+        rig.handle(ToClient, &stamped(A, 505, 101, b"ef", (91, 90)));
+        for old in [stamped(A, 101, 507, b"", (80, 71)), stamped(A, 101, 505, b"x", (80, 71))] {
+            assert_eq!(rig.handle(ToServer, &old).advice, Advice::Drop(Reason::StreamError));
+        }
+        assert_eq!(rig.handle(ToServer, &stamped(A, 101, 507, b"x", (92, 91))).advice, Advice::Forward);
+    }
+}
+
 #[test]
 fn timestamps_are_checked() {
     let stamped = |flags, seq, ack, ts| {

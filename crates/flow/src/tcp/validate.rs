@@ -217,13 +217,24 @@ impl Step<'_, '_> {
         let outlived = self.now > last_pkt_ts.saturating_add(TIMESTAMP_LIFETIME);
         let refused = advance < 0 || (snd.last_ts != 0 && outlived);
         if refused && !(expected && outlived) {
-            return None;
+            return (self.config.strict && self.is_disordered_ack()).then(TimestampUpdate::default);
         }
         if expected {
             update.last_ts = Some(ts);
         }
         update.last_pkt_ts = Some(self.now);
         Some(update)
+    }
+
+    /// An acknowledgement that others of its sender have overtaken (they leave by several processors): it brings nothing and acknowledges
+    /// nothing new. Receivers take it or throw it away, which is the same, so prevention lets it go on.
+    fn is_disordered_ack(&self) -> bool {
+        let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
+        self.segment.is_empty()
+            && self.segment.has(TcpFlags::ACK)
+            && !self.segment.flags.intersects(others)
+            && self.segment.seq == self.snd().next_seq
+            && self.segment.ack.at_most(self.rcv().last_ack)
     }
 
     /// The echo in the answer to a SYN has to be a timestamp that the client sent.
