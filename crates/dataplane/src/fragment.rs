@@ -8,6 +8,7 @@
 //! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of another. [`Joined`]
 //! remembers them while the frame's packets are handled; [`Worker::settle`] then does with all of them what was decided.
 
+use crate::normaliser::{self, NormaliserCounters};
 use crate::record::{Fate, Occasion, Recorder};
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, FunctionId, LinkId, Reason, Timestamp, Verdict};
@@ -155,16 +156,7 @@ impl Worker {
             };
         };
         whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
-        // Neither a change nor what is missing of a frame can wait with it.
-        let is_as_it_came = self.rewrite.is_none() && frame.bytes.len() as u64 >= u64::from(frame.wire_len);
-        let attached = if is_as_it_came {
-            let note = Note::of(frame, self.arrived_by).to_bytes();
-            self.defrag.attach(waiting, &note, frame.bytes, frame.now).map_err(|reason| reason.reason())
-        } else {
-            self.defrag.refuse(waiting);
-            Err(Reason::Defrag)
-        };
-        match attached {
+        match self.attach(waiting, frame) {
             Ok(Attached::Waits) => Settled::Held,
             Ok(Attached::Passed) => Settled::Decided(decision),
             Err(reason) => {
@@ -173,6 +165,37 @@ impl Worker {
                 settled
             }
         }
+    }
+
+    /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that its sender left to hardware,
+    /// of a tunnel around it.
+    fn attach(&mut self, datagram: DatagramId, frame: &Frame<'_>) -> Result<Attached, Reason> {
+        let mut changed = self.datagrams.pop().unwrap_or_default();
+        let mut bytes = frame.bytes;
+        // What is missing of a frame cannot leave with it.
+        let mut fits = frame.bytes.len() as u64 >= u64::from(frame.wire_len);
+        let mut longer = Vec::new();
+        if let Some(change) = self.rewrite.take() {
+            changed.clear();
+            changed.extend_from_slice(frame.bytes);
+            fits = fits && normaliser::rewrite(&mut changed, &change, &mut longer, &mut self.normalised);
+            bytes = if longer.is_empty() { &changed } else { &longer };
+            self.reuse_rewrite(change);
+        }
+        let attached = if fits {
+            let note = Note::of(frame, self.arrived_by).to_bytes();
+            self.defrag.attach(datagram, &note, bytes, frame.now).map_err(|reason| reason.reason())
+        } else {
+            self.defrag.refuse(datagram);
+            Err(Reason::Defrag)
+        };
+        self.datagrams.push(changed);
+        attached
+    }
+
+    /// What the normaliser has done to frames that waited, since the last call.
+    pub fn take_normalised(&mut self) -> NormaliserCounters {
+        core::mem::take(&mut self.normalised)
     }
 
     /// Datagrams that have become whole go, whatever is decided of them later: over captures, where nothing waits.

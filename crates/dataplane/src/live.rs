@@ -142,7 +142,8 @@ pub fn run_inline(
                 worker.arrives_with(checksums_of(info.flags));
                 let follows = is_followed(worker, &batch, index);
                 let decision = worker.frame_in_batch(&frame, follows, recorder);
-                send_released(worker, egress, Some(&mut batch), side, &mut released, &mut unsent);
+                let held = (&mut released, &mut unsent);
+                send_released(worker, egress, Some(&mut batch), side, held, &mut counters);
                 if let Some(decision) = decision {
                     settle(worker, &mut batch, index, &decision, &mut decoder, &mut counters);
                 }
@@ -291,12 +292,13 @@ fn send_released(
     egress: &mut dyn Port,
     batch: Option<&mut Batch>,
     side: Side,
-    frame: &mut Vec<u8>,
-    unsent: &mut UnsentFrames,
+    (frame, unsent): (&mut Vec<u8>, &mut UnsentFrames),
+    counters: &mut LiveCounters,
 ) {
     if !worker.has_released() {
         return;
     }
+    counters.normaliser = counters.normaliser.plus(worker.take_normalised());
     if let Some(batch) = batch {
         egress.transmit(batch);
     }

@@ -2,10 +2,11 @@
 //! Frames that are larger than the egress port carries, since a sender on this host left segmentation to a device that does not exist, or
 //! the kernel merged what arrived: they are inspected whole and leave as the segments that the device would have made.
 //!
-//! Source: RFC 9293; Linux `tcp_gso_segment`. TCP over IPv4 or IPv6 in an Ethernet frame, nothing around it. The size of the segments is that of
-//! the egress MTU: the sender's own is not handed over with the frame.
+//! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. TCP over IPv4 or IPv6 in an Ethernet frame, or in
+//! tunnels of the kinds that Linux leaves to a device to cut: IP in IP, GRE without checksum and sequence, VXLAN, GENEVE. The size of the segments
+//! is that of the egress MTU: the sender's own is not handed over with the frame.
 //!
-//! Not done: UDP (`UDP_SEGMENT`), tunnels; these are refused as too large (`egress_mtu`).
+//! Not done: UDP (`UDP_SEGMENT`), where datagrams are what their sender made them; it is refused as too large (`egress_mtu`).
 
 use bartizan_packet::{
     DecodeOutput, Decoded, InternetChecksum, Network, PacketFlags, PacketSource, TcpFlags, Transport,
@@ -17,10 +18,9 @@ const LEAST: usize = 8;
 
 /// Cuts a frame into segments that fit a network-layer MTU; each is given to `each`. `None`: it cannot be cut, and nothing was given.
 pub fn cut(frame: &[u8], output: &DecodeOutput, mtu: u32, mut each: impl FnMut(&[u8])) -> Option<()> {
-    let [packet] = output.packets() else { return None };
-    let plan = Plan::of(packet, mtu)?;
+    let plan = Plan::of(frame, output.packets(), mtu)?;
     let head = frame.get(..plan.payload)?;
-    let data = frame.get(plan.payload..)?.get(..packet.payload_len as usize)?;
+    let data = frame.get(plan.payload..)?.get(..plan.length)?;
     let pieces = data.len().div_ceil(plan.size);
     let mut segment = Vec::with_capacity(plan.payload + plan.size);
     // All are made alike: what can fail fails with the first.
@@ -36,52 +36,36 @@ pub fn cut(frame: &[u8], output: &DecodeOutput, mtu: u32, mut each: impl FnMut(&
 
 /// Where things stand in the frame.
 struct Plan<'p> {
-    packet: &'p Decoded,
-    l3: usize,
-    l4: usize,
+    /// The segment with its headers, and the packets around it.
+    inner: &'p Decoded,
+    outer: &'p [Decoded],
     payload: usize,
-    /// Payload of a segment.
+    /// Payload of the frame, and of a segment.
+    length: usize,
     size: usize,
 }
 
 impl<'p> Plan<'p> {
-    fn of(packet: &'p Decoded, mtu: u32) -> Option<Self> {
-        let Transport::Tcp(tcp) = &packet.transport else { return None };
-        let plain = packet.source == PacketSource::Wire
-            && packet.recursion == 0
-            && !packet.is_fragment()
-            && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::INVALID)
+    fn of(frame: &[u8], packets: &'p [Decoded], mtu: u32) -> Option<Self> {
+        let (inner, outer) = packets.split_last()?;
+        let Transport::Tcp(tcp) = &inner.transport else { return None };
+        let plain = packets.iter().all(is_plain)
+            && outer.iter().all(|packet| can_be_repeated(frame, packet))
             && !tcp.flags.intersects(TcpFlags::URG | TcpFlags::SYN | TcpFlags::RST)
             && !tcp.options.md5
             && !tcp.options.ao;
-        let (l3, l4, payload) = (packet.l3 as usize, packet.l4 as usize, packet.payload as usize);
-        let size = (mtu as usize).checked_sub(payload.checked_sub(l3)?)?;
-        (plain && size >= LEAST).then_some(Plan { packet, l3, l4, payload, size })
+        let payload = inner.payload as usize;
+        let first = packets.first()?.l3 as usize;
+        let size = (mtu as usize).checked_sub(payload.checked_sub(first)?)?;
+        let length = inner.payload_len as usize;
+        (plain && size >= LEAST).then_some(Plan { inner, outer, payload, length, size })
     }
 
     /// Makes the headers of a segment right.
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
         let offset = u32::try_from(number.checked_mul(self.size)?).ok()?;
-        let length = segment.len().checked_sub(self.l3)?;
-        let ip = segment.get_mut(self.l3..self.l4)?;
-        match &self.packet.network {
-            Network::Ipv4(header) => {
-                let words = usize::from(header.header_len);
-                let ip = ip.get_mut(..words)?;
-                ip.get_mut(2..4)?.copy_from_slice(&u16::try_from(length).ok()?.to_be_bytes());
-                let id = header.id.wrapping_add(u16::try_from(number).ok()?);
-                ip.get_mut(4..6)?.copy_from_slice(&id.to_be_bytes());
-                ip.get_mut(10..12)?.fill(0);
-                let sum = InternetChecksum::new().with(ip).finish();
-                ip.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
-            }
-            Network::Ipv6(_) => {
-                let length = u16::try_from(length.checked_sub(40)?).ok()?;
-                ip.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-            }
-            _ => return None,
-        }
-        let tcp = segment.get_mut(self.l4..)?;
+        renew_network(self.inner, segment, number)?;
+        let tcp = segment.get_mut(self.inner.l4 as usize..)?;
         let seq = tcp.get_mut(4..8)?;
         let first = u32::from_be_bytes(<[u8; 4]>::try_from(&*seq).ok()?);
         seq.copy_from_slice(&first.wrapping_add(offset).to_be_bytes());
@@ -92,12 +76,76 @@ impl<'p> Plan<'p> {
         if number > 0 {
             *flags &= !TcpFlags::CWR.bits();
         }
-        tcp.get_mut(16..18)?.fill(0);
-        let length = u32::try_from(tcp.len()).ok()?;
-        let sum = pseudo_header(self.packet.src()?, self.packet.dst()?, 6, length)?.with(tcp).finish();
-        tcp.get_mut(16..18)?.copy_from_slice(&sum.to_be_bytes());
+        renew_sum(self.inner, 6, tcp, 16)?;
+        // What is around it covers what is in it.
+        for packet in self.outer.iter().rev() {
+            renew_network(packet, segment, number)?;
+            if let Transport::Udp(_) = &packet.transport {
+                let udp = segment.get_mut(packet.l4 as usize..)?;
+                let length = u16::try_from(udp.len()).ok()?;
+                udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
+                // One that has no checksum stays without (RFC 768, RFC 6935).
+                if udp.get(6..8)? != [0, 0] {
+                    renew_sum(packet, 17, udp, 6)?;
+                }
+            }
+        }
         Some(())
     }
+}
+
+/// Whether a packet lies in the frame as it is, whole and without faults.
+fn is_plain(packet: &Decoded) -> bool {
+    use PacketSource::{Geneve, Gre, Ipv4, Ipv6, Vxlan, Wire};
+    matches!(packet.source, Wire | Gre | Ipv4 | Ipv6 | Vxlan | Geneve)
+        && !packet.is_fragment()
+        && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::INVALID)
+}
+
+/// Whether the headers of a packet around the segment may stand before each piece of it, with new lengths and sums.
+fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
+    match &packet.transport {
+        // IP in IP.
+        Transport::None | Transport::Udp(_) => true,
+        // Neither a checksum nor a sequence number (RFC 2784, RFC 2890).
+        Transport::Gre(_) => frame.get(packet.l4 as usize).is_some_and(|flags| flags & 0x90 == 0),
+        _ => false,
+    }
+}
+
+/// Makes the IP header of a packet right, in a frame that ends with it.
+fn renew_network(packet: &Decoded, frame: &mut [u8], number: usize) -> Option<()> {
+    let l3 = packet.l3 as usize;
+    let length = frame.len().checked_sub(l3)?;
+    let ip = frame.get_mut(l3..)?;
+    match &packet.network {
+        Network::Ipv4(header) => {
+            let ip = ip.get_mut(..usize::from(header.header_len))?;
+            ip.get_mut(2..4)?.copy_from_slice(&u16::try_from(length).ok()?.to_be_bytes());
+            let id = header.id.wrapping_add(u16::try_from(number).ok()?);
+            ip.get_mut(4..6)?.copy_from_slice(&id.to_be_bytes());
+            ip.get_mut(10..12)?.fill(0);
+            let sum = InternetChecksum::new().with(ip).finish();
+            ip.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
+        }
+        Network::Ipv6(_) => {
+            let length = u16::try_from(length.checked_sub(40)?).ok()?;
+            ip.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Makes the checksum at `field` of a transport header and what follows it right.
+fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -> Option<()> {
+    segment.get_mut(field..field + 2)?.fill(0);
+    let length = u32::try_from(segment.len()).ok()?;
+    let sum = pseudo_header(packet.src()?, packet.dst()?, protocol, length)?.with(segment).finish();
+    // Zero says "no checksum" in UDP.
+    let sum = if protocol == 17 && sum == 0 { 0xffff } else { sum };
+    segment.get_mut(field..field + 2)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
 }
 
 #[cfg(test)]
@@ -169,6 +217,80 @@ mod tests {
                 read.extend_from_slice(view.payload());
             }
             assert_eq!(read, payload);
+        }
+    }
+
+    /// A frame in a tunnel: headers of Ethernet, IP, and what says which tunnel; in UDP with or without a checksum.
+    fn tunnel(v6: bool, kind: &[u8], protocol: u8, sum: bool, inside: &[u8]) -> Vec<u8> {
+        let mut around = kind.to_vec();
+        around.extend_from_slice(inside);
+        if protocol == 17 {
+            let length = (around.len() as u16).to_be_bytes();
+            around[4..6].copy_from_slice(&length);
+            // Any number but none: it is wrong until the frame leaves.
+            around[6..8].copy_from_slice(if sum { &[1, 1] } else { &[0, 0] });
+        }
+        let mut outer = frame(v6, 0x10, &around);
+        let l3 = 14 + if v6 { 40 } else { 20 };
+        outer.drain(l3..l3 + 32);
+        let length = (around.len() + if v6 { 0 } else { 20 }) as u16;
+        let (field, next) = if v6 { (18, 20) } else { (16, 23) };
+        outer[field..field + 2].copy_from_slice(&length.to_be_bytes());
+        outer[next] = protocol;
+        if !v6 {
+            outer[24..26].fill(0);
+            let sum = InternetChecksum::new().with(&outer[14..34]).finish();
+            outer[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        outer
+    }
+
+    #[test]
+    fn a_large_segment_in_a_tunnel_leaves_as_segments_in_tunnels() {
+        let payload: Vec<u8> = (0..5_000u32).flat_map(u32::to_be_bytes).collect();
+        let vxlan = [0x30, 0x39, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 5, 0];
+        let geneve = [0x30, 0x39, 0x17, 0xc1, 0, 0, 0, 0, 0, 0, 0x65, 0x58, 0, 0, 5, 0];
+        for (outer6, inner6) in [(false, false), (false, true), (true, false), (true, true)] {
+            let inner = frame(inner6, 0x18, &payload);
+            let ip = &inner[14..];
+            let ether_type: [u8; 2] = [inner[12], inner[13]];
+            let gre = [&[0x20, 0][..], &ether_type, &[0, 0, 0, 9]].concat();
+            let bridged = [0, 0, 0x65, 0x58];
+            let in_ip = if inner6 { 41 } else { 4 };
+            let tunnels = [
+                tunnel(outer6, &vxlan, 17, true, &inner),
+                tunnel(outer6, &vxlan, 17, outer6, &inner),
+                tunnel(outer6, &geneve, 17, true, &inner),
+                tunnel(outer6, &gre, 47, false, ip),
+                tunnel(outer6, &bridged, 47, false, &inner),
+                tunnel(outer6, &[], in_ip, false, ip),
+            ];
+            for (kind, large) in tunnels.iter().enumerate() {
+                let (mut read, mut number) = (Vec::new(), 0);
+                let done = cut(large, &decode(large), 1_450, |segment| {
+                    let output = decode(segment);
+                    let packets = output.packets();
+                    assert_eq!(packets.len(), 2, "{kind}");
+                    for packet in packets {
+                        let view = PacketView::new(segment, packet);
+                        assert!(view.ip_checksum_ok() != Some(false) && packet.events.as_slice().is_empty());
+                        assert!(view.l4_checksum_ok() != Some(false), "{kind} {outer6} {inner6}");
+                        if let Some(ip) = packet.ipv4() {
+                            assert_eq!(ip.id, 0xfffeu16.wrapping_add(number));
+                        }
+                    }
+                    assert!(segment.len() <= 1_464);
+                    read.extend_from_slice(PacketView::new(segment, &packets[1]).payload());
+                    number += 1;
+                });
+                assert_eq!(done, Some(()), "{kind} {outer6} {inner6}");
+                assert_eq!(read, payload, "{kind}");
+            }
+            for flags in [0x80, 0x10] {
+                let checked = [&[flags, 0][..], &ether_type, &[0, 0, 0, 0]].concat();
+                let large = tunnel(outer6, &checked, 47, false, ip);
+                assert_eq!(cut(&large, &decode(&large), 1_450, |_| panic!("given")), None);
+            }
         }
     }
 

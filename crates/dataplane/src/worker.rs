@@ -8,7 +8,7 @@ use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::fragment::{Fragmented, Joined, Settled, defragment};
 use crate::handover::walk::count_decision;
-use crate::normaliser::Rewrite;
+use crate::normaliser::{NormaliserCounters, Rewrite};
 use crate::packet::Place;
 use crate::record::{Around, Recorder};
 use crate::settings::{ChecksumMode, ENDS_REPLAYED, EngineSettings};
@@ -265,6 +265,8 @@ pub struct Worker {
     /// The generation of which the recorder was told last.
     announced: Option<Generation>,
     pub(crate) rewrite: Option<Rewrite>,
+    /// What was done to frames that waited.
+    pub(crate) normalised: NormaliserCounters,
     /// Class of the packet in hand, for counters.
     pub(crate) fid: Fid,
     pub(crate) tally: Tally,
@@ -327,6 +329,7 @@ impl Worker {
             turn: None,
             announced: None,
             rewrite: None,
+            normalised: NormaliserCounters::default(),
             spare_rewrite: Rewrite::default(),
             check: settings.checksums,
             checked: (0, 0),

@@ -5,7 +5,9 @@ mod common;
 
 use bartizan_base::{Decision, Reason, Timestamp, Verdict};
 use bartizan_dataplane::handover::{Handled, connect};
+use bartizan_dataplane::normaliser::{NormaliserCounters, rewrite};
 use bartizan_dataplane::worker::Worker;
+use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView, pseudo_header};
 use common::{Captured, Nothing, bench, ethernet, fragments, gre, ip, tcp, udp};
 use std::sync::Arc;
 
@@ -342,6 +344,56 @@ fn fragments_in_a_fragmented_tunnel_leave_together() {
             frames.sort();
             assert_eq!(engine.left, frames);
             engine.left.clear();
+        }
+    }
+}
+
+/// Linux leaves the checksum of a tunnel over UDP to the device also when what is inside is a fragment, which has none that could be left.
+#[test]
+fn fragments_in_a_tunnel_whose_checksum_is_due_leave_with_it() {
+    let bench = bench(true, "no");
+    let settings = bench.engine_settings.clone().for_real_receivers(true);
+    let mut worker = Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap();
+    worker.arrives_with(Checksums::Pending);
+    for v6 in [false, true] {
+        let proto = 17;
+        let around = |part: &Vec<u8>| {
+            let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &ethernet(v6, part)].concat();
+            let mut datagram = udp((12_345, 4_789), &vxlan);
+            let ends = (common::address(v6, ENDS.0), common::address(v6, ENDS.1));
+            let sum = !pseudo_header(ends.0, ends.1, proto, datagram.len() as u32).unwrap().finish();
+            datagram[6..8].copy_from_slice(&sum.to_be_bytes());
+            ethernet(v6, &ip(v6, ENDS, proto, &datagram))
+        };
+        let parts = fragments(v6, (3, 4), 17, 8, &udp((9, 10), &[b'.'; 100]), 32);
+        let frames: Vec<_> = parts.iter().map(around).collect();
+        let mut left = Vec::new();
+        for (number, bytes) in (0u64..).zip(&frames) {
+            let now = Timestamp::from_nanos(1_000_000_000 + number * 1_000_000);
+            let frame = Captured { now, bytes: bytes.clone() };
+            let decision = worker.frame(&frame.frame(1), &mut Nothing);
+            let mut released = Vec::new();
+            while worker.take_released(&mut released).is_some() {
+                left.push(released.clone());
+            }
+            assert_eq!(decision.is_none(), number + 1 < frames.len() as u64, "{number}");
+            if let Some(decision) = decision {
+                assert!(decision.verdict.forwards(), "{decision:?}");
+                let (mut last, mut longer) = (frame.bytes, Vec::new());
+                let change = worker.take_rewrite().expect("the last one's is due, too");
+                assert!(rewrite(&mut last, &change, &mut longer, &mut NormaliserCounters::default()));
+                left.push(last);
+            }
+        }
+        assert_eq!(worker.take_normalised().checksums, frames.len() as u64 - 1);
+        assert_eq!(left.len(), frames.len());
+        let field = 14 + if v6 { 40 } else { 20 } + 6;
+        for (frame, left) in frames.iter().zip(&left) {
+            let mut output = DecodeOutput::new();
+            Decoder::default().decode(LinkType::ETHERNET, left, left.len() as u32, &mut output);
+            let outer = PacketView::new(left, output.outer().unwrap());
+            assert_eq!(outer.l4_checksum_ok(), Some(true));
+            assert_eq!((&frame[..field], &frame[field + 2..]), (&left[..field], &left[field + 2..]));
         }
     }
 }

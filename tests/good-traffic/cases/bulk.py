@@ -15,10 +15,11 @@ UDP_KNOWN = (53, 67, 69, 123, 137, 161, 443, 500, 514, 1900, 3478, 4500, 4789, 5
 EACH = 1_000_000
 
 
-# Seconds for which the server, which has one test at a time, may not be ready: it still ends the last one (and resets who comes), or waits for a client
-# that was ended, as after a case that failed; it gives up after 3 s without data. A fault on the way repeats for longer.
+# Seconds for which the server, which has one test at a time, may not be ready: it still ends the last one (and resets who comes, or listens anew
+# and refuses them), or waits for a client that was ended, as after a case that failed; it gives up after 3 s without data. A fault on the way
+# repeats for longer.
 BUSY = 15
-NOT_READY = ("busy", "control message")
+NOT_READY = ("busy", "control message", "Connection refused", "Connection reset by peer")
 
 
 def iperf(way, *more):

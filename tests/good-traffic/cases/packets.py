@@ -116,11 +116,61 @@ def time_exceeded(way):
     need("Time to live exceeded" in said or "Time exceeded" in said, f"no `time exceeded` came: {said}")
 
 
+@contextlib.contextmanager
+def overlay(way, number):
+    """A tunnel over UDP between client and server, as container networks have them, with all that is left to devices; gives both
+    addresses in it."""
+    left = ["tx", "sg", "tso", "gso"]
+    inside = {"c": f"10.85.{way.path}.1", "s": f"10.85.{way.path}.2"}
+    ends = {"c": (way.client, way.server), "s": (way.server, way.client)}
+    made = []
+    try:
+        for which, (own, other) in ends.items():
+            device = f"vx{way.path}"
+            below = f"{which}{way.path}"
+            vxlan = ["type", "vxlan", "id", str(number), "local", own, "remote", other, "dstport", "4789", "dev", below]
+            way.command(["ip", "link", "add", device, *vxlan], which=which)
+            made.append((which, device, below))
+            way.command(["ethtool", "-K", below, *(word for name in left for word in (name, "on"))], which=which)
+            way.command(["ip", "address", "add", f"{inside[which]}/24", "dev", device], which=which)
+            way.command(["ip", "link", "set", device, "up"], which=which)
+        yield inside["c"], inside["s"]
+    finally:
+        for which, device, below in made:
+            way.command(["ip", "link", "delete", device], which=which)
+            way.command(["ethtool", "-K", below, *(word for name in left for word in (name, "off"))], which=which)
+
+
+def tunnel(way):
+    """Inside of VXLAN, whose checksums and segments the ends leave to devices: transfers in both directions, fragments."""
+    source = random.Random(6)
+    one, two, datagram = source.randbytes(8_000_000), source.randbytes(8_000_000), source.randbytes(6_000)
+    with overlay(way, 5) as (_, server), contextlib.ExitStack() as stack:
+        listener = stack.enter_context(way.net.socket("s", socket.AF_INET, socket.SOCK_STREAM))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((server, PORT))
+        listener.listen(1)
+        client = stack.enter_context(way.net.socket("c", socket.AF_INET, socket.SOCK_STREAM))
+        client.settimeout(10)
+        client.connect((server, PORT))
+        accepted = stack.enter_context(listener.accept()[0])
+        need(pump([(client, accepted, one), (accepted, client, two)]) == [one, two], "the bytes differ")
+        receiver = stack.enter_context(way.net.socket("s", socket.AF_INET, socket.SOCK_DGRAM))
+        receiver.bind((server, PORT))
+        receiver.settimeout(5)
+        sender = stack.enter_context(way.net.socket("c", socket.AF_INET, socket.SOCK_DGRAM))
+        for _ in range(10):
+            sender.sendto(datagram, (server, PORT))
+            need(receiver.recv(9_000) == datagram, "a datagram in fragments differs")
+        ping(way, 3_000, 5, where=server)
+
+
 ALL = (1280, 1500, 4000, 9000)
 CASES = [
     Case("pings", pings, clients=(("ping", "iputils-ping"),), mtus=ALL, short=True),
     Case("datagrams", datagrams, mtus=ALL, short=True),
     Case("bulk-by-mtu", bulk, mtus=ALL, short=True),
+    Case("tunnel", tunnel, clients=(("ip", "iproute2"), ("ping", "iputils-ping")), mtus=(1500, 9000), short=True),
     Case("path-mtu", path_mtu, mtus=ALL, short=True),
     Case("time-exceeded", time_exceeded, clients=(("ping", "iputils-ping"),), short=True),
 ]

@@ -300,7 +300,8 @@ impl<R: Recorder> Post<R> {
                         let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
                         let worker = station.worker_mut();
-                        send_released(worker, egress, Some(&mut *batch), side, changed, unsent);
+                        let held = (&mut *changed, &mut *unsent);
+                        send_released(worker, egress, Some(&mut *batch), side, held, counters);
                         if let Some(Handled::Here(decision)) = handled {
                             settle(worker, batch, index, &decision, rejecter, counters);
                         }
@@ -344,7 +345,8 @@ impl<R: Recorder> Post<R> {
                 if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
             let [a, b] = &mut used;
             *(if side == Side::A { a } else { b }) = true;
-            send_released(worker, pair.direction(side).1, None, side, changed, unsent);
+            let held = (&mut *changed, &mut *unsent);
+            send_released(worker, pair.direction(side).1, None, side, held, counters);
             if decision.verdict == Verdict::Reject {
                 rejecter.make(frame.bytes, &mut counters.normaliser);
             }
