@@ -43,6 +43,7 @@ pub fn compile(text: &[u8]) -> Option<RuleSet> {
         compiler: &COMPILER,
         generation: Generation(1),
         tenants: &[],
+        known: None,
     };
     let loaded = ruleset::load(&[file], &input).ok()?;
     assert!(loaded.rules.report.loaded <= rules);

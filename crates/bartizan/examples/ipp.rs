@@ -219,6 +219,7 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<Entry>, Fai
         compiler: &Compiler::new(Config::default())?,
         generation: Generation(1),
         tenants: &[],
+        known: None,
     };
     let text: Vec<&str> = text.lines().map(|line| line.trim_start_matches(['#', ' '])).collect();
     let loaded = load(&[parse_file(text.join("\n").into_bytes(), "rules")], &input)?;

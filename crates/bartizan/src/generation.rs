@@ -14,7 +14,7 @@ use bartizan_config::suricata;
 use bartizan_dataplane::chain::Chains;
 use bartizan_detect::ruleset::{Needs, RuleSet};
 use bartizan_detect::shared::Shared;
-use bartizan_detect::signature::Signature;
+use bartizan_detect::signature::Member;
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
@@ -475,7 +475,7 @@ impl RuleCompiler for Compiler {
         }
         for (tenant, _) in tenants {
             let heads = loaded.rules.heads.of(*tenant);
-            let nothing = |s: &&Signature| heads.get(s.head as usize).is_none_or(Option::is_none);
+            let nothing = |s: &&Member| heads.get(s.head as usize).is_none_or(Option::is_none);
             let count = loaded.rules.signatures.iter().filter(nothing).count();
             if count > 0 {
                 let name = tenant_name(source, *tenant);

@@ -8,6 +8,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Settings, TenantId};
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
+use bartizan_detect::known::Known;
 use bartizan_detect::ruleset::{self, LoadInput, Loaded, Needs};
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::EveOutputs;
@@ -97,6 +98,8 @@ pub struct Base {
     references: ReferenceSystems,
     thresholds: Option<Thresholds>,
     variables: Variables,
+    /// Rules of the generations that live.
+    known: Known,
 }
 
 impl Base {
@@ -153,6 +156,7 @@ impl Base {
             references,
             thresholds,
             variables: variables(settings, warnings),
+            known: Known::default(),
         })
     }
 
@@ -161,7 +165,7 @@ impl Base {
         &self.variables
     }
 
-    /// What loading needs. `tenants`: variables of those that have some of their own.
+    /// What loading needs; always with the settings of [`Base::with`]. `tenants`: variables of those that have some of their own.
     pub fn input<'b>(
         &'b self,
         settings: &'b Settings,
@@ -177,6 +181,7 @@ impl Base {
             compiler: &self.compiler,
             generation,
             tenants,
+            known: Some(&self.known),
         }
     }
 

@@ -9,9 +9,11 @@ use crate::keyword::{KeywordError, RefusalCode};
 use crate::request::Request;
 use crate::shared::Shared;
 use crate::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
+use crate::state::Names;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection, RuleId, Settings};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What building needs from outside of the rule.
@@ -20,10 +22,54 @@ pub struct Environment<'e> {
     pub buffers: &'e Buffers,
     /// Settings of the engine.
     pub settings: &'e Settings,
-    /// Names, datasets, thresholds: what outlives a generation.
-    pub shared: &'e Arc<Shared>,
-    /// Folder to which relative file names in rules are resolved after the working folder (the rule file's own).
-    pub rule_folder: &'e std::path::Path,
+    shared: &'e Arc<Shared>,
+    rule_folder: &'e std::path::Path,
+    /// Whether something was asked for that may be another thing at the next load.
+    outside: Cell<bool>,
+}
+
+impl<'e> Environment<'e> {
+    /// What building needs. `shared`: names, datasets, thresholds, what outlives a generation; `rule_folder`: to which relative file names
+    /// in rules are resolved after the working folder (the rule file's own).
+    #[must_use]
+    pub const fn new(
+        buffers: &'e Buffers,
+        settings: &'e Settings,
+        shared: &'e Arc<Shared>,
+        rule_folder: &'e std::path::Path,
+    ) -> Self {
+        Environment { buffers, settings, shared, rule_folder, outside: Cell::new(false) }
+    }
+
+    /// Names of variables: they stay what they are.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.shared.names
+    }
+
+    /// Some rule tags hosts.
+    pub fn note_host_tags(&self) {
+        self.shared.note_host_tags();
+    }
+
+    /// What is read from files, anew for each generation: datasets, reputations, places. A rule that asked is compiled anew as well.
+    #[must_use]
+    pub fn outside(&self) -> &'e Shared {
+        self.outside.set(true);
+        self.shared
+    }
+
+    /// The folder of the rule file, to read a file of it: as [`Environment::outside`].
+    #[must_use]
+    pub fn rule_folder(&self) -> &'e std::path::Path {
+        self.outside.set(true);
+        self.rule_folder
+    }
+
+    /// Whether a rule asked for something that may be another thing at the next load, since the last question.
+    pub(crate) fn take_outside(&self) -> bool {
+        self.outside.replace(false)
+    }
 }
 
 /// How a rule uses a kind of variable: rules that write come before those that read (Suricata's order).
@@ -117,7 +163,7 @@ pub struct SignatureBuilder<'e> {
     /// What is asked of records and files.
     pub requests: Vec<Request>,
     /// Thresholds.
-    pub thresholds: Vec<Box<dyn Limit>>,
+    pub thresholds: Vec<Arc<dyn Limit>>,
     /// How many keywords set something above that is no list (`noalert`, `bypass`, `ip_proto`).
     pub flags_set: u32,
     /// MD5, SHA-1, SHA-256 of files are asked for.
@@ -665,8 +711,10 @@ impl<'e> SignatureBuilder<'e> {
         for value in &mut values {
             value.program.link();
             value.program.check()?;
+            value.program.items.shrink_to_fit();
         }
         crate::keywords::validate::values(&mut values, self.environment.buffers)?;
+        values.shrink_to_fit();
         Ok(values)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::content::Literal;
 use crate::groups::Group;
-use crate::signature::Signature;
+use crate::signature::Member;
 use bartizan_pattern::{BuildError, Compiler, Matches, Pattern, PatternSet, Scratch};
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Adds a rule by its fast pattern.
-    pub(crate) fn add(&mut self, signature: &Signature, index: u32) {
+    pub(crate) fn add(&mut self, signature: &Member, index: u32) {
         if let Some(fast) = &signature.fast_pattern {
             let rules = self.literals.entry((fast.bytes.to_vec(), fast.nocase)).or_default();
             rules.push((index, signature.head));
@@ -159,7 +159,7 @@ impl Collector {
     }
 
     /// Adds a rule by another literal that must occur.
-    pub(crate) fn add_literal(&mut self, literal: &Literal, signature: &Signature, index: u32) {
+    pub(crate) fn add_literal(&mut self, literal: &Literal, signature: &Member, index: u32) {
         let rules = self.literals.entry((literal.bytes.to_vec(), literal.nocase)).or_default();
         rules.push((index, signature.head));
     }

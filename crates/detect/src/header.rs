@@ -3,7 +3,7 @@
 
 use crate::condition::Scene;
 use crate::heads::Heads;
-use crate::signature::{Family, FlowNeeds, ProtocolMatch, Signature};
+use crate::signature::{Family, FlowNeeds, Member, ProtocolMatch};
 use bartizan_base::Direction;
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 use core::net::IpAddr;
@@ -72,7 +72,7 @@ pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
 
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
-pub fn holds(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
+pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
     protocol_holds(&signature.protocol, scene)
         && flow_holds(signature.flow, scene)
         && ends_hold(signature, heads, scene)
@@ -82,7 +82,7 @@ pub fn holds(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
 /// out later (application protocol, handshake).
 #[must_use]
 pub fn can_hold(
-    signature: &Signature,
+    signature: &Member,
     heads: &Heads,
     flow: &bartizan_function::view::FlowView<'_>,
     direction: Direction,
@@ -164,6 +164,6 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
 }
 
 /// Whether addresses and ports of a rule's head hold.
-pub(crate) fn ends_hold(signature: &Signature, heads: &Heads, scene: &Scene<'_>) -> bool {
+pub(crate) fn ends_hold(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
     heads.get(scene.tenant, signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
 }

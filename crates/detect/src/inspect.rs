@@ -14,7 +14,7 @@ use crate::payloads::StreamSets;
 use crate::prefilter::{Class, PrefilterKeys, TxRules, check_directions};
 use crate::request::{Asked, Request, carry_out, mark_files};
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, Kind, RuleAction, Signature, ValueCheck};
+use crate::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::txstate::{Entry, FlowDetect, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
@@ -338,7 +338,7 @@ impl Pass<'_, '_> {
     }
 
     /// Header, flow and packet conditions: everything but values and transactions.
-    fn header_holds(&self, signature: &Signature) -> bool {
+    fn header_holds(&self, signature: &Member) -> bool {
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
         let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
         crate::header::holds(signature, &self.rules.heads, &scene)
@@ -436,7 +436,7 @@ impl Pass<'_, '_> {
     }
 
     /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.
-    fn hit(&mut self, index: u32, signature: &Signature, tx: Option<TxId>, stream: bool) {
+    fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
         let scene = Scene { state: None, ..self.scene };
         self.take_captured(index, tx);
         for effect in &signature.effects {
@@ -483,7 +483,7 @@ impl Pass<'_, '_> {
     }
 
     /// Asks the thresholds of a rule. `None`: the match does not count.
-    fn limit(&mut self, signature: &Signature, mut hit: Hit) -> Option<Hit> {
+    fn limit(&mut self, signature: &Member, mut hit: Hit) -> Option<Hit> {
         let scene = Scene { state: None, ..self.scene };
         for threshold in &signature.thresholds {
             let state = self.has_flow.then_some(&mut self.flow.state);

@@ -19,6 +19,7 @@ pub mod hook;
 pub mod inspect;
 pub mod keyword;
 pub mod keywords;
+pub mod known;
 pub mod locations;
 pub mod payloads;
 pub mod prefilter;

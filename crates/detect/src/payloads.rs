@@ -8,7 +8,7 @@ use crate::basis::{Packets, payload_literals, payload_programs};
 use crate::candidates::{Candidates, Collector, Set};
 use crate::content::{Item, Literal, Number, Program};
 use crate::groups::Group;
-use crate::signature::Signature;
+use crate::signature::{Member, Signature};
 use bartizan_pattern::{BuildError, Compiler, Scratch};
 
 /// Payloads are scanned from their beginning so far for [`Heading`]s, in bytes.
@@ -90,7 +90,7 @@ pub(crate) struct StreamCollector {
 
 impl StreamCollector {
     /// Adds a rule whose fast pattern is a literal of the payload.
-    pub fn add(&mut self, signature: &Signature, index: u32) {
+    pub fn add(&mut self, signature: &Member, index: u32) {
         match Heading::of(signature) {
             Some(heading) => {
                 self.head.0.add_literal(heading.literal, signature, index);
@@ -154,7 +154,7 @@ pub(crate) struct PayloadCollector {
 
 impl PayloadCollector {
     /// Adds a rule whose fast pattern is a literal of the payload.
-    pub fn add(&mut self, signature: &Signature, index: u32, packets: Packets) {
+    pub fn add(&mut self, signature: &Member, index: u32, packets: Packets) {
         if packets == Packets::OutsideStream {
             self.outside.add(signature, index);
             return;

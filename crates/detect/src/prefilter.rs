@@ -12,7 +12,7 @@ use crate::candidates::{Candidates, Collector, Set};
 use crate::condition::PrefilterKey;
 use crate::groups::Group;
 use crate::payloads::{PayloadCollector, PayloadSets, StreamCollector, StreamSets};
-use crate::signature::{FlowNeeds, Signature, ValueCheck};
+use crate::signature::{FlowNeeds, Member, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_pattern::{BuildError, Compiler};
@@ -257,7 +257,7 @@ type TxKey = (u8, u8, u16, String);
 /// # Errors
 /// A pattern engine cannot compile a set of literals.
 pub fn build(
-    signatures: &[Signature],
+    signatures: &[Member],
     buffers: &Buffers,
     compiler: &Compiler,
 ) -> Result<Prefilters, BuildError> {
@@ -372,7 +372,7 @@ pub fn check_directions(check: &ValueCheck, spec: &BufferSpec) -> PerDirection<b
 }
 
 /// A rule on frames is asked for frames of each kind that it names.
-fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Signature, index: u32) {
+fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Member, index: u32) {
     for value in &signature.values {
         let BufferRef::Frame(frame) = value.buffer else { continue };
         let Some(frame) = buffers.frame(frame) else { continue };
@@ -389,7 +389,7 @@ fn add_tx<'s>(
     prefilters: &mut Prefilters,
     tx: &mut BTreeMap<TxKey, (Collector, &'s ValueCheck)>,
     buffers: &Buffers,
-    signature: &'s Signature,
+    signature: &'s Member,
     index: u32,
 ) {
     let fast = signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value));

@@ -2,24 +2,27 @@
 //! A compiled set of rules: one generation of detection.
 
 use crate::buffers::{BufferRef, Buffers};
-use crate::builder::{Environment, Ordering, Origin, SignatureBuilder};
+use crate::builder::{Environment, Origin, SignatureBuilder};
 use crate::content::Item;
 use crate::heads::{BadHead, Collector, Heads};
 use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
+use crate::known::Known;
 use crate::prefilter::{self, Prefilters};
 use crate::protocol;
 use crate::request::Request;
 use crate::shared::Shared;
-use crate::signature::{AlertTarget, FastPattern, FlowNeeds, Kind, RejectSide, RuleAction, Signature};
+use crate::signature::{
+    AlertTarget, FastPattern, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature,
+};
 use bartizan_base::{Generation, RuleId, Settings, TenantId};
-use bartizan_function::Together;
+use bartizan_function::{RuleInfo, Together};
 use bartizan_pattern::Compiler;
 use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
     RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// What loading needs beside the rules.
@@ -40,6 +43,8 @@ pub struct LoadInput<'l> {
     pub generation: Generation,
     /// Address and port groups of tenants that have some of their own: those and, for other names, the settings'.
     pub tenants: &'l [(TenantId, Variables)],
+    /// Rules that were compiled before with all the same beside the rules and tenants; those that still live are shared.
+    pub known: Option<&'l Known>,
 }
 
 /// A compiled set of rules.
@@ -47,7 +52,7 @@ pub struct RuleSet {
     /// Number of the generation.
     pub generation: Generation,
     /// The rules in the order of evaluation.
-    pub signatures: Vec<Signature>,
+    pub signatures: Vec<Member>,
     /// Addresses and ports of their heads, and which is whose.
     pub heads: Heads,
     pub(crate) head_of: Vec<u32>,
@@ -98,14 +103,14 @@ impl RuleSet {
     /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
     #[must_use]
     pub fn waits_for_protocol(&self) -> bool {
-        let refuses = |s: &Signature| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
+        let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
         self.signatures.iter().any(|s| refuses(s) && s.packet.iter().any(|c| c.is_detection()))
     }
 
     /// How segments of a stream that came together may be shown.
     #[must_use]
     pub fn together(&self) -> Together {
-        let replaces = |s: &Signature| {
+        let replaces = |s: &Member| {
             s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
         };
         if self.tags || self.signatures.iter().any(replaces) {
@@ -132,11 +137,13 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A signature with what it is sorted by.
+/// A compiled rule.
 struct Built {
     signature: Signature,
-    ordering: Ordering,
+    head: u32,
     origins: Vec<Origin>,
+    /// It is what it is because of its text and what is the same at all loads.
+    lasts: bool,
 }
 
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
@@ -145,27 +152,25 @@ struct Built {
 /// The pattern sets cannot be built.
 pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
     input.shared.begin_load();
+    input.known.into_iter().for_each(Known::tidy);
     let buffers = Buffers::new();
     let mut report = RuleSetReport::new();
     let mut diagnostics = Vec::new();
     let mut heads = Collector::default();
     let mut resolver = input.variables.resolver();
     let mut duplicates = Duplicates::default();
-    let mut built: Vec<Option<Built>> = Vec::new();
+    let mut built: Vec<Option<Member>> = Vec::new();
+    let mut words = HashSet::new();
     let mut classes = UnknownClasses::default();
     for file in files {
         report.add_file(file);
         diagnostics.extend(file.diagnostics.iter().cloned());
         let name = file.source.name().to_string();
         let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
-        let environment = Environment {
-            buffers: &buffers,
-            settings: input.settings,
-            shared: input.shared,
-            rule_folder: &folder,
-        };
+        let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
+        let mut rest = Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
         for rule in &file.rules {
-            match compile(rule, &environment, input, &mut heads, &mut resolver, &mut classes) {
+            match member(rule, &environment, input, &mut rest) {
                 Ok(None) => report.skip("requires"),
                 Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
                     Duplicate::New => {
@@ -202,12 +207,8 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         }
     }
     diagnostics.extend(classes.finish(input.classifications));
-    let mut built: Vec<Built> = built.into_iter().flatten().collect();
-    sort(&mut built, &action_order(input.settings));
-    let mut signatures: Vec<Signature> = built.into_iter().map(|b| b.signature).collect();
-    for (order, signature) in signatures.iter_mut().enumerate() {
-        signature.order = order as u32;
-    }
+    let mut signatures: Vec<Member> = built.into_iter().flatten().collect();
+    sort(&mut signatures, &action_order(input.settings));
     let prefilters = prefilter::build(&signatures, &buffers, input.compiler)?;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
@@ -264,7 +265,7 @@ fn action_order(settings: &Settings) -> Vec<&'static str> {
 
 /// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then the
 /// order of the files.
-fn sort(built: &mut [Built], order: &[&str]) {
+fn sort(members: &mut [Member], order: &[&str]) {
     let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
     let action = |a: RuleAction| match a {
         RuleAction::Pass => place("pass"),
@@ -273,16 +274,16 @@ fn sort(built: &mut [Built], order: &[&str]) {
         RuleAction::Alert => place("alert"),
         RuleAction::Config => order.len(),
     };
-    built.sort_by(|a, b| {
-        let o = |x: &Built| {
+    members.sort_by(|a, b| {
+        let o = |x: &Member| {
             let o = x.ordering;
             // Writers first: the larger use comes first.
             std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits, o.pairbits))
         };
-        action(a.signature.action)
-            .cmp(&action(b.signature.action))
+        action(a.action)
+            .cmp(&action(b.action))
             .then_with(|| o(a).cmp(&o(b)))
-            .then_with(|| a.signature.priority.cmp(&b.signature.priority))
+            .then_with(|| a.priority.cmp(&b.priority))
     });
 }
 
@@ -320,15 +321,54 @@ impl UnknownClasses {
 
 type Refusal = (RefusalCode, Box<Diagnostic>);
 
+/// What rules of a set have in common while they are compiled.
+struct Rest<'r, 'v> {
+    heads: &'r mut Collector,
+    resolver: &'r mut Resolver<'v>,
+    classes: &'r mut UnknownClasses,
+    /// Texts that many rules have.
+    words: &'r mut HashSet<Arc<str>>,
+}
+
+/// A text that other rules may have as well, once.
+fn shared_text(words: &mut HashSet<Arc<str>>, text: &[u8]) -> Arc<str> {
+    let text = String::from_utf8_lossy(text);
+    if let Some(known) = words.get(&*text) {
+        return Arc::clone(known);
+    }
+    let new: Arc<str> = text.into();
+    words.insert(Arc::clone(&new));
+    new
+}
+
+/// One rule, as it was compiled before or compiled now. `None`: what it `requires` is not there.
+fn member(
+    rule: &Rule,
+    environment: &Environment<'_>,
+    input: &LoadInput<'_>,
+    rest: &mut Rest<'_, '_>,
+) -> Result<Option<Member>, Refusal> {
+    if let Some(known) = input.known.and_then(|known| known.find(rule.raw()))
+        && let Ok(head) = rest.heads.add(rule, &known.protocol, rest.resolver)
+    {
+        return Ok(Some(Member::new(known, head)));
+    }
+    let Some(built) = compile(rule, environment, input, rest)? else { return Ok(None) };
+    let signature = Arc::new(built.signature);
+    if let Some(known) = input.known.filter(|_| built.lasts) {
+        known.add(rule.raw(), &signature);
+    }
+    Ok(Some(Member::new(signature, built.head)))
+}
+
 /// Compiles one rule. `None`: what it `requires` is not there.
 fn compile(
     rule: &Rule,
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
-    heads: &mut Collector,
-    resolver: &mut Resolver<'_>,
-    classes: &mut UnknownClasses,
+    rest: &mut Rest<'_, '_>,
 ) -> Result<Option<Built>, Refusal> {
+    environment.take_outside();
     let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
     let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
     if let Some(hook) = rule.hook() {
@@ -379,7 +419,7 @@ fn compile(
             }
         }
     }
-    finish(rule, builder, input, heads, resolver, classes).map(Some)
+    finish(rule, builder, input, rest).map(Some)
 }
 
 /// What a message about an option names first in back quotes: its keyword, or a word that its value has once. Else the whole option.
@@ -434,51 +474,57 @@ fn finish(
     rule: &Rule,
     mut builder: SignatureBuilder<'_>,
     input: &LoadInput<'_>,
-    heads: &mut Collector,
-    resolver: &mut Resolver<'_>,
-    classes: &mut UnknownClasses,
+    rest: &mut Rest<'_, '_>,
 ) -> Result<Built, Refusal> {
+    let Rest { heads, resolver, classes, words } = rest;
     let buffers = builder.environment.buffers;
     let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
     let head = heads.add(rule, &builder.protocol, resolver).map_err(|BadHead { error, place }| {
         let place = place.slice(error.span.start as usize, error.span.end as usize);
         refuse(rule, KeywordError::new(RefusalCode::BadAddress, error.kind.to_string()), place)
     })?;
+    let mut unknown = false;
     let class = rule.classtype().map(|name| {
         let found = input.classifications.and_then(|c| c.get(name));
-        (
-            name.to_owned(),
-            found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()),
-            found.map_or(3, |c| c.priority),
-        )
+        unknown = found.is_none();
+        (found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()), found.map_or(3, |c| c.priority))
     });
-    let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.2)).unwrap_or(3);
+    let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.1)).unwrap_or(3);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let references = rule
+    let mut references: Vec<String> = rule
         .references()
         .map(|(system, id)| {
             let prefix = input.references.and_then(|r| r.get(system)).map_or("", |r| r.prefix.as_str());
             format!("{prefix}{id}")
         })
         .collect();
+    let target = builder.target.or(rule.meta.target.map(|t| match t {
+        bartizan_rules::Target::Source => AlertTarget::Source,
+        bartizan_rules::Target::Destination => AlertTarget::Destination,
+    }));
+    let mut metadata: Vec<_> =
+        rule.metadata().map(|(k, v)| (shared_text(words, k), shared_text(words, v))).collect();
+    metadata.shrink_to_fit();
+    references.shrink_to_fit();
+    let info = RuleInfo {
+        id: rule.id(),
+        message: text(&rule.msg()),
+        category: class.map(|(description, _)| description).unwrap_or_default(),
+        severity: priority,
+        references,
+        metadata,
+        target_is_source: target.map(|t| t == AlertTarget::Source),
+        text: text(rule.raw()),
+    };
     let mut signature = Signature {
         id: rule.id(),
         action: action(rule.action),
-        message: text(&rule.msg()),
-        class: class.map(|(name, description, _)| (name, description)),
+        info: Arc::new(info),
         priority,
-        references,
-        metadata: rule.metadata().map(|(k, v)| (text(k), text(v))).collect(),
-        target: builder.target.or(rule.meta.target.map(|t| match t {
-            bartizan_rules::Target::Source => AlertTarget::Source,
-            bartizan_rules::Target::Destination => AlertTarget::Destination,
-        })),
         alert: builder.alert,
         kind: Kind::default(),
         noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
-        text: text(rule.raw()).into(),
         protocol: builder.protocol,
-        head,
         flow: builder.flow,
         packet: builder.packet,
         values,
@@ -493,7 +539,7 @@ fn finish(
         bypass: builder.bypass,
         tags: builder.seen.contains(&"tag"),
         file_hashes: builder.file_hashes,
-        order: 0,
+        ordering: builder.ordering,
     };
     if signature.inspects_frames() {
         frames_alone(&signature).map_err(|e| refuse(rule, e, rule.span))?;
@@ -510,7 +556,8 @@ fn finish(
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
-    Ok(Built { signature, ordering: builder.ordering, origins: builder.origins })
+    let lasts = !builder.environment.take_outside() && !unknown;
+    Ok(Built { signature, head, origins: builder.origins, lasts })
 }
 
 /// Frames are pieces of the stream: a rule about them cannot be about transactions or single packets as well.
@@ -659,20 +706,15 @@ fn strength(bytes: &[u8]) -> usize {
 /// Which keywords of a rule its conditions come from; nothing of a rule that does not load. For `explain`.
 #[must_use]
 pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
-    let environment = Environment {
-        buffers: &Buffers::new(),
-        settings: input.settings,
-        shared: input.shared,
-        rule_folder: std::path::Path::new(""),
+    let buffers = Buffers::new();
+    let environment = Environment::new(&buffers, input.settings, input.shared, std::path::Path::new(""));
+    let mut rest = Rest {
+        heads: &mut Collector::default(),
+        resolver: &mut input.variables.resolver(),
+        classes: &mut UnknownClasses::default(),
+        words: &mut HashSet::new(),
     };
-    match compile(
-        rule,
-        &environment,
-        input,
-        &mut Collector::default(),
-        &mut input.variables.resolver(),
-        &mut UnknownClasses::default(),
-    ) {
+    match compile(rule, &environment, input, &mut rest) {
         Ok(Some(built)) => built.origins,
         _ => Vec::new(),
     }

@@ -3,11 +3,13 @@
 
 use crate::basis::{Basis, Packets};
 use crate::buffers::BufferRef;
+use crate::builder::Ordering;
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
 use crate::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
+use bartizan_function::RuleInfo;
 use bitflags::bitflags;
 use std::sync::Arc;
 
@@ -161,30 +163,18 @@ pub struct Signature {
     pub id: RuleId,
     /// What it does.
     pub action: RuleAction,
-    /// `msg`.
-    pub message: String,
-    /// Class name and its text.
-    pub class: Option<(String, String)>,
+    /// What is told of it: `msg`, class, references, metadata, `target`, its text.
+    pub info: Arc<RuleInfo>,
     /// 1 is the most severe.
     pub priority: u32,
-    /// System and id of each `reference`, with the address made of both.
-    pub references: Vec<String>,
-    /// `metadata`.
-    pub metadata: Vec<(String, String)>,
-    /// `target`.
-    pub target: Option<AlertTarget>,
     /// `noalert`.
     pub noalert: bool,
     /// `alert`: report, although the action alone would not.
     pub alert: bool,
     /// What its match is about.
     pub kind: Kind,
-    /// Text of the rule.
-    pub text: Arc<str>,
     /// Protocol of the header.
     pub protocol: ProtocolMatch,
-    /// Number of its addresses and ports in [`crate::ruleset::RuleSet::heads`].
-    pub head: u32,
     /// `flow:`.
     pub flow: FlowNeeds,
     /// Conditions on packet and flow, cheap ones first.
@@ -203,8 +193,8 @@ pub struct Signature {
     pub effects: Vec<Box<dyn Effect>>,
     /// What is asked of records and files when everything holds.
     pub requests: Vec<Request>,
-    /// Applied last, and only then an alert is written: thresholds.
-    pub thresholds: Vec<Box<dyn Limit>>,
+    /// Its own thresholds; those that count are [`Member::thresholds`].
+    pub thresholds: Vec<Arc<dyn Limit>>,
     /// What the prefilter looks for.
     pub fast_pattern: Option<FastPattern>,
     /// The rule asks for the flow to be bypassed.
@@ -213,8 +203,44 @@ pub struct Signature {
     pub tags: bool,
     /// Asks for hashes of files: MD5, SHA-1, SHA-256.
     pub file_hashes: [bool; 3],
-    /// Position in the order of evaluation.
-    pub order: u32,
+    /// What its place in the order of evaluation depends on besides action and priority.
+    pub ordering: Ordering,
+}
+
+/// A rule as a member of a set: what does not come from its text alone. The rest is shared by all sets and generations that have
+/// the rule.
+pub struct Member {
+    /// The rule.
+    pub signature: Arc<Signature>,
+    /// Number of its addresses and ports in [`crate::ruleset::RuleSet::heads`].
+    pub head: u32,
+    /// A threshold file says that it reports nothing.
+    pub suppressed: bool,
+    /// Applied last, and only then an alert is written: thresholds, its own and those of a file.
+    pub thresholds: Vec<Arc<dyn Limit>>,
+}
+
+impl Member {
+    /// A rule with what its text says.
+    #[must_use]
+    pub fn new(signature: Arc<Signature>, head: u32) -> Self {
+        let thresholds = signature.thresholds.clone();
+        Member { signature, head, suppressed: false, thresholds }
+    }
+
+    /// Whether a match is reported.
+    #[must_use]
+    pub fn reports(&self) -> bool {
+        self.signature.would_report(self.suppressed)
+    }
+}
+
+impl core::ops::Deref for Member {
+    type Target = Signature;
+
+    fn deref(&self) -> &Signature {
+        &self.signature
+    }
 }
 
 /// What the match of a rule is about; decides whether its action holds for the packet or for the whole flow.
@@ -278,13 +304,12 @@ impl Kind {
 }
 
 impl Signature {
-    /// Whether a match is reported.
-    #[must_use]
-    pub fn reports(&self) -> bool {
+    /// Whether a match would be reported. `suppressed`: something else than the rule says that it is not.
+    fn would_report(&self, suppressed: bool) -> bool {
         match self.action {
             RuleAction::Pass => self.alert,
             RuleAction::Config => false,
-            RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !self.noalert,
+            RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !(self.noalert || suppressed),
         }
     }
 

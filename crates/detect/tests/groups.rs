@@ -44,6 +44,7 @@ fn heads(rules: &[String]) -> Heads {
         compiler: &Compiler::new(Config::default()).unwrap(),
         generation: Generation(1),
         tenants: &own,
+        known: None,
     };
     let loaded = load(&[bartizan_rules::parse_file(text.join("\n").as_bytes(), "r")], &input).unwrap();
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);

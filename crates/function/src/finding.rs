@@ -17,8 +17,8 @@ pub struct RuleInfo {
     pub severity: u32,
     /// References, as addresses.
     pub references: Vec<String>,
-    /// Metadata.
-    pub metadata: Vec<(String, String)>,
+    /// Metadata: names and values, most of which many rules share.
+    pub metadata: Vec<(Arc<str>, Arc<str>)>,
     /// Whose side is the target: the packet's source or destination.
     pub target_is_source: Option<bool>,
     /// Text of the rule.

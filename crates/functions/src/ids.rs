@@ -6,7 +6,7 @@ use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, Left, LeftKind, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
-use bartizan_detect::signature::{AlertTarget, RejectSide, RuleAction, Signature};
+use bartizan_detect::signature::{RejectSide, RuleAction};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::{HostKey, Tag};
@@ -54,7 +54,6 @@ pub const ALERTS_PER_PACKET: usize = 15;
 pub struct Ids {
     id: FunctionId,
     rules: Arc<RuleSet>,
-    infos: Vec<Arc<RuleInfo>>,
     alerts_max: usize,
     /// Signature groups of this and other rule sets, and which of these this is.
     groups: (Arc<Groups>, usize),
@@ -91,11 +90,9 @@ impl Ids {
         groups: Arc<Groups>,
         set: usize,
     ) -> Self {
-        let infos = rules.signatures.iter().map(|s| Arc::new(info(s))).collect();
         Ids {
             id,
             rules,
-            infos,
             alerts_max,
             groups: (groups, set),
             header_rules: Vec::new(),
@@ -132,19 +129,6 @@ fn count_tagged(left: &mut Tag, len: u64, now: Timestamp) -> bool {
         left.bytes -= len;
     }
     true
-}
-
-fn info(signature: &Signature) -> RuleInfo {
-    RuleInfo {
-        id: signature.id,
-        message: signature.message.clone(),
-        category: signature.class.as_ref().map(|c| c.1.clone()).unwrap_or_default(),
-        severity: signature.priority,
-        references: signature.references.clone(),
-        metadata: signature.metadata.clone(),
-        target_is_source: signature.target.map(|t| t == AlertTarget::Source),
-        text: signature.text.to_string(),
-    }
 }
 
 impl Function for Ids {
@@ -351,10 +335,7 @@ impl Ids {
         }
         for hit in &state.worker.hits {
             let index = hit.rule as usize;
-            let (Some(signature), Some(info)) = (self.rules.signatures.get(index), self.infos.get(index))
-            else {
-                continue;
-            };
+            let Some(signature) = self.rules.signatures.get(index) else { continue };
             if let RuleAction::Reject(side) = hit.action {
                 reject.get_or_insert(match side {
                     RejectSide::Source => RejectTo::Source,
@@ -394,7 +375,7 @@ impl Ids {
             state.alerts += 1;
             state.reported += 1;
             findings.push(Finding {
-                rule: Arc::clone(info),
+                rule: Arc::clone(&signature.info),
                 action,
                 frame: hit.frame,
                 tx: hit.tx.or(hit.guess),

@@ -3,9 +3,10 @@
 //!
 //! libhs is loaded when the first set needs it: a program with a handful of rules never pays for it.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_uint};
 use std::fmt::Write as _;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::automaton::Automaton;
 use crate::cache::{Cache, CacheKey};
@@ -114,6 +115,8 @@ pub struct Compiler {
     config: Config,
     library: OnceLock<Result<Arc<Library>, LoadError>>,
     counters: Arc<Counters>,
+    /// Databases that somebody uses: sets with equal literals share one, also over generations of rules.
+    databases: Mutex<HashMap<[u8; 32], Weak<Database>>>,
 }
 
 impl Compiler {
@@ -122,7 +125,8 @@ impl Compiler {
     /// # Errors
     /// libhs is forced and not usable.
     pub fn new(config: Config) -> Result<Self, EngineError> {
-        let compiler = Self { config, library: OnceLock::new(), counters: Arc::default() };
+        let compiler =
+            Self { config, library: OnceLock::new(), counters: Arc::default(), databases: Mutex::default() };
         if compiler.config.engine == Engine::Hyperscan {
             compiler.library().map_err(|error| EngineError::Hyperscan(error.to_string()))?;
         }
@@ -168,7 +172,7 @@ impl Compiler {
         Ok((SetEngine::Automaton(automaton), Used::AhoCorasick))
     }
 
-    fn hyperscan_set(&self, literals: &Literals) -> Result<Database, (FallbackReason, String)> {
+    fn hyperscan_set(&self, literals: &Literals) -> Result<Arc<Database>, (FallbackReason, String)> {
         match self.config.engine {
             Engine::AhoCorasick | Engine::Finders => return Err((FallbackReason::Forced, String::new())),
             Engine::Auto if literals.len() < self.config.hyperscan_min => {
@@ -284,14 +288,13 @@ impl Compiler {
         self.library.get_or_init(Library::load).as_ref()
     }
 
-    /// A database from the cache, or compiled and put there.
+    /// A database that is in use, one from the cache, or one compiled and put there.
     fn database(
         &self,
         library: &Arc<Library>,
         expressions: &[CString],
         flags: &[c_uint],
-    ) -> Result<Database, HsCompileError> {
-        let Some(cache) = &self.config.cache else { return library.compile(expressions, flags) };
+    ) -> Result<Arc<Database>, HsCompileError> {
         let mut key = CacheKey::new("libhs block");
         let (tune, features) = library.platform();
         key.part(library.version().as_bytes());
@@ -302,7 +305,26 @@ impl Compiler {
             key.part(&flags.to_le_bytes());
         }
         let key = key.finish();
-        if let Some(bytes) = cache.load(&key) {
+        if let Some(known) = self.databases.lock().ok().and_then(|known| known.get(&key)?.upgrade()) {
+            return Ok(known);
+        }
+        let database = Arc::new(self.new_database(library, expressions, flags, &key)?);
+        if let Ok(mut known) = self.databases.lock() {
+            known.retain(|_, database| database.strong_count() > 0);
+            known.insert(key, Arc::downgrade(&database));
+        }
+        Ok(database)
+    }
+
+    fn new_database(
+        &self,
+        library: &Arc<Library>,
+        expressions: &[CString],
+        flags: &[c_uint],
+        key: &[u8; 32],
+    ) -> Result<Database, HsCompileError> {
+        let Some(cache) = &self.config.cache else { return library.compile(expressions, flags) };
+        if let Some(bytes) = cache.load(key) {
             match library.deserialize(&bytes) {
                 Ok(database) => return Ok(database),
                 Err(_) => cache.refuse(),
@@ -310,7 +332,7 @@ impl Compiler {
         }
         let database = library.compile(expressions, flags)?;
         if let Ok(bytes) = database.serialize() {
-            cache.store(&key, &bytes);
+            cache.store(key, &bytes);
         }
         Ok(database)
     }

@@ -56,7 +56,7 @@ pub struct RegexSetError {
 /// Many expressions, compiled. Shared between threads.
 #[derive(Debug)]
 pub struct RegexSet {
-    pub(crate) database: Option<Database>,
+    pub(crate) database: Option<std::sync::Arc<Database>>,
     /// Ids of the expressions in the database, by their place in it.
     pub(crate) ids: Box<[u32]>,
     pub(crate) single: Box<[(u32, Regex)]>,
@@ -138,7 +138,7 @@ impl RegexSet {
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
-            + self.database.as_ref().map_or(0, Database::memory_usage)
+            + self.database.as_ref().map_or(0, |database| database.memory_usage())
             + size_of_val(&*self.ids)
             + self.single.iter().map(|(_, regex)| size_of::<u32>() + regex.memory_usage()).sum::<usize>()
             + self.fallbacks.iter().map(|f| size_of::<Fallback>() + f.message.len()).sum::<usize>()

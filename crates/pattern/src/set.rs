@@ -49,7 +49,7 @@ pub struct PatternSet {
 pub(crate) enum SetEngine {
     Finders(Box<[Finder]>),
     Automaton(Automaton),
-    Hyperscan(Database),
+    Hyperscan(Arc<Database>),
 }
 
 /// libhs takes the length of a block as u32. Longer haystacks are scanned in windows that overlap.

@@ -54,6 +54,7 @@ impl RuleCompiler for Rules {
             compiler: &compiler,
             generation: source.generation,
             tenants,
+            known: None,
         };
         let text = self.text.lock().unwrap().clone();
         let file = bartizan_rules::parse_file(text.as_bytes(), "r");

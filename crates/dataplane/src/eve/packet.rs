@@ -30,7 +30,7 @@ struct RuleTexts<'r> {
 
 impl<'r> RuleTexts<'r> {
     fn of(rule: &'r RuleInfo) -> Self {
-        let pairs: Vec<(&str, &str)> = rule.metadata.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let pairs: Vec<(&str, &str)> = rule.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
         RuleTexts {
             metadata: rule_metadata_json(&pairs),
             references: rule.references.iter().map(String::as_str).collect(),

@@ -10,7 +10,7 @@ use crate::content::{Item, Literal};
 use crate::keywords;
 use crate::prefilter;
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, Family, FlowNeeds, RejectSide, RuleAction, Signature};
+use crate::signature::{Absent, Family, FlowNeeds, Member, RejectSide, RuleAction, Signature};
 use bartizan_applayer::protocol::BufferKind;
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, TenantId};
@@ -118,11 +118,11 @@ pub struct Condition {
 
 /// Explains a rule of a set; `origins`: what its keywords came to ([`crate::ruleset::origins`]).
 #[must_use]
-pub fn explain(rules: &RuleSet, signature: &Signature, rule: &Rule, origins: &[Origin]) -> RuleExplanation {
+pub fn explain(rules: &RuleSet, signature: &Member, rule: &Rule, origins: &[Origin]) -> RuleExplanation {
     let mut explanation = RuleExplanation {
         rule: signature.id.to_string(),
         place: format!("{}:{}", rule.source.name(), rule.line),
-        message: signature.message.clone(),
+        message: signature.info.message.clone(),
         action: action(signature.action),
         acts_on: if signature.kind.acts_on_flow(true) { "flow" } else { "packet" },
         priority: signature.priority,
@@ -166,7 +166,7 @@ fn cut(text: String) -> String {
     }
 }
 
-fn head(rules: &RuleSet, signature: &Signature, rule: &Rule) -> Head {
+fn head(rules: &RuleSet, signature: &Member, rule: &Rule) -> Head {
     let ends = rules.heads.get(TenantId::default(), signature.head).cloned().unwrap_or_default();
     let protocol = &signature.protocol;
     let any = || "any".to_owned();
@@ -403,7 +403,7 @@ fn buffers(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signa
     }
 }
 
-fn warnings(rules: &RuleSet, signature: &Signature, explanation: &RuleExplanation) -> Vec<String> {
+fn warnings(rules: &RuleSet, signature: &Member, explanation: &RuleExplanation) -> Vec<String> {
     let mut warnings = Vec::new();
     if explanation.prefilter.engine == "none" && !signature.is_ip_only() && !signature.is_detection_only() {
         let on = explanation.evaluated_on.join(" and ");

@@ -17,7 +17,7 @@ use crate::content::{Evaluation, Item, Number, Outcome, Program, VARIABLES_MAX, 
 use crate::header;
 use crate::prefilter::check_directions;
 use crate::ruleset::RuleSet;
-use crate::signature::{Absent, Signature, ValueCheck};
+use crate::signature::{Absent, Member, ValueCheck};
 use crate::txstate::FlowDetect;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
@@ -213,7 +213,7 @@ impl Tracer {
 /// One pass over the conditions.
 struct Run<'r, 'a> {
     rules: &'r RuleSet,
-    signature: &'r Signature,
+    signature: &'r Member,
     scene: Scene<'a>,
     tracer: &'r mut Tracer,
     steps: Vec<Step>,

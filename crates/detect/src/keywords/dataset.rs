@@ -251,11 +251,11 @@ fn push(
         return Err(KeywordError::argument("the name of a set has no blanks"));
     }
     let request = request(builder, name, options)?;
-    let set = builder.environment.shared.datasets.get(builder.environment.settings, &request)?;
+    let set = builder.environment.outside().datasets.get(builder.environment.settings, &request)?;
     if matches!(command, Command::Set | Command::Unset) {
         set.note_changes();
     }
-    let names = &builder.environment.shared.names;
+    let names = builder.environment.names();
     let context = options.context_key.as_deref().map(|key| names.intern(key));
     builder.push_item(Item::Custom(Arc::new(InSet { set, command, context })))
 }

@@ -169,7 +169,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     }
     let test = wanted.ok_or_else(|| KeywordError::argument("`entropy` needs a `value`"))?;
     let buffers = builder.environment.buffers;
-    let name = builder.environment.shared.names.intern(&shown_name(buffers.name(builder.current_buffer())));
+    let name = builder.environment.names().intern(&shown_name(buffers.name(builder.current_buffer())));
     let (bytes, offset) = (bytes.unwrap_or(0), offset.unwrap_or(0));
     builder.push_item(Item::Custom(Arc::new(Entropy { name, bytes, offset, test })))
 }

@@ -98,7 +98,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if list.iter().any(|n| n.is_empty() || n.contains(|c: char| c.is_ascii_whitespace())) {
         return Err(KeywordError::argument(format!("`{name}`: the name of a bit is one word")));
     }
-    let names = &builder.environment.shared.names;
+    let names = builder.environment.names();
     let numbers: Vec<u32> = list.iter().map(|n| names.intern(n)).collect();
     match change {
         None => {

@@ -112,7 +112,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if !text::is_name(name) || !name.chars().all(good) {
         return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));
     }
-    let names = &builder.environment.shared.names;
+    let names = builder.environment.names();
     let operand = match right {
         None | Some("") => None,
         Some(right) if text::is_name(right) => Some(Operand::Variable(names.intern(right))),

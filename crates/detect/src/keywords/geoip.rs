@@ -94,7 +94,7 @@ fn codes<'a>(
         return Err(KeywordError::argument("no country is named"));
     }
     let environment = builder.environment;
-    let locations = environment.shared.locations(environment.settings).map_err(|error| {
+    let locations = environment.outside().locations(environment.settings).map_err(|error| {
         let code = match error {
             LocationError::NotConfigured => RefusalCode::UnsupportedKeyword,
             LocationError::Unreadable(..) => RefusalCode::MissingFile,

@@ -194,7 +194,7 @@ fn add(
     if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || c == '|') {
         return Err(KeywordError::argument(format!("`{name}`: the name of a bit is one word")));
     }
-    let bit = Bit { scope, name: builder.environment.shared.names.intern(name), track };
+    let bit = Bit { scope, name: builder.environment.names().intern(name), track };
     let change = match command {
         "set" => Some(Change::Set),
         "unset" => Some(Change::Unset),

@@ -110,7 +110,7 @@ fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
 fn iprep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (side, name, test) = parse(argument)?;
     let reputation =
-        builder.environment.shared.reputation(builder.environment.settings).map_err(|error| {
+        builder.environment.outside().reputation(builder.environment.settings).map_err(|error| {
             let code = match error {
                 ReputationError::Unreadable { .. } => RefusalCode::MissingFile,
                 ReputationError::NotConfigured => RefusalCode::BadContext,

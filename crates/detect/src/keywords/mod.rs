@@ -215,6 +215,7 @@ mod tests {
             compiler: &compiler,
             generation: bartizan_base::Generation(1),
             tenants: &[],
+            known: None,
         };
         let file = bartizan_rules::parse_file(rule.as_bytes(), &at("test.rules"));
         crate::ruleset::load(&[file], &input).unwrap()
@@ -245,12 +246,12 @@ mod tests {
         let shared = std::sync::Arc::default();
         let buffers = crate::buffers::Buffers::new();
         let settings = bartizan_base::Settings::new();
-        let environment = crate::builder::Environment {
-            buffers: &buffers,
-            settings: &settings,
-            shared: &shared,
-            rule_folder: std::path::Path::new(""),
-        };
+        let environment = crate::builder::Environment::new(
+            &buffers,
+            &settings,
+            &shared,
+            std::path::Path::new(""),
+        );
         let protocol = crate::protocol::parse("http").unwrap();
         let mut builder =
             crate::builder::SignatureBuilder::new(&environment, bartizan_base::RuleId::default(), protocol);

@@ -18,11 +18,13 @@ pub(crate) enum Order {
 
 /// The places where a file may be.
 pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) -> Vec<PathBuf> {
+    // Whatever the file is called: it may be another one at the next load.
+    let folder = environment.rule_folder();
     let name = Path::new(name);
     if name.is_absolute() {
         return vec![name.to_owned()];
     }
-    let beside = environment.rule_folder.join(name);
+    let beside = folder.join(name);
     let by_settings =
         environment.settings.get("default-rule-path").map(|folder| Path::new(folder).join(name));
     let mut places: Vec<PathBuf> = by_settings.into_iter().chain([name.to_owned()]).collect();

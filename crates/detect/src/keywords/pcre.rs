@@ -222,7 +222,7 @@ fn captures(
     regex: &Regex,
     list: &[u8],
 ) -> Result<Vec<(usize, Capture)>, KeywordError> {
-    let names = &builder.environment.shared.names;
+    let names = builder.environment.names();
     let mut found = Vec::new();
     if list.is_empty() {
         for (name, number) in regex.group_names() {

@@ -102,7 +102,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
     };
     if !matches!(whose, Whose::Session) {
-        builder.environment.shared.note_host_tags();
+        builder.environment.note_host_tags();
     }
     builder.effects.push(Box::new(Start { whose, count, metric }));
     Ok(())

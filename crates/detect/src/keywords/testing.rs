@@ -192,7 +192,7 @@ pub(crate) fn build_in(
     options: &[(&str, &str)],
 ) -> Result<Built, KeywordError> {
     let buffers = Buffers::new();
-    let environment = Environment { buffers: &buffers, settings, shared, rule_folder: folder };
+    let environment = Environment::new(&buffers, settings, shared, folder);
     let protocol = crate::protocol::parse(protocol)?;
     let mut builder = SignatureBuilder::new(&environment, RuleId::default(), protocol);
     for (name, value) in options {

@@ -9,7 +9,7 @@ use super::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Limit, LimitKind, Limited, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::signature::{RejectSide, RuleAction, Signature};
+use crate::signature::{Member, RejectSide, RuleAction};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey};
@@ -362,7 +362,7 @@ fn threshold(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
         return Err(KeywordError::argument("`backoff` takes a `multiplier`, the other types take `seconds`"));
     }
     let seconds = fields.seconds.unwrap_or(0);
-    builder.thresholds.push(Box::new(Counting { method, track, count, seconds }));
+    builder.thresholds.push(Arc::new(Counting { method, track, count, seconds }));
     Ok(())
 }
 
@@ -378,7 +378,7 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
         return Err(KeywordError::argument("`detection_filter` counts by_src, by_dst or by_flow")
             .help("`threshold` and `event_filter` count by_both and by_rule as well"));
     }
-    builder.thresholds.push(Box::new(Counting {
+    builder.thresholds.push(Arc::new(Counting {
         method: Method::Detection,
         track,
         count: fields.count.ok_or_else(|| missing("detection_filter", "`count`"))?,
@@ -393,7 +393,7 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
 /// `threshold` or `detection_filter`, and a `rate_filter` always does. Gives a finding for each entry whose addresses
 /// cannot be resolved; such an entry is left out.
 pub fn apply_thresholds(
-    signatures: &mut [Signature],
+    signatures: &mut [Member],
     thresholds: &Thresholds,
     variables: &Variables,
 ) -> Vec<Diagnostic> {
@@ -424,27 +424,27 @@ pub fn apply_thresholds(
 }
 
 /// Whether an entry is about a rule; 0 stands for all.
-fn concerns(entry: &ThresholdEntry, signature: &Signature) -> bool {
+fn concerns(entry: &ThresholdEntry, signature: &Member) -> bool {
     (entry.gid == 0 || entry.gid == signature.id.gid) && (entry.sid == 0 || entry.sid == signature.id.sid)
 }
 
 fn apply(
-    signature: &mut Signature,
+    signature: &mut Member,
     entry: &ThresholdEntry,
     suppressed: Option<&(ThresholdTrack, Arc<AddressSet>)>,
 ) {
-    let has = |s: &Signature, kind| s.thresholds.iter().any(|t| t.kind() == kind);
+    let has = |s: &Member, kind| s.thresholds.iter().any(|t| t.kind() == kind);
     let own = has(signature, LimitKind::Threshold) || has(signature, LimitKind::DetectionFilter);
     let counting = match (&entry.kind, suppressed) {
         (ThresholdKind::Suppress { .. }, Some((track, addresses))) => {
             // Suppressing comes before counting.
             let at = signature.thresholds.iter().take_while(|t| t.kind() == LimitKind::Suppress).count();
             let limit = Suppress { track: *track, addresses: Arc::clone(addresses) };
-            signature.thresholds.insert(at, Box::new(limit));
+            signature.thresholds.insert(at, Arc::new(limit));
             return;
         }
         (ThresholdKind::Suppress { .. }, None) => {
-            signature.noalert = true;
+            signature.suppressed = true;
             return;
         }
         (ThresholdKind::RateFilter { track, count, seconds, action, timeout }, _) => {
@@ -469,5 +469,5 @@ fn apply(
             Counting { method, track: *track, count: *count, seconds: *seconds }
         }
     };
-    signature.thresholds.push(Box::new(counting));
+    signature.thresholds.push(Arc::new(counting));
 }

@@ -47,7 +47,7 @@ fn flowvar(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
         .filter(|name| !name.is_empty())
         .ok_or_else(|| KeywordError::argument("the variable has no name"))?;
     let pattern = bartizan_rules::parse_content(text.trim_ascii())?;
-    let name = builder.environment.shared.names.intern(name);
+    let name = builder.environment.names().intern(name);
     builder.ordering.flowvars = builder.ordering.flowvars.and(Use::Read);
     builder.packet.push(Box::new(Contains { name, text: pattern.bytes, negated: pattern.negated }));
     Ok(())

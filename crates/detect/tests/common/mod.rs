@@ -32,6 +32,7 @@ pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loade
         compiler: &compiler,
         generation: Generation(1),
         tenants: &[],
+        known: None,
     };
     let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
     load(&[file], &input).unwrap()
