@@ -271,6 +271,8 @@ pub struct Worker {
     pub(crate) train: crate::train::Train,
     presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
+    /// The packet in hand as it leaves, where inspected bytes are put back.
+    pub(crate) restored: Vec<u8>,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     /// TCP segments whose checksum was looked at.
@@ -328,6 +330,7 @@ impl Worker {
             announced: None,
             rewrite: None,
             spare_rewrite: Rewrite::default(),
+            restored: Vec::new(),
             check: settings.checksums,
             checked: (0, 0),
             checksums_checked: 0,

@@ -262,7 +262,7 @@ fn action_order(settings: &Settings) -> Vec<&'static str> {
     order
 }
 
-/// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then the
+/// Order of evaluation, as Suricata's: action, then writers of variables before readers (of `xbits` readers first), then priority, then the
 /// order of the files.
 fn sort(built: &mut [Built], order: &[&str]) {
     let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
@@ -277,7 +277,9 @@ fn sort(built: &mut [Built], order: &[&str]) {
         let o = |x: &Built| {
             let o = x.ordering;
             // Writers first: the larger use comes first.
-            std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits, o.pairbits))
+            let writers = std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits));
+            // A packet sees the marks on hosts and pairs as they were before it.
+            (writers, o.xbits)
         };
         action(a.signature.action)
             .cmp(&action(b.signature.action))
