@@ -66,11 +66,15 @@ pub struct Detector {
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
     likely: Vec<(ProtocolId, ProbeFn)>,
+    /// `stream.midstream`: a flow may be picked up from an answer.
+    midstream: bool,
 }
 
 /// Detection of a direction over TCP does not end without an answer before so many bytes: as far as the literals of the protocols
 /// reach that Suricata knows. Rules ask for the end (`app-layer-protocol:failed`), and records show it.
 const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
+/// The same to the server's port 80: behind the preface of HTTP/2, for which Suricata looks there.
+const PREFACE_END: (u16, usize) = (80, 25);
 
 /// Index of a transport in the tables.
 const fn slot(transport: Transport) -> usize {
@@ -133,7 +137,8 @@ impl Detector {
     /// # Errors
     /// A setting of a protocol cannot be understood.
     pub fn new(settings: &Settings) -> Result<Self, SettingError> {
-        let mut detector = Detector::default();
+        let mut detector =
+            Detector { midstream: settings.bool("stream.midstream", false)?, ..Detector::default() };
         for (index, spec) in protocols::TABLE.iter().enumerate() {
             let id = ProtocolId(index as u8);
             for transport in spec.transports {
@@ -232,7 +237,11 @@ impl Detector {
                 Some(Probe::No) => {}
             }
         }
-        let depth = self.depth.get(slot(transport)).map_or(0, |d| d[direction]).max(LITERALS_END[direction]);
+        let mut depth =
+            self.depth.get(slot(transport)).map_or(0, |d| d[direction]).max(LITERALS_END[direction]);
+        if direction == Direction::ToServer && ports.to_server == PREFACE_END.0 {
+            depth = depth.max(PREFACE_END.1);
+        }
         let literals_done = data.len() >= depth || transport == Transport::Udp || eof;
         match self.by_port(transport, direction, ports, data, eof, true) {
             Detected::Unknown if pending || !literals_done => Detected::Pending,
@@ -279,9 +288,9 @@ impl Detector {
         let mut pending = false;
         for entry in self.ports.iter().filter(|e| e.transport == transport) {
             let port = if entry.client { ports.to_client } else { ports.to_server };
-            // A connection that is picked up from its answer has its ports the wrong way round. For datagrams Suricata asks no
-            // probe then.
-            let reversed = transport == Transport::Tcp && entry.port == ports.to_client;
+            // A flow that is picked up from its answer has its ports the wrong way round. For datagrams Suricata asks a probe then only where
+            // the settings let flows begin in the middle.
+            let reversed = (transport == Transport::Tcp || self.midstream) && entry.port == ports.to_client;
             if entry.port != 0 && entry.port != port && !reversed {
                 continue;
             }

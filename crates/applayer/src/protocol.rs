@@ -104,6 +104,9 @@ pub struct BufferSpec {
     pub directions: PerDirection<bool>,
     /// Progress in that direction at which it is complete (see [`Transaction::progress`]).
     pub ready: u8,
+    /// Progress from which it is looked at as far as it is there: what matches then has matched, what does not is looked at again. `ready`, where
+    /// nothing is there before.
+    pub early: u8,
     /// The state that it belongs to, as hooks of rules name it: mostly `ready`, or the one in whose course it comes together.
     pub state: u8,
     /// How many values and how they grow.
@@ -120,7 +123,8 @@ pub const fn buffer(
     ready: u8,
     kind: BufferKind,
 ) -> BufferSpec {
-    BufferSpec { id, name, directions: PerDirection { to_server, to_client }, ready, state: ready, kind }
+    let directions = PerDirection { to_server, to_client };
+    BufferSpec { id, name, directions, ready, early: ready, state: ready, kind }
 }
 
 impl BufferSpec {
@@ -128,6 +132,12 @@ impl BufferSpec {
     #[must_use]
     pub const fn of_state(self, state: u8) -> Self {
         BufferSpec { state, ..self }
+    }
+
+    /// The same, looked at from this progress on.
+    #[must_use]
+    pub const fn from(self, early: u8) -> Self {
+        BufferSpec { early, ..self }
     }
 }
 

@@ -53,7 +53,18 @@ impl Worker {
         if !occasion.packet.decoded().source.is_made() {
             self.run_headers(occasion, id, &mut parts, &mut notes, events, established);
         }
+        // Rules look at what leaves: of a retransmission that differs, at the bytes that were inspected.
+        let arrived = occasion.packet;
+        let mut restored = core::mem::take(&mut self.restored);
+        let put_back = wants_payload
+            && self.settings.prevention
+            && tcp.is_some_and(|o| o.advice == Advice::Rewrite)
+            && put_back(arrived, parts.streams.as_deref(), occasion.direction, &mut restored);
+        let leaving = PacketView::new(&restored, arrived.decoded());
         let mut occasion = *occasion;
+        if put_back {
+            occasion.packet = &leaving;
+        }
         let mut reject = None;
         let mut bypass = false;
         let mut shows = Shows::All;
@@ -74,6 +85,7 @@ impl Worker {
                     let fate = Fate { decision: notes.decision, reject };
                     self.record(&occasion, id, &fate, true, recorder);
                 }
+                self.restored = restored;
                 return Decision::CONTINUE;
             }
         }
@@ -156,14 +168,14 @@ impl Worker {
         }
         if rewrite
             && decision.verdict.forwards()
-            && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && let Transport::Tcp(tcp) = &arrived.decoded().transport
             && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
-            self.note_rewrite(occasion.packet, |payload| stream.restore(Seq(tcp.seq), payload));
+            self.note_rewrite(arrived, |payload| stream.restore(Seq(tcp.seq), payload));
         }
         if urgent && decision.verdict.forwards() {
-            self.note_urgent(occasion.packet);
+            self.note_urgent(arrived);
         }
         self.note_edits(occasion.packet, decision);
         if let Some(entry) = self.flows.get_mut(id) {
@@ -183,6 +195,7 @@ impl Worker {
         if bypass && decision.verdict.forwards() {
             self.end_payload(id);
         }
+        self.restored = restored;
         decision
     }
 
@@ -427,6 +440,22 @@ fn beginning(
 ) -> Option<SmallVec<[u8; 8]>> {
     let mut front: SmallVec<[u8; 8]> = smallvec::smallvec![0; usize::from(missing)];
     (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
+}
+
+/// Writes a segment as it leaves: with the bytes that were inspected, where it brings others. `false`: it brings no others.
+fn put_back(
+    arrived: &PacketView<'_>,
+    streams: Option<&StreamPair>,
+    direction: Direction,
+    out: &mut Vec<u8>,
+) -> bool {
+    let packet = arrived.decoded();
+    let (Transport::Tcp(tcp), Some(streams)) = (&packet.transport, streams) else { return false };
+    out.clear();
+    out.extend_from_slice(arrived.frame());
+    let from = packet.payload as usize;
+    out.get_mut(from..from.saturating_add(arrived.payload().len()))
+        .is_some_and(|payload| streams.stream(direction).restore(Seq(tcp.seq), payload))
 }
 
 /// Whether the parser of a flow has failed.

@@ -137,6 +137,12 @@ impl Worker {
             recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
             return decision;
         }
+        if place.inner_refused && self.settings.prevention {
+            // The last fragment of a datagram that does not go on.
+            let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
+            recorder.refused(occasion, None, &Fate { decision, reject: None }, &[]);
+            return decision;
+        }
         self.without_flow(frame, occasion, why, recorder)
     }
 

@@ -273,6 +273,8 @@ pub struct Worker {
     pub(crate) train: crate::train::Train,
     presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
+    /// The packet in hand as it leaves, where inspected bytes are put back.
+    pub(crate) restored: Vec<u8>,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
     /// TCP segments whose checksum was looked at.
@@ -331,6 +333,7 @@ impl Worker {
             rewrite: None,
             normalised: NormaliserCounters::default(),
             spare_rewrite: Rewrite::default(),
+            restored: Vec::new(),
             check: settings.checksums,
             checked: (0, 0),
             checksums_checked: 0,

@@ -109,10 +109,10 @@ pub struct Ordering {
     pub flowvars: Use,
     /// Captured packet variables.
     pub pktvars: Use,
-    /// `hostbits`, `xbits` by host.
+    /// `hostbits`.
     pub hostbits: Use,
-    /// `xbits` by pair.
-    pub pairbits: Use,
+    /// `xbits`.
+    pub xbits: Use,
 }
 
 /// How far a keyword brought a rule: what the signature has of each kind, its own included. For `explain`.

@@ -27,6 +27,9 @@ mod frames;
 /// IP protocol number.
 const UDP: u8 = 17;
 
+/// Beside how many values were scanned: they were whole.
+const WHOLE: u32 = 1 << 31;
+
 /// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
 /// before, so that a match can span segments.
 #[derive(Clone, Copy, Debug)]
@@ -558,7 +561,7 @@ impl Pass<'_, '_> {
                 .is_some_and(|spec| tx.progress(direction) >= spec.complete[direction]);
         for (number, set) in tx_rules.sets.iter().enumerate() {
             if !set.spec.kind.grows()
-                && tx.progress(direction) < set.spec.ready
+                && tx.progress(direction) < set.spec.early
                 && !tx.common().ended[direction]
             {
                 continue;
@@ -586,9 +589,12 @@ impl Pass<'_, '_> {
         if !set.set.is_met(self.group) || !kind.grows() && self.flow.scanned(id, direction, number) {
             return;
         }
+        // What is looked at before it is complete is scanned as it comes, and once more when it is: a value may have grown.
+        let early = !kind.grows() && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction];
         // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
-        let first =
+        let noted =
             if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
+        let first = if early || noted & WHOLE != 0 { noted & !WHOLE } else { 0 };
         let mut next_value = first;
         for index in first.. {
             let mut scratch = core::mem::take(&mut self.worker.buffer);
@@ -598,6 +604,15 @@ impl Pass<'_, '_> {
             let more = view.is_some() && kind.is_multi();
             if let Some(view) = view {
                 next_value = index.saturating_add(1);
+                if early && kind == BufferKind::Single {
+                    // Of one value it is remembered how long it was: it is scanned again when it has grown.
+                    let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
+                    if self.flow.values_scanned(id, direction, number) == length {
+                        self.worker.buffer = scratch;
+                        return;
+                    }
+                    self.flow.set_values_scanned(id, direction, number, length);
+                }
                 if set.transforms.is_empty() {
                     let place = (number, index);
                     let from = if kind.grows() {
@@ -629,11 +644,12 @@ impl Pass<'_, '_> {
                 break;
             }
         }
-        if next_value == 0 || kind.grows() {
+        if next_value == 0 || kind.grows() || early && kind == BufferKind::Single {
             return;
         }
         if kind == BufferKind::Multi && !complete {
-            self.flow.set_values_scanned(id, direction, number, next_value);
+            let whole = if early { 0 } else { WHOLE };
+            self.flow.set_values_scanned(id, direction, number, next_value | whole);
         } else {
             self.flow.set_scanned(id, direction, number);
         }
@@ -736,10 +752,10 @@ impl Pass<'_, '_> {
                     let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
+                // Where the stream is shown, places are counted in what is shown of it.
                 _ => {
-                    let stream = self.stream;
-                    stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
-                        || self.run(check, packet.payload(), true) == Outcome::Match
+                    let data = self.stream.unwrap_or(packet.payload());
+                    self.run(check, data, true) == Outcome::Match
                 }
             };
             return if holds { Answer::Yes } else { Answer::NotYet };
@@ -756,7 +772,7 @@ impl Pass<'_, '_> {
         }
         let ended = tx.common().ended[direction];
         let past = tx.progress(direction) >= spec.ready || ended;
-        if !past && !spec.kind.grows() {
+        if !past && !spec.kind.grows() && tx.progress(direction) < spec.early {
             return Answer::NotYet;
         }
         let complete = bartizan_applayer::protocols::spec(protocol)
@@ -788,7 +804,9 @@ impl Pass<'_, '_> {
                 break;
             }
         }
-        if !found {
+        if !found && !past && !spec.kind.grows() {
+            answer = Answer::NotYet;
+        } else if !found {
             answer = match check.absent {
                 Absent::Only | Absent::OrElse => Answer::Yes,
                 Absent::No if complete || !spec.kind.grows() && past => Answer::No,
@@ -797,7 +815,8 @@ impl Pass<'_, '_> {
         } else if check.absent == Absent::Only {
             answer = Answer::No;
         }
-        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete) {
+        let open = !past && !spec.kind.grows();
+        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete) || answer != Answer::Yes && open {
             answer = Answer::NotYet;
         }
         answer

@@ -263,7 +263,7 @@ fn action_order(settings: &Settings) -> Vec<&'static str> {
     order
 }
 
-/// Order of evaluation, as Suricata's: action, then writers of variables before readers, then priority, then the
+/// Order of evaluation, as Suricata's: action, then writers of variables before readers (of `xbits` readers first), then priority, then the
 /// order of the files.
 fn sort(members: &mut [Member], order: &[&str]) {
     let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
@@ -278,7 +278,9 @@ fn sort(members: &mut [Member], order: &[&str]) {
         let o = |x: &Member| {
             let o = x.ordering;
             // Writers first: the larger use comes first.
-            std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits, o.pairbits))
+            let writers = std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits));
+            // A packet sees the marks on hosts and pairs as they were before it.
+            (writers, o.xbits)
         };
         action(a.action)
             .cmp(&action(b.action))

@@ -184,6 +184,43 @@ fn digests_of_files() {
 }
 
 #[test]
+fn a_field_is_looked_at_when_its_line_is_complete() {
+    let rule = |options: &str, sid: u32| format!("alert http any any -> any any ({options} sid:{sid};)\n");
+    let rules = [
+        // With the line.
+        rule(r#"http.host.raw; content:"a.example";"#, 1),
+        rule(r#"http.request_header; content:"Host|3a| a"; startswith;"#, 2),
+        rule(r#"http.user_agent; content:"probe";"#, 3),
+        rule(r#"http.user_agent; pcre:"/^pro/";"#, 4),
+        // With the last line: fields of one name are joined, and what is not there may still come.
+        rule(r#"http.user_agent; content:"probe, other"; endswith;"#, 5),
+        rule(r#"http.request_header; content:"probe, other";"#, 6),
+        rule("http.accept; absent;", 7),
+        rule(r#"http.host; content:"a.example";"#, 8),
+        rule(r#"http.header; content:"Host";"#, 9),
+        rule("http.user_agent; absent;", 10),
+    ];
+    let pieces: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\nHost: a.example\r\nUser-",
+        b"Agent: pro",
+        b"be\r\nUser-A",
+        b"gent: other\r",
+        b"\n\r\n",
+    ];
+    let after = |count: usize| {
+        let pieces: Vec<_> = pieces.iter().take(count).map(|piece| (Direction::ToServer, *piece)).collect();
+        let mut sids = alerts(&rules.concat(), Transport::Tcp, &pieces);
+        sids.sort_unstable();
+        sids
+    };
+    assert_eq!(after(1), [1, 2]);
+    assert_eq!(after(2), [1, 2]);
+    assert_eq!(after(3), [1, 2, 3, 4]);
+    assert_eq!(after(4), [1, 2, 3, 4]);
+    assert_eq!(after(5), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
 fn protocols_and_events() {
     let options = [
         "app-layer-protocol:http;",

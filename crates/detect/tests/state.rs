@@ -79,6 +79,18 @@ fn a_bit_set_by_a_packet_is_seen_by_readers_of_the_same_packet() {
     assert_eq!(lab.send_to_server(b"x"), [2, 1]);
 }
 
+/// Unlike `flowbits` and `hostbits`; whatever the order of the file.
+#[test]
+fn an_xbit_set_by_a_packet_is_not_seen_by_readers_of_the_same_packet() {
+    let reader = rule(1, r#"content:"x"; xbits:isset,a,track ip_src;"#);
+    let writer = rule(2, r#"content:"x"; xbits:set,a,track ip_src;"#);
+    for rules in [[reader.clone(), writer.clone()], [writer, reader]] {
+        let mut lab = Lab::new(&rules.concat());
+        assert_eq!(lab.send_to_server(b"x"), [2]);
+        assert_eq!(lab.send_to_server(b"x"), [1, 2]);
+    }
+}
+
 #[test]
 fn numbers_of_the_flow() {
     let mut lab = Lab::new(
@@ -130,17 +142,17 @@ fn bits_of_hosts_and_pairs() {
         assert_eq!(lab.send_to_server(b"?"), NONE);
         assert_eq!(lab.send_to_server(b"!"), [10]);
         lab.send_to_server(b"src pair host");
-        // Those that read marks of hosts come before those that read marks of pairs.
-        assert_eq!(lab.send_to_server(b"?"), [3, 7, 5]);
-        assert_eq!(lab.send_to_client(b"?"), [4, 8, 5]);
+        // Those with `hostbits` come before those with `xbits`.
+        assert_eq!(lab.send_to_server(b"?"), [7, 3, 5]);
+        assert_eq!(lab.send_to_client(b"?"), [8, 4, 5]);
         lab.new_flow();
         lab.hosts = (1, 9);
-        assert_eq!(lab.send_to_server(b"?"), [3, 7], "another peer");
+        assert_eq!(lab.send_to_server(b"?"), [7, 3], "another peer");
         lab.tenant = TenantId(3);
         assert_eq!(lab.send_to_server(b"?"), NONE, "another tenant");
         lab.tenant = TenantId(0);
         lab.wait(10);
-        assert_eq!(lab.send_to_server(b"?"), [3, 7], "to the last");
+        assert_eq!(lab.send_to_server(b"?"), [7, 3], "to the last");
         lab.wait(1);
         assert_eq!(lab.send_to_server(b"?"), [7], "over");
         lab.wait(290);

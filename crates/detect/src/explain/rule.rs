@@ -224,7 +224,7 @@ fn evaluated_on(rules: &RuleSet, signature: &Signature) -> Vec<String> {
             let directions = prefilter::check_directions(value, spec);
             for direction in Direction::BOTH.into_iter().filter(|d| directions[*d]) {
                 let states = protocol.states[direction];
-                let state = states.get(usize::from(spec.ready)).or(states.last()).copied().unwrap_or("?");
+                let state = states.get(usize::from(spec.early)).or(states.last()).copied().unwrap_or("?");
                 let when = match spec.kind {
                     BufferKind::Streaming | BufferKind::Files => "as its data comes".to_owned(),
                     _ => format!("from state {state}"),

@@ -62,16 +62,28 @@ impl OnProtocol {
     }
 }
 
+impl OnProtocol {
+    /// What was found in one direction, given what is known of the flow: what one cannot tell any more the other one may, so for `unknown` nothing
+    /// is known yet.
+    fn counts_as(&self, found: Known, of_flow: Known) -> Known {
+        match found {
+            Known::Failed if self.wanted == Wanted::Unknown && of_flow == Known::Pending => Known::Pending,
+            found => found,
+        }
+    }
+}
+
 impl PacketCondition for OnProtocol {
     fn matches(&self, scene: &Scene<'_>) -> bool {
         let Some(flow) = scene.flow else { return false };
         let (known, by_direction, original) = (flow.app.protocol, flow.app.by_direction, flow.app.original);
+        let of = |direction: Direction| self.counts_as(by_direction[direction], known);
         let found = match self.mode {
-            Mode::OfPacket => self.is(by_direction[scene.direction]),
-            Mode::Of(direction) => self.is(by_direction[direction]),
+            Mode::OfPacket => self.is(of(scene.direction)),
+            Mode::Of(direction) => self.is(of(direction)),
             Mode::Final => self.is(known),
             Mode::Original => original.is_some_and(|id| self.is(Known::Protocol(id))),
-            Mode::Either => Direction::BOTH.into_iter().any(|d| self.is(by_direction[d])),
+            Mode::Either => Direction::BOTH.into_iter().any(|d| self.is(of(d))),
         };
         // Of a direction that is not looked at yet nothing can be said; Suricata does not match there either.
         let open = match self.mode {
@@ -175,6 +187,12 @@ mod tests {
         assert!(on(Wanted::Protocols(vec![ProtocolId(0), ProtocolId(1)])).is(http));
         assert!(!on(Wanted::Protocols(vec![ProtocolId(0)])).is(http));
         assert!(on(Wanted::Failed).is(Known::Failed) && !on(Wanted::Failed).is(Known::Pending));
+        let unknown = on(Wanted::Unknown);
+        assert!(unknown.is(unknown.counts_as(Known::Failed, Known::Pending)));
+        assert!(!unknown.is(unknown.counts_as(Known::Failed, Known::Failed)));
+        assert!(!unknown.is(unknown.counts_as(http, http)));
+        // A direction that is closed has failed, whatever the other one may say (`app-layer.hold`).
+        assert_eq!(on(Wanted::Failed).counts_as(Known::Failed, Known::Pending), Known::Failed);
     }
 
     #[test]

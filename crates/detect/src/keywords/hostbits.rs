@@ -216,7 +216,7 @@ fn add(
         }
     };
     let ordering = &mut builder.ordering;
-    let slot = if track == Track::Pair { &mut ordering.pairbits } else { &mut ordering.hostbits };
+    let slot = if keyword == "xbits" { &mut ordering.xbits } else { &mut ordering.hostbits };
     *slot = slot.and(used);
     Ok(())
 }

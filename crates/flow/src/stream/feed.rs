@@ -19,6 +19,8 @@ pub(crate) enum Fed {
     Failed,
     /// Its urgent byte is one too many, and the policy drops such packets (inline).
     Urgent,
+    /// It brings bytes that were given up: the parser has gone on without them (inline, before real receivers).
+    Late,
 }
 
 /// What happens to the byte that the urgent pointer marks.
@@ -174,6 +176,7 @@ impl Stream {
                 let start = self.urgent.inner(outer);
                 match self.feed_piece(start, piece, whole, policy, context, events) {
                     Fed::Failed => return Fed::Failed,
+                    Fed::Late => return Fed::Late,
                     Fed::Differs => result = Fed::Differs,
                     Fed::Stored if result == Fed::Nothing => result = Fed::Stored,
                     _ => {}
@@ -200,6 +203,12 @@ impl Stream {
         events: &mut EventList,
     ) -> Fed {
         let new = Span { start, end: start.saturating_add(bytes.len() as u64) };
+        let inline = self.is(StreamFlags::INLINE);
+        // The receiver has said that it has them, so it wants them no more; one that does reads what no parser saw.
+        if inline && context.config.strict && self.brings_what_was_missing(new, self.app, StreamFlags::APP_OFF) {
+            return Fed::Late;
+        }
+        let given_up = inline && self.brings_what_was_missing(new, self.raw, StreamFlags::RAW_OFF);
         let overlaps = self.blocks.touches(new.start, new.end);
         if overlaps {
             context.counters.overlap = context.counters.overlap.wrapping_add(1);
@@ -211,6 +220,10 @@ impl Stream {
         };
         match stored {
             Ok(fed) => {
+                if given_up {
+                    // It is looked at before it leaves, and what lies behind it with it.
+                    self.raw = new.start;
+                }
                 self.note_regions();
                 self.right = self.right.max(new.end);
                 fed
@@ -232,6 +245,14 @@ impl Stream {
                 Fed::Failed
             }
         }
+    }
+
+    /// Whether data holds bytes that a reader has passed without having got them: a hole that was given up.
+    fn brings_what_was_missing(&self, new: Span, reader: u64, off: StreamFlags) -> bool {
+        if self.is(off) || new.start >= reader {
+            return false;
+        }
+        self.run_end(new.start) < new.end.min(reader)
     }
 
     /// Data that overlaps nothing.

@@ -207,7 +207,7 @@ fn apply(fed: Fed, context: &mut StreamContext<'_>, out: &mut Outcome) {
                 OverlapAction::Drop => Advice::Drop(Reason::StreamOverlap),
             };
         }
-        Fed::Urgent => out.advice = Advice::Drop(Reason::StreamError),
+        Fed::Urgent | Fed::Late => out.advice = Advice::Drop(Reason::StreamError),
         Fed::Failed => {
             let policy = context.config.reassembly.memcap_policy;
             out.exception = Some((ExceptionTarget::ReassemblyMemory, policy));

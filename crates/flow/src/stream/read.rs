@@ -69,7 +69,7 @@ impl Stream {
     }
 
     /// End of the contiguous data at an offset.
-    fn run_end(&self, offset: u64) -> u64 {
+    pub(super) fn run_end(&self, offset: u64) -> u64 {
         if let Some((start, len)) = self.direct {
             let end = start.saturating_add(len as u64);
             return if (start..end).contains(&offset) { end } else { offset };

@@ -416,3 +416,28 @@ fn what_came_with_a_syn_stays_or_the_session_is_another() {
     assert_eq!(rig.pair.stream(ToServer).acked(), 0);
     rig.release();
 }
+
+/// A receiver acknowledges what was not seen yet, and it comes then: inline it is shown before it leaves; a real receiver that was believed does not
+/// get what no parser saw.
+#[test]
+fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
+    for strict in [false, true] {
+        let mut config = config(StreamMode::Inline);
+        config.strict = strict;
+        config.reassembly.raw_overlap = 16;
+        let mut rig = Rig::open(config, 9);
+        rig.acknowledge(9, 4);
+        rig.client(9, 4, b"late");
+        assert_eq!((rig.gaps.as_slice(), rig.app.as_slice()), (&[(0, 4)][..], &b"late"[..]), "given up");
+        rig.raw.clear();
+        let out = rig.client(9, 0, b"evil");
+        if strict {
+            assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
+            assert!(rig.raw.is_empty());
+        } else {
+            assert_eq!(out.advice, Advice::Forward);
+            assert_eq!(rig.raw, [(0, b"evillate".to_vec())]);
+        }
+        rig.release();
+    }
+}

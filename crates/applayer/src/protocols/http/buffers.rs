@@ -42,7 +42,8 @@ const FILE_MAGIC: u16 = 31;
 
 use BufferKind::{Files, Multi, Single, Streaming};
 
-/// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on.
+/// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on. A field is looked at when its line is complete,
+/// as in Suricata, what is made of all fields together when they are.
 pub(super) const SPECS: &[BufferSpec] = &[
     buffer(URI, "http.uri", true, false, HEADERS, Single).of_state(LINE),
     buffer(URI_RAW, "http.uri.raw", true, false, HEADERS, Single).of_state(LINE),
@@ -56,23 +57,23 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(HEADER_RAW, "http.header.raw", true, true, BODY, Single),
     buffer(HEADER_NAMES, "http.header_names", true, true, BODY, Single).of_state(HEADERS),
     buffer(START, "http.start", true, true, BODY, Single).of_state(HEADERS),
-    buffer(COOKIE, "http.cookie", true, true, BODY, Single).of_state(HEADERS),
-    buffer(USER_AGENT, "http.user_agent", true, false, BODY, Single).of_state(HEADERS),
-    buffer(REFERER, "http.referer", true, false, BODY, Single).of_state(HEADERS),
+    buffer(COOKIE, "http.cookie", true, true, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(USER_AGENT, "http.user_agent", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(REFERER, "http.referer", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(HOST, "http.host", true, false, BODY, Single).of_state(HEADERS),
-    buffer(HOST_RAW, "http.host.raw", true, false, BODY, Single).of_state(HEADERS),
-    buffer(ACCEPT, "http.accept", true, false, BODY, Single).of_state(HEADERS),
-    buffer(ACCEPT_ENC, "http.accept_enc", true, false, BODY, Single).of_state(HEADERS),
-    buffer(ACCEPT_LANG, "http.accept_lang", true, false, BODY, Single).of_state(HEADERS),
-    buffer(CONNECTION, "http.connection", true, true, BODY, Single).of_state(HEADERS),
-    buffer(CONTENT_TYPE, "http.content_type", true, true, BODY, Single).of_state(HEADERS),
-    buffer(CONTENT_LEN, "http.content_len", true, true, BODY, Single).of_state(HEADERS),
-    buffer(SERVER, "http.server", false, true, BODY, Single).of_state(HEADERS),
-    buffer(LOCATION, "http.location", false, true, BODY, Single).of_state(HEADERS),
+    buffer(HOST_RAW, "http.host.raw", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(ACCEPT, "http.accept", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(ACCEPT_ENC, "http.accept_enc", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(ACCEPT_LANG, "http.accept_lang", true, false, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(CONNECTION, "http.connection", true, true, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(CONTENT_TYPE, "http.content_type", true, true, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(CONTENT_LEN, "http.content_len", true, true, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(SERVER, "http.server", false, true, BODY, Single).of_state(HEADERS).from(HEADERS),
+    buffer(LOCATION, "http.location", false, true, BODY, Single).of_state(HEADERS).from(HEADERS),
     buffer(REQUEST_BODY, "http.request_body", true, false, BODY, Streaming),
     buffer(RESPONSE_BODY, "http.response_body", false, true, BODY, Streaming),
-    buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS),
-    buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS),
+    buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS).from(HEADERS),
+    buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS).from(HEADERS),
     buffer(FILE_DATA, "file.data", true, true, BODY, Files),
     buffer(FILE_NAME, "file.name", true, true, BODY, Multi),
     buffer(FILE_MAGIC, "file.magic", true, true, BODY, Multi),
@@ -216,5 +217,9 @@ fn file_data(tx: &HttpTx, query: BufferQuery) -> Option<BufferView<'_>> {
     let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
     let (data, offset) = file.content();
     let complete = file.state != crate::file::FileState::Open;
+    // As with bodies: while it grows it is shown from a minimum size on.
+    if !complete && !tx.settings.body_inline && file.size < tx.settings.request.inspect_from {
+        return None;
+    }
     (!data.is_empty() || complete).then_some(BufferView { data, offset, complete })
 }
