@@ -829,22 +829,33 @@ impl AppLayer {
 
     /// The flow is over: what is open becomes complete.
     pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
+        Direction::BOTH.into_iter().for_each(|direction| self.end_direction(engine, direction, flow));
+        self.end_transactions();
+    }
+
+    /// Nothing comes in a direction any more, since the flow is over: what is open there becomes complete.
+    pub fn end_direction(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
-        self.parsed = PerDirection::new(true, true);
+        self.parsed[direction] = true;
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
         // The parser of a protocol that gave way to one that is not known has come to its end before.
         let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
-        for direction in Direction::BOTH.into_iter().filter(|_| !gave_way) {
+        if !gave_way {
             parser.end(direction, &mut context);
         }
         if let Some(frames) = self.frames.as_deref_mut() {
             if let Some(notes) = parser.frames() {
                 frames.take(notes);
             }
-            Direction::BOTH.into_iter().for_each(|direction| frames.end(direction));
+            frames.end(direction);
         }
-        self.end_transactions();
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended[direction] = true;
+                parser.worklist_mut().changed(id);
+            }
+        }
     }
 }
 

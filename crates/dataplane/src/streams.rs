@@ -178,7 +178,10 @@ fn read(
                 Advance::default()
             }
             None => {
-                if ended && !app.ended(direction) {
+                if ended && pair.stream(direction).before_hole() {
+                    // The end is not here, and what lies before it will not come any more.
+                    app.disrupt(engine, direction, Disruption::Gap, info);
+                } else if ended && !app.ended(direction) {
                     let input = Input { data: &[], offset: progress, eof: true };
                     let advance = app.stream(engine, direction, input, info);
                     app.set_ended(direction);
