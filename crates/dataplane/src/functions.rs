@@ -11,7 +11,9 @@ use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Hold, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::{RawChunk, StreamPair};
-use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_flow::tcp::{
+    Advice, ExceptionPolicy, ExceptionTarget, Outcome, PacketKind, Seq, StreamEvent, TcpState,
+};
 use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
 use bartizan_packet::{PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
@@ -348,17 +350,19 @@ impl Worker {
                 .as_deref_mut()
                 .filter(|_| streams)
                 .and_then(|p| p.stream_mut(occasion.direction).raw(own))
-                .map(|chunk| (stream_news(&chunk), Some(chunk.end())));
+                .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
             if news.is_none()
                 && first
                 && streams
                 && stored
+                && !tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE))
                 && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
             {
                 // Data of a SYN begins behind it.
                 let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
                 let stream = pair.as_deref().map(|p| p.stream(occasion.direction));
-                news = stream.and_then(|s| s.raw_about(seq, own)).map(|chunk| (stream_news(&chunk), None));
+                news =
+                    stream.and_then(|s| s.raw_about(seq, own)).map(|chunk| (stream_news(&chunk, true), None));
             }
             if !first && news.is_none() {
                 break;
@@ -486,8 +490,8 @@ fn beginning(
 }
 
 /// What payload functions are told of a piece of the stream.
-fn stream_news<'a>(chunk: &RawChunk<'a>) -> StreamNews<'a> {
-    StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }
+fn stream_news<'a>(chunk: &RawChunk<'a>, about_packet: bool) -> StreamNews<'a> {
+    StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen, about_packet }
 }
 
 /// Whether the parser of a flow has failed.
