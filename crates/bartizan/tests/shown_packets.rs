@@ -165,3 +165,101 @@ fn what_the_end_of_a_flow_tells_comes_from_the_side_that_sent_it() {
     // The record itself goes by the flow.
     assert!(folder.events("o", "http").iter().all(|record| record["src_port"] == 40_000));
 }
+
+const ONE_SIDED: &[&str] = &["--set", "stream.async-oneside=true", "--set", "stream.midstream=true"];
+const SIDES: &str = "alert http any any -> any any (msg:\"m\"; http.method; content:\"GET\"; sid:1;)
+alert http any any -> any any (msg:\"b\"; http.request_body; content:\"efgh\"; sid:2;)
+alert http any any -> any any (msg:\"s\"; http.stat_code; content:\"404\"; sid:3;)
+alert tcp any any -> any any (msg:\"t\"; content:\"Host\"; sid:4;)
+";
+
+/// Packet and the named member of all records of a kind.
+fn records(folder: &Folder, out: &str, kind: &str, member: &str) -> Vec<(Value, Value)> {
+    let all = folder.events(out, kind);
+    all.iter().map(|e| (e["pcap_cnt"].clone(), e[kind][member].clone())).collect()
+}
+
+/// Nobody acknowledges what the only side in sight sends, and no answer comes: alerts and records come with its packets all the same.
+#[test]
+fn with_one_side_in_sight_nothing_waits_for_the_other() {
+    let folder = Folder::new("one-side");
+    for (n, (client, server)) in ends().into_iter().enumerate() {
+        let mut capture = Capture::default();
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(client, server, (101, 901), ACK, b"");
+        let mut at = 101;
+        for data in [
+            &b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"[..],
+            b"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd",
+            b"efgh",
+            b"GET /3 HTTP/1.1\r\nHost: a\r\n\r\n",
+        ] {
+            capture.tcp(client, server, (at, 901), PSH | ACK, data);
+            at += data.len() as u32;
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = format!("client-{n}");
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        assert_eq!(alerts(&folder, &out, 1), [json!(3), json!(6)]);
+        assert_eq!(alerts(&folder, &out, 2), [json!(5)]);
+        assert_eq!(alerts(&folder, &out, 4), [json!(3), json!(5), json!(6)]);
+        let urls = [(json!(3), json!("/1")), (json!(5), json!("/2")), (json!(6), json!("/3"))];
+        assert_eq!(records(&folder, &out, "http", "url"), urls);
+        assert_eq!(records(&folder, &out, "fileinfo", "size"), [(json!(5), json!(8))]);
+
+        let mut capture = Capture::default();
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        capture.tcp(server, client, (901, 181), ACK, b"");
+        let mut at = 901;
+        for data in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok"[..],
+            b"ok",
+            b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno",
+        ] {
+            capture.tcp(server, client, (at, 181), PSH | ACK, data);
+            at += data.len() as u32;
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = format!("server-{n}");
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        assert_eq!(alerts(&folder, &out, 3), [json!(5)]);
+        assert_eq!(
+            records(&folder, &out, "http", "status"),
+            [(json!(4), json!(200)), (json!(5), json!(404))]
+        );
+        assert_eq!(records(&folder, &out, "fileinfo", "size"), [(json!(4), json!(4)), (json!(5), json!(2))]);
+    }
+}
+
+/// The other side was only late: what it answers belongs to no request that was taken for over, and what comes then is paired again.
+#[test]
+fn a_side_that_comes_late_is_read_from_there_on() {
+    let folder = Folder::new("late-side");
+    for (n, (client, server)) in ends().into_iter().enumerate() {
+        let mut capture = Capture::default();
+        let (get, no) =
+            (b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno");
+        let (asked, answered) = (get.len() as u32, no.len() as u32);
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(client, server, (101, 901), ACK, b"");
+        capture.tcp(client, server, (101, 901), PSH | ACK, get);
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        for turn in 0..2 {
+            let (r, a) = (101 + asked * (turn + 1), 901 + answered * turn);
+            capture.tcp(server, client, (a, r), PSH | ACK, no);
+            capture.tcp(client, server, (r, a + answered), PSH | ACK, get);
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = n.to_string();
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        let records = records(&folder, &out, "http", "status");
+        let expected = [
+            (json!(3), Value::Null),
+            (json!(6), json!(404)),
+            (json!(8), json!(404)),
+            (Value::Null, Value::Null),
+        ];
+        assert_eq!(records, expected);
+        assert_eq!(alerts(&folder, &out, 3).len(), 2);
+    }
+}

@@ -136,6 +136,9 @@ impl Worker {
 
 /// Whether something of a direction is left to be inspected when the flow ends.
 fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
+    if parts.app.as_deref().is_some_and(|app| app.unseen()[direction]) {
+        return false;
+    }
     let open = state >= TcpState::Established && state != TcpState::Closed;
     let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
     let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
