@@ -238,6 +238,8 @@ pub struct AppLayer {
     ended: PerDirection<bool>,
     /// The direction cannot be read on.
     disrupted: PerDirection<Option<Disruption>>,
+    /// Nothing of the direction is seen on this link.
+    unseen: PerDirection<bool>,
     /// The parser was shown something of the direction since detection looked at its transactions.
     parsed: PerDirection<bool>,
     /// Frames, while somebody asks for them.
@@ -395,6 +397,35 @@ impl AppLayer {
         }
     }
 
+    /// Nothing of a direction is seen on this link (`stream.async-oneside`), and the other one has been read: its transactions wait for
+    /// no answer. The direction is read as ever should something come, which [`AppLayer::rejoin`] is told of.
+    pub fn leave_out(&mut self, direction: Direction) {
+        if self.unseen[direction] || self.parser.is_none() {
+            return;
+        }
+        self.unseen[direction] = true;
+        if let Some(parser) = self.parser.as_deref_mut() {
+            parser.leave_out(direction);
+        }
+    }
+
+    /// Both directions are seen after all.
+    pub fn rejoin(&mut self) {
+        for direction in Direction::BOTH {
+            if core::mem::take(&mut self.unseen[direction])
+                && let Some(parser) = self.parser.as_deref_mut()
+            {
+                parser.rejoin(direction);
+            }
+        }
+    }
+
+    /// Directions of which nothing is seen.
+    #[must_use]
+    pub fn unseen(&self) -> PerDirection<bool> {
+        self.unseen
+    }
+
     /// Whether a payload function marks what it has inspected. Where none does any more, everything that waited for one is
     /// looked at again by who writes records.
     pub fn set_inspected_by_function(&mut self, inspected: bool) {
@@ -477,6 +508,7 @@ impl AppLayer {
         self.seen.swap();
         self.stopped.swap();
         self.disrupted.swap();
+        self.unseen.swap();
         self.waiting.swap();
         self.unlikely.swap();
         self.parsed.swap();
@@ -655,6 +687,9 @@ impl AppLayer {
                 if self.disrupted[direction].is_some() {
                     parser.worklist_mut().disrupt(direction);
                 }
+                if self.unseen[direction] {
+                    parser.leave_out(direction);
+                }
             }
         }
         if let Some(expected) = self.expected
@@ -829,22 +864,33 @@ impl AppLayer {
 
     /// The flow is over: what is open becomes complete.
     pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
+        Direction::BOTH.into_iter().for_each(|direction| self.end_direction(engine, direction, flow));
+        self.end_transactions();
+    }
+
+    /// Nothing comes in a direction any more, since the flow is over: what is open there becomes complete.
+    pub fn end_direction(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
-        self.parsed = PerDirection::new(true, true);
+        self.parsed[direction] = true;
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
         // The parser of a protocol that gave way to one that is not known has come to its end before.
         let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
-        for direction in Direction::BOTH.into_iter().filter(|_| !gave_way) {
+        if !gave_way {
             parser.end(direction, &mut context);
         }
         if let Some(frames) = self.frames.as_deref_mut() {
             if let Some(notes) = parser.frames() {
                 frames.take(notes);
             }
-            Direction::BOTH.into_iter().for_each(|direction| frames.end(direction));
+            frames.end(direction);
         }
-        self.end_transactions();
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended[direction] = true;
+                parser.worklist_mut().changed(id);
+            }
+        }
     }
 }
 

@@ -305,6 +305,22 @@ pub trait Parser: Send {
         }
     }
 
+    /// Nothing of a direction is seen on this link, while the other side is: transactions count as ended there.
+    fn leave_out(&mut self, direction: Direction) {
+        self.worklist_mut().leave_out(direction);
+        for id in self.tx_range() {
+            if let Some(tx) = self.tx_mut(id) {
+                tx.common_mut().ended[direction] = true;
+                self.worklist_mut().changed(id);
+            }
+        }
+    }
+
+    /// A direction that was left out is seen after all. What comes next there belongs to no transaction that is over.
+    fn rejoin(&mut self, direction: Direction) {
+        self.worklist_mut().rejoin(direction);
+    }
+
     /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs what was changed
     /// since ([`crate::transaction::TxList::held`] sums transactions up).
     fn held(&mut self) -> usize;

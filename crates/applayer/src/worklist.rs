@@ -57,6 +57,7 @@ pub struct Worklist {
     inspect: PerDirection<Notes>,
     record: PerDirection<Notes>,
     disrupted: PerDirection<bool>,
+    unseen: PerDirection<bool>,
     /// Transactions whose memory is to be measured again.
     unmeasured: Notes,
     /// Memory of all transactions, in bytes, as they were measured last.
@@ -73,7 +74,8 @@ impl Worklist {
 
     /// A transaction was begun or changed: everybody looks at it again.
     pub fn changed(&mut self, id: TxId) {
-        for direction in Direction::BOTH {
+        // Without packets of a direction nobody comes to look there.
+        for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
             self.inspect[direction].add(id);
             self.record[direction].add(id);
         }
@@ -143,6 +145,26 @@ impl Worklist {
     /// A direction cannot be read on: what begins from now on is ended there from its beginning.
     pub fn disrupt(&mut self, direction: Direction) {
         self.disrupted[direction] = true;
+    }
+
+    /// Nothing of a direction is seen here: what begins is ended there, and nobody looks at it there.
+    pub fn leave_out(&mut self, direction: Direction) {
+        self.disrupted[direction] = true;
+        self.unseen[direction] = true;
+        self.inspect[direction] = Notes::default();
+        self.record[direction] = Notes::default();
+    }
+
+    /// A direction that was left out is seen after all: from now on transactions are open there.
+    pub fn rejoin(&mut self, direction: Direction) {
+        self.disrupted[direction] = false;
+        self.unseen[direction] = false;
+    }
+
+    /// Directions of which nothing is seen.
+    #[must_use]
+    pub const fn unseen(&self) -> PerDirection<bool> {
+        self.unseen
     }
 
     /// Directions that cannot be read on.

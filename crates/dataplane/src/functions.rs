@@ -10,15 +10,63 @@ use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Hold, Known};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
-use bartizan_flow::stream::StreamPair;
-use bartizan_flow::tcp::{Advice, ExceptionPolicy, ExceptionTarget, Outcome, Seq, StreamEvent, TcpState};
+use bartizan_flow::stream::{RawChunk, StreamPair};
+use bartizan_flow::tcp::{
+    Advice, ExceptionPolicy, ExceptionTarget, Outcome, PacketKind, Seq, StreamEvent, TcpState,
+};
 use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
-use bartizan_packet::{PacketFlags, PacketView, Transport};
+use bartizan_packet::{PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
 impl Worker {
-    /// Runs the functions of a flow's path on a packet.
+    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back, as it leaves.
     pub(crate) fn functions(
+        &mut self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        events: &[StreamEvent],
+        looks: Looks,
+        recorder: &mut dyn Recorder,
+    ) -> Decision {
+        let mut bytes = core::mem::take(&mut self.restored);
+        let decision = if self.restore(occasion, id, tcp, &mut bytes) {
+            let packet = PacketView::new(&bytes, occasion.packet.decoded());
+            let occasion = Occasion { packet: &packet, ..*occasion };
+            let looks = Looks { restored: true, ..looks };
+            self.functions_on(&occasion, id, tcp, events, looks, recorder)
+        } else {
+            self.functions_on(occasion, id, tcp, events, looks, recorder)
+        };
+        self.restored = bytes;
+        decision
+    }
+
+    /// Writes the packet's frame to `into`, with the inspected bytes in place of those that differ from them. `false`: there
+    /// is nothing to put back.
+    fn restore(
+        &self,
+        occasion: &Occasion<'_>,
+        id: FlowId,
+        tcp: Option<&Outcome>,
+        into: &mut Vec<u8>,
+    ) -> bool {
+        let Some(Outcome { advice: Advice::Rewrite, .. }) = tcp else { return false };
+        let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return false };
+        let pair = self.flows.get(id).and_then(|entry| entry.ext.streams.as_deref());
+        let Some(pair) = pair else { return false };
+        let mut change = normaliser::Rewrite::default();
+        change.take_up(occasion.packet);
+        let stream = pair.stream(occasion.direction);
+        into.clear();
+        into.extend_from_slice(occasion.packet.frame());
+        // What is done to the packet itself is counted when it leaves.
+        let uncounted = &mut normaliser::NormaliserCounters::default();
+        stream.restore(Seq(tcp.seq), &mut change.bytes)
+            && normaliser::rewrite(into, &change, &mut Vec::new(), uncounted)
+    }
+
+    fn functions_on(
         &mut self,
         occasion: &Occasion<'_>,
         id: FlowId,
@@ -53,18 +101,7 @@ impl Worker {
         if !occasion.packet.decoded().source.is_made() {
             self.run_headers(occasion, id, &mut parts, &mut notes, events, established);
         }
-        // Rules look at what leaves: of a retransmission that differs, at the bytes that were inspected.
-        let arrived = occasion.packet;
-        let mut restored = core::mem::take(&mut self.restored);
-        let put_back = wants_payload
-            && self.settings.prevention
-            && tcp.is_some_and(|o| o.advice == Advice::Rewrite)
-            && put_back(arrived, parts.streams.as_deref(), occasion.direction, &mut restored);
-        let leaving = PacketView::new(&restored, arrived.decoded());
         let mut occasion = *occasion;
-        if put_back {
-            occasion.packet = &leaving;
-        }
         let mut reject = None;
         let mut bypass = false;
         let mut shows = Shows::All;
@@ -85,7 +122,6 @@ impl Worker {
                     let fate = Fate { decision: notes.decision, reject };
                     self.record(&occasion, id, &fate, true, recorder);
                 }
-                self.restored = restored;
                 return Decision::CONTINUE;
             }
         }
@@ -168,14 +204,15 @@ impl Worker {
         }
         if rewrite
             && decision.verdict.forwards()
-            && let Transport::Tcp(tcp) = &arrived.decoded().transport
+            && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
             && let Some(pair) = parts.streams.as_deref()
         {
             let stream = pair.stream(occasion.direction);
-            self.note_rewrite(arrived, |payload| stream.restore(Seq(tcp.seq), payload));
+            let restore = |payload: &mut [u8]| looks.restored || stream.restore(Seq(tcp.seq), payload);
+            self.note_rewrite(occasion.packet, restore);
         }
         if urgent && decision.verdict.forwards() {
-            self.note_urgent(arrived);
+            self.note_urgent(occasion.packet);
         }
         self.note_edits(occasion.packet, decision);
         if let Some(entry) = self.flows.get_mut(id) {
@@ -195,7 +232,6 @@ impl Worker {
         if bypass && decision.verdict.forwards() {
             self.end_payload(id);
         }
-        self.restored = restored;
         decision
     }
 
@@ -310,13 +346,24 @@ impl Worker {
         let mut first = shows != Shows::Stream;
         loop {
             let own = occasion.packet.payload();
-            let news = pair
+            let mut news = pair
                 .as_deref_mut()
                 .filter(|_| streams)
                 .and_then(|p| p.stream_mut(occasion.direction).raw(own))
-                .map(|chunk| {
-                    (StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen }, chunk.end())
-                });
+                .map(|chunk| (stream_news(&chunk, false), Some(chunk.end())));
+            if news.is_none()
+                && first
+                && streams
+                && stored
+                && !tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE))
+                && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            {
+                // Data of a SYN begins behind it.
+                let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
+                let stream = pair.as_deref().map(|p| p.stream(occasion.direction));
+                news =
+                    stream.and_then(|s| s.raw_about(seq, own)).map(|chunk| (stream_news(&chunk, true), None));
+            }
             if !first && news.is_none() {
                 break;
             }
@@ -363,7 +410,7 @@ impl Worker {
             notes.decision = noted.decision;
             entry.path = path;
             first = false;
-            let Some(end) = news.map(|n| n.1) else { break };
+            let Some(end) = news.and_then(|n| n.1) else { break };
             let Some(pair) = pair.as_deref_mut() else { break };
             let stream = pair.stream_mut(occasion.direction);
             let before = stream.raw_progress();
@@ -442,20 +489,9 @@ fn beginning(
     (normaliser::can_grow(packet) && streams?.stream(direction).beginning(&mut front)).then_some(front)
 }
 
-/// Writes a segment as it leaves: with the bytes that were inspected, where it brings others. `false`: it brings no others.
-fn put_back(
-    arrived: &PacketView<'_>,
-    streams: Option<&StreamPair>,
-    direction: Direction,
-    out: &mut Vec<u8>,
-) -> bool {
-    let packet = arrived.decoded();
-    let (Transport::Tcp(tcp), Some(streams)) = (&packet.transport, streams) else { return false };
-    out.clear();
-    out.extend_from_slice(arrived.frame());
-    let from = packet.payload as usize;
-    out.get_mut(from..from.saturating_add(arrived.payload().len()))
-        .is_some_and(|payload| streams.stream(direction).restore(Seq(tcp.seq), payload))
+/// What payload functions are told of a piece of the stream.
+fn stream_news<'a>(chunk: &RawChunk<'a>, about_packet: bool) -> StreamNews<'a> {
+    StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen, about_packet }
 }
 
 /// Whether the parser of a flow has failed.
@@ -489,6 +525,8 @@ pub(crate) struct Looks {
     pub spared: bool,
     /// The flow is established for rules.
     pub established: bool,
+    /// The packet is shown with the inspected bytes put back.
+    pub restored: bool,
 }
 
 /// What tracking found out about a packet.

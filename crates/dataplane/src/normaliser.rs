@@ -111,6 +111,21 @@ pub struct Rewrite {
     pub front: SmallVec<[u8; 8]>,
 }
 
+impl Rewrite {
+    /// Makes this the change of a packet that leaves its payload as it is.
+    pub(crate) fn take_up(&mut self, view: &PacketView<'_>) {
+        let packet = view.decoded();
+        self.payload = packet.payload as usize;
+        (self.network, self.header) = (packet.l3 as usize, packet.l4 as usize);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(view.payload());
+        self.ends = packet.src().zip(packet.dst());
+        self.protocol = packet.proto().unwrap_or(0);
+        self.front.clear();
+        (self.restored, self.replaced, self.urgent, self.due) = (false, false, false, false);
+    }
+}
+
 /// Applies a change and makes the transport's checksum right again. `longer`: a frame that grows is written there, its own
 /// place is too small; otherwise that stays empty. `false`: the change does not fit the frame, nothing was changed.
 pub fn rewrite(

@@ -246,7 +246,8 @@ impl Worker {
         let mut output = DecodeOutput::new();
         for direction in Direction::BOTH {
             let Some(entry) = self.flows.get(id) else { return };
-            let looks = Looks { inspect: true, spared: true, established: true, related: None };
+            let looks =
+                Looks { inspect: true, spared: true, established: true, related: None, restored: false };
             let made = Made::of(entry, direction);
             pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
             let Some(packet) = output.outer() else { continue };

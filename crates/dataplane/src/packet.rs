@@ -329,7 +329,7 @@ impl Worker {
         {
             return self.exception(&occasion, id, tcp, (target, policy), &events, recorder);
         }
-        let looks = Looks { inspect: !passed, spared: passed, established, related };
+        let looks = Looks { inspect: !passed, spared: passed, established, related, restored: false };
         self.functions(&occasion, id, tcp, &events, looks, recorder)
     }
 
@@ -354,7 +354,7 @@ impl Worker {
             }
         }
         let established = tcp.is_some_and(|o| o.established);
-        let looks = Looks { inspect: false, spared: true, established, related: None };
+        let looks = Looks { inspect: false, spared: true, established, related: None, restored: false };
         self.functions(occasion, id, tcp, events, looks, recorder)
     }
 

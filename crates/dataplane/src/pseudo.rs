@@ -83,7 +83,8 @@ impl Worker {
             entry.ext.session.end(pair, &mut context)
         });
         let mut output = DecodeOutput::new();
-        let mut first = true;
+        let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
+        let mut over = false;
         // What is left is looked at by the functions of now.
         self.renew_class(id);
         for direction in Direction::BOTH {
@@ -94,7 +95,14 @@ impl Worker {
             let generation = self.chains.generation;
             let mut occasion =
                 Occasion { packet: &view, number: None, now, generation, direction, around: None };
-            if core::mem::take(&mut first) {
+            // What is left of a direction is read and inspected with its own packet, the last one that looks sees the rest.
+            let all = direction == last || !tcp;
+            let mut outcome = outcome;
+            if let Some(outcome) = &mut outcome {
+                outcome.readable[direction.flip()] &= all;
+            }
+            if !over {
+                over = all;
                 if let Some(outcome) = &outcome {
                     streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);
                 }
@@ -102,14 +110,20 @@ impl Worker {
                 if let Some(app) = parts.app.as_deref_mut()
                     && let Some(info) = streams::info_of(self, id, now, transport)
                 {
-                    app.end(&self.engine, &info);
+                    match direction {
+                        Direction::ToServer if all => app.end(&self.engine, &info),
+                        _ => app.end_direction(&self.engine, direction, &info),
+                    }
+                    if all {
+                        app.end_transactions();
+                    }
                 }
             }
             let Some(entry) = self.flows.get_mut(id) else { return };
             let established = outcome.is_some_and(|o| o.established) || !tcp && both_seen;
             parts.put_back(&mut entry.ext);
-            let looks =
-                Looks { inspect: inspect && tcp && due[direction], spared: true, established, related: None };
+            let inspect = inspect && tcp && due[direction];
+            let looks = Looks { inspect, spared: true, established, related: None, restored: false };
             self.functions(&occasion, id, outcome.as_ref(), &[], looks, recorder);
             let Some(entry) = self.flows.get_mut(id) else { return };
             parts = FlowParts::take(&mut entry.ext);
@@ -122,6 +136,9 @@ impl Worker {
 
 /// Whether something of a direction is left to be inspected when the flow ends.
 fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
+    if parts.app.as_deref().is_some_and(|app| app.unseen()[direction]) {
+        return false;
+    }
     let open = state >= TcpState::Established && state != TcpState::Closed;
     let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
     let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {

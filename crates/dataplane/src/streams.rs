@@ -81,6 +81,12 @@ pub(crate) fn stream(
     recorder: &mut dyn Recorder,
 ) -> bool {
     let Some(mut pair) = parts.streams.take() else { return false };
+    let unseen = worker.flows.get(id).and_then(|entry| entry.ext.session.unseen());
+    if unseen.is_none()
+        && let Some(app) = parts.app.as_deref_mut()
+    {
+        app.rejoin();
+    }
     let mut bypass = false;
     // The other direction first: passively, a packet acknowledges what its receiver sent before.
     let mut direction = occasion.direction.flip();
@@ -121,6 +127,11 @@ pub(crate) fn stream(
             readable[direction] = true;
         }
         direction = direction.flip();
+    }
+    // Asked again: the flow may have been turned.
+    let unseen = unseen.and(worker.flows.get(id)).and_then(|entry| entry.ext.session.unseen());
+    if let (Some(direction), Some(app)) = (unseen, parts.app.as_deref_mut()) {
+        app.leave_out(direction);
     }
     parts.streams = Some(pair);
     bypass
@@ -184,7 +195,10 @@ fn read(
                 Advance::default()
             }
             None => {
-                if ended && !app.ended(direction) {
+                if ended && pair.stream(direction).before_hole() {
+                    // The end is not here, and what lies before it will not come any more.
+                    app.disrupt(engine, direction, Disruption::Gap, info);
+                } else if ended && !app.ended(direction) {
                     let input = Input { data: &[], offset: progress, eof: true };
                     let advance = app.stream(engine, direction, input, info);
                     app.set_ended(direction);

@@ -185,7 +185,7 @@ impl Worker {
         let all = PerDirection::new(true, true);
         streams::stream(self, &mut occasion, id, &mut parts, all, recorder);
         parts.put_back(&mut self.flows.get_mut(id)?.ext);
-        let looks = Looks { inspect, spared: true, established: true, related: None };
+        let looks = Looks { inspect, spared: true, established: true, related: None, restored: false };
         let fid = self.fid;
         let decision = self.functions(&occasion, id, None, &[], looks, recorder);
         self.fid = fid;

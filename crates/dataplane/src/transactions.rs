@@ -59,6 +59,7 @@ pub(crate) fn log(
     };
     let direction = occasion.direction;
     let held = parser.tx_range();
+    let unseen = parser.worklist().unseen();
     let changed = parser.worklist_mut().take(Look::Record, direction);
     for id in changed.iter().copied().filter(|id| held.contains(id)) {
         let Some(tx) = parser.tx_mut(id) else { continue };
@@ -73,7 +74,7 @@ pub(crate) fn log(
             store_files(tx, protocol, spec, entry, occasion, id, recorder);
             log_files(tx, protocol, spec, entry, occasion, id, recorder);
         }
-        if is_done(tx, spec, inspected_by_function) {
+        if is_done(tx, spec, inspected_by_function, unseen) {
             parser.free_tx(id);
         }
     }
@@ -179,11 +180,17 @@ fn log_files(
     }
 }
 
-fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, inspected_by_function: bool) -> bool {
+/// `unseen`: directions in which nobody looks, since no packet comes there.
+fn is_done(
+    tx: &dyn Transaction,
+    spec: &ProtocolSpec,
+    inspected_by_function: bool,
+    unseen: PerDirection<bool>,
+) -> bool {
     let common = tx.common();
     // What most often is not so comes first: this is asked with each packet of a long body.
     (common.logged || spec.eve_type.is_none())
-        && (!inspected_by_function || common.inspected == PerDirection::new(true, true))
+        && (!inspected_by_function || Direction::BOTH.into_iter().all(|d| common.inspected[d] || unseen[d]))
         && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
         && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
 }

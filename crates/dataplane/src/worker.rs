@@ -273,7 +273,7 @@ pub struct Worker {
     pub(crate) train: crate::train::Train,
     presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
-    /// The packet in hand as it leaves, where inspected bytes are put back.
+    /// Room for a frame with the inspected bytes put back.
     pub(crate) restored: Vec<u8>,
     pub(crate) check: ChecksumMode,
     checked: (u64, u64),
@@ -639,17 +639,10 @@ impl Worker {
 
     /// Notes the change that puts inspected bytes back into the packet in hand.
     pub(crate) fn note_rewrite(&mut self, view: &PacketView<'_>, restore: impl FnOnce(&mut [u8]) -> bool) {
-        let packet = view.decoded();
         let mut change = core::mem::take(&mut self.spare_rewrite);
-        change.bytes.clear();
-        change.bytes.extend_from_slice(view.payload());
+        change.take_up(view);
         if restore(&mut change.bytes) {
-            change.payload = packet.payload as usize;
-            (change.network, change.header) = (packet.l3 as usize, packet.l4 as usize);
-            change.ends = packet.src().zip(packet.dst());
-            change.protocol = packet.proto().unwrap_or(0);
-            change.front.clear();
-            (change.restored, change.replaced, change.urgent, change.due) = (true, false, false, false);
+            change.restored = true;
             self.rewrite = Some(change);
         } else {
             self.spare_rewrite = change;

@@ -58,7 +58,8 @@ impl Function for Witness {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        let (Some(news), Some(packet)) = (&context.stream, context.packet) else { return Decision::CONTINUE };
+        let news = context.stream.as_ref().filter(|news| !news.about_packet);
+        let (Some(news), Some(packet)) = (news, context.packet) else { return Decision::CONTINUE };
         if context.direction == Direction::ToServer {
             let packet = packet.decoded();
             let peer = (packet.src().unwrap(), packet.ports().unwrap().0);

@@ -69,7 +69,8 @@ impl Function for Reader {
             seen.packets.push(tcp.seq);
             seen.bare += usize::from(packet.payload().is_empty() && tcp.flags.bits() == ACK);
         }
-        if let (Some(news), Some(flow)) = (&context.stream, &context.flow) {
+        let news = context.stream.as_ref().filter(|news| !news.about_packet);
+        if let (Some(news), Some(flow)) = (news, &context.flow) {
             let to_server = context.direction == Direction::ToServer;
             let stream = seen.streams.entry((flow.client.1, to_server)).or_default();
             let start = news.offset as usize + news.seen;

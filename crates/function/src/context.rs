@@ -18,6 +18,9 @@ pub struct StreamNews<'a> {
     pub offset: u64,
     /// How many bytes at the beginning were seen before.
     pub seen: usize,
+    /// Inline: it is what is held about this packet, whose bytes were shown before or lie behind a hole. Those behind a hole come
+    /// again, in order, with what fills it: who follows the stream passes this over, who judges packets looks at it.
+    pub about_packet: bool,
 }
 
 /// Results that earlier functions, decoder and flow tracking left for later ones.

@@ -131,6 +131,8 @@ impl StreamPair {
             apply(fed, context, out);
         }
         let own = stream.is(StreamFlags::DEPTH) && !stream.is(StreamFlags::DEAD);
+        // With one side in sight no acknowledgement comes that could bring its data to the readers later.
+        let own = own || session.is_async();
         let update = Update::of(session.state(), segment.flags, context.config.inline(), own);
         // The acknowledged side first, as the answer follows the question.
         for (wanted, direction) in [(update.opposing, direction.flip()), (update.own, direction)] {
@@ -177,7 +179,7 @@ struct Update {
 }
 
 impl Update {
-    fn of(state: TcpState, flags: TcpFlags, inline: bool, truncated: bool) -> Self {
+    fn of(state: TcpState, flags: TcpFlags, inline: bool, at_once: bool) -> Self {
         let (own, opposing) = if inline || flags.contains(TcpFlags::RST) {
             (true, false)
         } else if flags.contains(TcpFlags::FIN) && state > TcpState::TimeWait {
@@ -188,7 +190,7 @@ impl Update {
             (false, true)
         };
         // At the depth the parser is told at once that no more will come.
-        Update { own: own || truncated, opposing }
+        Update { own: own || at_once, opposing }
     }
 }
 

@@ -2,6 +2,7 @@
 //! The two readers of a stream.
 
 use super::{Stream, StreamFlags};
+use crate::tcp::Seq;
 
 /// What the app reader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +158,14 @@ impl Stream {
         Some(AppChunk::Data { offset: at, bytes })
     }
 
+    /// Whether the app reader stands before a hole with data behind it: what comes next is missing, so this is not where the sender
+    /// ended.
+    #[must_use]
+    pub fn before_hole(&self) -> bool {
+        !self.is(StreamFlags::APP_OFF | StreamFlags::DEAD)
+            && self.next_data(self.app).is_some_and(|data| data > self.app)
+    }
+
     /// The app reader took `len` bytes, or skips a gap of that length.
     pub fn app_consume(&mut self, len: u64) {
         self.app = self.app.saturating_add(len).min(self.right.max(self.told));
@@ -214,6 +223,33 @@ impl Stream {
         let bytes = first(self.run(offset, packet), overlap.saturating_add(fresh as u64));
         let seen = usize::try_from(overlap).unwrap_or(0);
         Some(RawChunk { offset, bytes, seen, after_gap })
+    }
+
+    /// Inline: the stream about a packet whose bytes are no news for the raw reader: they were sent before, or lie behind
+    /// a hole. Rules look at each packet that goes on, with what is held about it, as in Suricata: all of it counts as unseen, and the raw
+    /// reader stays where it is. What is behind a hole comes again with what fills it. To be asked when [`Stream::raw`] has
+    /// nothing for a packet that was taken in; `payload` is the packet's, with the inspected bytes.
+    #[must_use]
+    pub fn raw_about<'a>(&'a self, seq: Seq, payload: &'a [u8]) -> Option<RawChunk<'a>> {
+        let off = StreamFlags::RAW_OFF | StreamFlags::RAW_LAST | StreamFlags::DEAD;
+        if !self.is(StreamFlags::INLINE) || self.is(off) || payload.is_empty() {
+            return None;
+        }
+        let start = self.offset(seq)?;
+        let end = self.offset(seq.plus(u32::try_from(payload.len()).ok()?))?;
+        let block = self.blocks.at_or_after(start).filter(|b| b.start() <= start && end <= b.end());
+        let Some(block) = block else {
+            // Only a part of it is held, or it lies in several pieces.
+            return Some(RawChunk { offset: start, bytes: payload, seen: 0, after_gap: true });
+        };
+        // As much before as there is room for beside what is behind, which gets half of it at least.
+        let room = u64::from(self.raw_overlap);
+        let (before, behind) = (start.saturating_sub(block.start()), block.end().saturating_sub(end));
+        let behind = behind.min(room.saturating_sub(before).max(room / 2));
+        let before = before.min(room.saturating_sub(behind));
+        let offset = start.saturating_sub(before);
+        let bytes = first(block.from(offset), end.saturating_add(behind).saturating_sub(offset));
+        Some(RawChunk { offset, bytes, seen: 0, after_gap: start > self.raw })
     }
 
     /// Bytes before an offset that are held without a hole, at most the overlap.

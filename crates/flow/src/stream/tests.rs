@@ -441,3 +441,31 @@ fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
         rig.release();
     }
 }
+
+/// What is no news for the raw reader is shown with what is held about it, and moves the reader no further.
+#[test]
+fn inline_a_packet_is_shown_with_what_is_about_it() {
+    let mut config = config(StreamMode::Inline);
+    config.reassembly.raw_overlap = 4;
+    let mut rig = Rig::open(config, 9);
+    let about = |rig: &Rig, offset: u32, payload: &'static [u8]| {
+        let chunk = rig.pair.stream(ToServer).raw_about(Seq(10).plus(offset), payload)?;
+        Some((chunk.offset, chunk.bytes.to_vec(), chunk.seen, chunk.after_gap))
+    };
+    rig.client(9, 0, b"abcdefgh");
+    // Sent again: from its middle both sides share the room, at an edge the other side has all of it.
+    assert_eq!(about(&rig, 3, b"de"), Some((1, b"bcdefg".to_vec(), 0, false)));
+    assert_eq!(about(&rig, 0, b"ab"), Some((0, b"abcdef".to_vec(), 0, false)));
+    assert_eq!(about(&rig, 6, b"gh"), Some((2, b"cdefgh".to_vec(), 0, false)));
+    // Behind a hole.
+    rig.client(9, 10, b"kl");
+    rig.client(9, 12, b"mn");
+    assert_eq!(about(&rig, 12, b"mn"), Some((10, b"klmn".to_vec(), 0, true)));
+    assert_eq!(rig.raw_bytes(), b"abcdefgh");
+    // Half of it is held: the packet by itself.
+    assert_eq!(about(&rig, 7, b"hij"), Some((7, b"hij".to_vec(), 0, true)));
+    rig.client(9, 8, b"ij");
+    assert_eq!(rig.raw_bytes(), b"abcdefghijklmn");
+    rig.pair.stream_mut(ToServer).raw_stop();
+    assert_eq!(about(&rig, 0, b"ab"), None);
+}

@@ -537,6 +537,13 @@ impl TcpSession {
         }
     }
 
+    /// The direction of which nothing was seen, in a session that goes on with one side in sight.
+    #[must_use]
+    pub fn unseen(&self) -> Option<Direction> {
+        let one_sided = self.is_async() && self.state >= TcpState::Established;
+        Direction::BOTH.into_iter().find(|direction| one_sided && self.peers[*direction].tcp_flags == 0)
+    }
+
     /// Exchanges both sides, for a flow that is reversed after the fact.
     pub fn reverse(&mut self) {
         self.peers.swap();

@@ -228,6 +228,15 @@ impl Parser for HttpParser {
         }
     }
 
+    fn rejoin(&mut self, direction: Direction) {
+        self.txs.worklist_mut().rejoin(direction);
+        // Messages are paired by their order: those that were not seen are not waited for.
+        match direction {
+            Direction::ToServer => self.request_id = self.request_id.max(self.response_id),
+            Direction::ToClient => self.response_id = self.response_id.max(self.request_id),
+        }
+    }
+
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
         self.file_context.settings = context.files.clone();
         self.close(direction);

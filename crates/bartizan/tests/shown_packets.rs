@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which bytes rules are shown with which packet, through the whole program over captures: what is put back into a packet, what
+//! was sent before, what lies behind a hole, what is left when a flow ends. The answers are those of Suricata 8.0.8.
+
+#[path = "common/sample.rs"]
+mod common;
+
+use common::{ACK, Capture, FIN, Folder, PSH, SYN};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+const RST: u8 = 4;
+
+/// A client and a server, over IPv4 and IPv6.
+fn ends() -> [((IpAddr, u16), (IpAddr, u16)); 2] {
+    [("10.0.0.1", "192.0.2.7"), ("2001:db8::1", "2001:db8:1::7")]
+        .map(|(c, s)| ((c.parse().unwrap(), 40_000), (s.parse().unwrap(), 80)))
+}
+
+fn inspect(folder: &Folder, rules: &str, out: &str, more: &[&str]) {
+    folder.write("r.rules", rules);
+    let args = ["inspect", "--rules", "r.rules", "--out", out, "--json"];
+    let ran = folder.run(&[&args[..], more, &["c.pcap"][..]].concat());
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+}
+
+/// The packets at which a rule alerted.
+fn alerts(folder: &Folder, out: &str, sid: u32) -> Vec<Value> {
+    let all = folder.events(out, "alert");
+    let of_rule = all.iter().filter(|alert| alert["alert"]["signature_id"] == sid);
+    of_rule.map(|alert| alert["pcap_cnt"].clone()).collect()
+}
+
+/// Three packets that open a connection: the client goes on with 101, the server with 901.
+fn open(capture: &mut Capture, client: (IpAddr, u16), server: (IpAddr, u16)) {
+    capture.tcp(client, server, (100, 0), SYN, b"");
+    capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+    capture.tcp(client, server, (101, 901), ACK, b"");
+}
+
+#[test]
+fn rules_are_shown_a_packet_as_it_leaves() {
+    let folder = Folder::new("as-it-leaves");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), ACK, b"GOOD");
+        // Not what was inspected: inline the good bytes are put back.
+        capture.tcp(client, server, (101, 901), ACK, b"EVIL");
+        capture.tcp(server, client, (901, 105), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp-stream any any -> any any (msg:\"s\"; content:\"EVIL\"; sid:1;)
+alert tcp-stream any any -> any any (msg:\"s\"; content:\"GOOD\"; sid:2;)
+alert tcp-pkt any any -> any any (msg:\"p\"; content:\"EVIL\"; sid:3;)
+alert tcp-pkt any any -> any any (msg:\"p\"; content:\"GOOD\"; sid:4;)
+";
+    inspect(&folder, rules, "inline", &["--ips"]);
+    let both = [json!(4), json!(5), json!(10), json!(11)];
+    assert_eq!(alerts(&folder, "inline", 1), [] as [Value; 0]);
+    assert_eq!(alerts(&folder, "inline", 2), both);
+    assert_eq!(alerts(&folder, "inline", 3), [] as [Value; 0]);
+    assert_eq!(alerts(&folder, "inline", 4), both);
+    // Passively it goes on as it came.
+    inspect(&folder, rules, "passive", &[]);
+    assert_eq!(alerts(&folder, "passive", 3), [json!(5), json!(11)]);
+    assert_eq!(alerts(&folder, "passive", 4), [json!(4), json!(10)]);
+}
+
+/// A rule that refuses what was put back would refuse what was inspected: nothing is refused for bytes that do not leave.
+#[test]
+fn what_is_undone_is_no_reason_to_refuse() {
+    let folder = Folder::new("undone");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), ACK, b"GOOD");
+        capture.tcp(client, server, (101, 901), ACK, b"EVIL");
+        capture.tcp(client, server, (105, 901), ACK, b"more");
+    }
+    folder.write("c.pcap", capture.pcap());
+    inspect(
+        &folder,
+        "drop tcp-pkt any any -> any any (msg:\"p\"; content:\"EVIL\"; sid:3;)\n",
+        "inline",
+        &["--ips"],
+    );
+    let stats: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("inline/stats.json")).unwrap())
+            .expect("statistics");
+    assert_eq!(stats["ips.blocked"], 0, "{stats}");
+}
+
+#[test]
+fn inline_what_lies_behind_a_hole_is_shown_when_it_comes_and_again_in_its_place() {
+    let folder = Folder::new("behind-a-hole");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(server, client, (901, 101), PSH | ACK, b"Please ");
+        capture.tcp(server, client, (912, 101), PSH | ACK, b"Me ");
+        capture.tcp(server, client, (915, 101), PSH | ACK, b"In!");
+        capture.tcp(server, client, (908, 101), PSH | ACK, b"Let ");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"late\"; content:\"Me In\"; sid:1;)
+alert tcp any any -> any any (msg:\"all\"; content:\"Please Let Me In\"; sid:2;)
+alert tcp any any -> any any (msg:\"hole\"; content:\"Please Me\"; sid:3;)
+";
+    inspect(&folder, rules, "inline", &["--ips"]);
+    assert_eq!(alerts(&folder, "inline", 1), [json!(6), json!(7), json!(13), json!(14)]);
+    assert_eq!(alerts(&folder, "inline", 2), [json!(7), json!(14)]);
+    assert_eq!(alerts(&folder, "inline", 3), [] as [Value; 0]);
+}
+
+/// The sender did not end where the bytes end that came: some that followed are known to be missing.
+#[test]
+fn a_body_before_a_hole_is_cut_off_and_not_closed() {
+    let folder = Folder::new("before-a-hole");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let after = 101 + request.len() as u32;
+        capture.tcp(client, server, (101, 901), PSH | ACK, request);
+        let answer = b"HTTP/1.1 200 OK\r\n\r\nten bytes.";
+        let next = 901 + answer.len() as u32;
+        capture.tcp(server, client, (901, after), PSH | ACK, answer);
+        capture.tcp(client, server, (after, next), ACK, b"");
+        capture.tcp(server, client, (next + 5, after), PSH | ACK, b"behind five");
+        capture.tcp(client, server, (after, next), RST | ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    inspect(&folder, "", "o", &[]);
+    let files = folder.events("o", "fileinfo");
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        assert_eq!(
+            (&file["fileinfo"]["state"], &file["fileinfo"]["size"]),
+            (&json!("TRUNCATED"), &json!(10))
+        );
+    }
+}
+
+/// Each side's rest is read with the packet that is made for it: what an answer alone tells comes from the server.
+#[test]
+fn what_the_end_of_a_flow_tells_comes_from_the_side_that_sent_it() {
+    let folder = Folder::new("told-at-the-end");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        capture.tcp(server, client, (901, 181), ACK, b"");
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        capture.tcp(server, client, (901, 181), PSH | ACK, answer);
+        capture.tcp(server, client, (901 + answer.len() as u32, 182), FIN | ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    inspect(&folder, "", "o", &["--set", "stream.midstream=true"]);
+    let told = folder.events("o", "anomaly");
+    assert_eq!(told.len(), 2, "{told:?}");
+    for anomaly in told {
+        assert_eq!(anomaly["anomaly"]["event"], "UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+        assert_eq!((&anomaly["src_port"], &anomaly["dest_port"]), (&json!(80), &json!(40_000)), "{anomaly}");
+    }
+    // The record itself goes by the flow.
+    assert!(folder.events("o", "http").iter().all(|record| record["src_port"] == 40_000));
+}
+
+const ONE_SIDED: &[&str] = &["--set", "stream.async-oneside=true", "--set", "stream.midstream=true"];
+const SIDES: &str = "alert http any any -> any any (msg:\"m\"; http.method; content:\"GET\"; sid:1;)
+alert http any any -> any any (msg:\"b\"; http.request_body; content:\"efgh\"; sid:2;)
+alert http any any -> any any (msg:\"s\"; http.stat_code; content:\"404\"; sid:3;)
+alert tcp any any -> any any (msg:\"t\"; content:\"Host\"; sid:4;)
+";
+
+/// Packet and the named member of all records of a kind.
+fn records(folder: &Folder, out: &str, kind: &str, member: &str) -> Vec<(Value, Value)> {
+    let all = folder.events(out, kind);
+    all.iter().map(|e| (e["pcap_cnt"].clone(), e[kind][member].clone())).collect()
+}
+
+/// Nobody acknowledges what the only side in sight sends, and no answer comes: alerts and records come with its packets all the same.
+#[test]
+fn with_one_side_in_sight_nothing_waits_for_the_other() {
+    let folder = Folder::new("one-side");
+    for (n, (client, server)) in ends().into_iter().enumerate() {
+        let mut capture = Capture::default();
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(client, server, (101, 901), ACK, b"");
+        let mut at = 101;
+        for data in [
+            &b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"[..],
+            b"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nabcd",
+            b"efgh",
+            b"GET /3 HTTP/1.1\r\nHost: a\r\n\r\n",
+        ] {
+            capture.tcp(client, server, (at, 901), PSH | ACK, data);
+            at += data.len() as u32;
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = format!("client-{n}");
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        assert_eq!(alerts(&folder, &out, 1), [json!(3), json!(6)]);
+        assert_eq!(alerts(&folder, &out, 2), [json!(5)]);
+        assert_eq!(alerts(&folder, &out, 4), [json!(3), json!(5), json!(6)]);
+        let urls = [(json!(3), json!("/1")), (json!(5), json!("/2")), (json!(6), json!("/3"))];
+        assert_eq!(records(&folder, &out, "http", "url"), urls);
+        assert_eq!(records(&folder, &out, "fileinfo", "size"), [(json!(5), json!(8))]);
+
+        let mut capture = Capture::default();
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        capture.tcp(server, client, (901, 181), ACK, b"");
+        let mut at = 901;
+        for data in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok"[..],
+            b"ok",
+            b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno",
+        ] {
+            capture.tcp(server, client, (at, 181), PSH | ACK, data);
+            at += data.len() as u32;
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = format!("server-{n}");
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        assert_eq!(alerts(&folder, &out, 3), [json!(5)]);
+        assert_eq!(
+            records(&folder, &out, "http", "status"),
+            [(json!(4), json!(200)), (json!(5), json!(404))]
+        );
+        assert_eq!(records(&folder, &out, "fileinfo", "size"), [(json!(4), json!(4)), (json!(5), json!(2))]);
+    }
+}
+
+/// The other side was only late: what it answers belongs to no request that was taken for over, and what comes then is paired again.
+#[test]
+fn a_side_that_comes_late_is_read_from_there_on() {
+    let folder = Folder::new("late-side");
+    for (n, (client, server)) in ends().into_iter().enumerate() {
+        let mut capture = Capture::default();
+        let (get, no) =
+            (b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno");
+        let (asked, answered) = (get.len() as u32, no.len() as u32);
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(client, server, (101, 901), ACK, b"");
+        capture.tcp(client, server, (101, 901), PSH | ACK, get);
+        capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+        for turn in 0..2 {
+            let (r, a) = (101 + asked * (turn + 1), 901 + answered * turn);
+            capture.tcp(server, client, (a, r), PSH | ACK, no);
+            capture.tcp(client, server, (r, a + answered), PSH | ACK, get);
+        }
+        folder.write("c.pcap", capture.pcap());
+        let out = n.to_string();
+        inspect(&folder, SIDES, &out, ONE_SIDED);
+        let records = records(&folder, &out, "http", "status");
+        let expected = [
+            (json!(3), Value::Null),
+            (json!(6), json!(404)),
+            (json!(8), json!(404)),
+            (Value::Null, Value::Null),
+        ];
+        assert_eq!(records, expected);
+        assert_eq!(alerts(&folder, &out, 3).len(), 2);
+    }
+}
