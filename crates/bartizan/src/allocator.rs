@@ -20,6 +20,8 @@ const ARENA_RESERVE: (c_int, c_long) = (23, 128 << 10);
 unsafe extern "C" {
     /// Part of mimalloc's documented interface; what is given in the environment (`MIMALLOC_PURGE_DELAY` ...) goes before it.
     fn mi_option_set_default(option: c_int, value: c_long);
+    /// As well; `force`: also what was freed just now.
+    fn mi_collect(force: bool);
 }
 
 /// To be called when the program begins.
@@ -29,6 +31,18 @@ pub fn set_up() {
         // exist are ignored. No other thread runs yet that could read the table meanwhile.
         unsafe { mi_option_set_default(option, value) };
     }
+}
+
+/// Gives free pages of the calling thread back to the system, and those that no thread uses: for when much was freed at once, by the thread
+/// that freed it. Takes milliseconds.
+pub fn give_back() {
+    // SAFETY: it touches only what is free; other threads may allocate meanwhile.
+    unsafe { mi_collect(true) };
+    // SAFETY: as above. Libraries (libhs, PCRE2) allocate with the C library.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 #[cfg(test)]

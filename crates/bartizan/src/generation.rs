@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Building generations: rules (and policy) into chains, again and again with what outlives them shared.
 
+use crate::allocator;
 use crate::cache::CacheOption;
 use crate::error::Failure;
 use crate::outputs::Wanted;
@@ -262,6 +263,12 @@ impl Builder {
     /// What the cache of compiled patterns did, if there is one.
     pub fn cache(&self) -> Option<CacheCounters> {
         self.base.compiler.info().cache
+    }
+
+    /// To be called when a generation was freed: gives its memory back.
+    pub fn generation_freed(&self) {
+        self.base.generation_freed();
+        allocator::give_back();
     }
 
     /// Builds a generation from the files as they are now. Nothing of one that fails is used.

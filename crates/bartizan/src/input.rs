@@ -9,6 +9,10 @@ use std::path::Path;
 
 /// Largest text file (rules, policies) that is read into memory, after decompression.
 const TEXT_MAX: u64 = 1 << 30;
+/// How much smaller compression makes rules: what is expected of a compressed file.
+const PACKED: u64 = 10;
+/// Most room that is made before anything was read.
+const ROOM_MAX: u64 = 128 << 20;
 
 /// Opens a file, with a message that says what to do when that fails.
 pub fn open(path: &Path, what: &str) -> Result<File, Failure> {
@@ -30,7 +34,7 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let failed = |advice: &str, error: std::io::Error| {
         Failure::input(format!("cannot read {what} {}: {error}{advice}", path.display()))
     };
-    let mut bytes = Vec::new();
+    let size = file.metadata().map_or(0, |about| about.len());
     let reader = Decompressed::new(Box::new(file)).map_err(|error| failed("; check the disk", error))?;
     let advice = match reader.compression() {
         Some(tool) => {
@@ -39,6 +43,9 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         None => String::new(),
     };
     let failed = |error| failed(&advice, error);
+    // Room at once: a text that grows piece by piece takes twice its memory meanwhile. Room that is not used takes none.
+    let room = if reader.compression().is_some() { size.saturating_mul(PACKED) } else { size };
+    let mut bytes = Vec::with_capacity(usize::try_from(room.min(ROOM_MAX)).unwrap_or(0));
     reader.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > TEXT_MAX {
         return Err(Failure::input(format!("{what} {} is larger than 1 GiB", path.display())));

@@ -160,6 +160,11 @@ impl Base {
         })
     }
 
+    /// To be called when a generation was freed: what only it had goes.
+    pub fn generation_freed(&self) {
+        self.known.tidy();
+    }
+
     /// The variables of the settings.
     pub const fn variables(&self) -> &Variables {
         &self.variables
@@ -364,4 +369,27 @@ pub const HOSTS: u32 = 65_536;
 /// A host table with a secret hash of this run.
 pub fn hosts(capacity: u32) -> HostTableConfig {
     HostTableConfig { capacity, shards: 64, hasher: FlowHasher::new(seed()), when_full: WhenHostsFull::Evict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_shares_the_rules_that_another_one_has() {
+        let mut warnings = Vec::new();
+        let settings = suricata::shipped();
+        let base = Base::with(&settings, None, 64, &mut warnings).unwrap();
+        let load = |number, second: &str| {
+            let text = format!(
+                "alert tcp any any -> any any (content:\"one\"; sid:1;)\nalert tcp any any -> any any (content:\"{second}\"; sid:2;)\n"
+            );
+            let files = [bartizan_rules::parse_file(text, "r.rules")];
+            base.rules(&files, &settings, Generation(number), &[]).unwrap().rules
+        };
+        let (first, second) = (load(1, "two"), load(2, "three"));
+        let same = |at: usize| Arc::ptr_eq(&first.signatures[at].signature, &second.signatures[at].signature);
+        assert_eq!([same(0), same(1)], [true, false]);
+        assert_eq!([first.generation, second.generation], [Generation(1), Generation(2)]);
+    }
 }

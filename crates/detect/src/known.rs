@@ -35,8 +35,8 @@ impl Known {
         }
     }
 
-    /// Lets go of rules that no generation has any more.
-    pub(crate) fn tidy(&self) {
+    /// Lets go of rules that no generation has any more. For who frees a generation; otherwise the next load does it.
+    pub fn tidy(&self) {
         if let Ok(mut rules) = self.rules.lock() {
             rules.retain(|_, rule| rule.strong_count() > 0);
         }

@@ -168,7 +168,8 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         let name = file.source.name().to_string();
         let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
         let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
-        let mut rest = Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
+        let mut rest =
+            Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
         for rule in &file.rules {
             match member(rule, &environment, input, &mut rest) {
                 Ok(None) => report.skip("requires"),
@@ -489,7 +490,10 @@ fn finish(
     let class = rule.classtype().map(|name| {
         let found = input.classifications.and_then(|c| c.get(name));
         unknown = found.is_none();
-        (found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()), found.map_or(3, |c| c.priority))
+        (
+            found.map_or_else(|| classes.add(rule, name), |c| c.description.clone()),
+            found.map_or(3, |c| c.priority),
+        )
     });
     let priority = builder.priority.or(rule.meta.priority).or(class.as_ref().map(|c| c.1)).unwrap_or(3);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -55,9 +55,11 @@ impl Loads {
 
 /// Sids of the rules that both have, each the same piece of memory.
 fn shared(a: &Loaded, b: &Loaded) -> Vec<u32> {
-    let both = a.rules.signatures.iter().filter(|s| {
-        b.rules.signatures.iter().any(|other| Arc::ptr_eq(&s.signature, &other.signature))
-    });
+    let both = a
+        .rules
+        .signatures
+        .iter()
+        .filter(|s| b.rules.signatures.iter().any(|other| Arc::ptr_eq(&s.signature, &other.signature)));
     let mut sids: Vec<u32> = both.map(|s| s.id.sid).collect();
     sids.sort_unstable();
     sids
@@ -70,10 +72,15 @@ fn rule(sid: u32, options: &str) -> String {
 #[test]
 fn a_rule_that_is_as_it_was_is_shared() {
     let loads = Loads::new();
-    let first = loads.load(&[rule(1, "content:\"one\";"), rule(2, "content:\"two\"; pcre:\"/t+wo/\";")].concat(), &[]);
+    let first = loads
+        .load(&[rule(1, "content:\"one\";"), rule(2, "content:\"two\"; pcre:\"/t+wo/\";")].concat(), &[]);
     assert_eq!(shared(&first, &first), [1, 2]);
     // In another place, beside another one; what is another rule in any letter is another rule.
-    let other = [rule(3, "content:\"three\";"), rule(2, "content:\"two\"; pcre:\"/t+wo/\";"), rule(1, "content:\"One\";")];
+    let other = [
+        rule(3, "content:\"three\";"),
+        rule(2, "content:\"two\"; pcre:\"/t+wo/\";"),
+        rule(1, "content:\"One\";"),
+    ];
     let second = loads.load(&other.concat(), &[]);
     assert_eq!(shared(&first, &second), [2]);
     // The order of evaluation is that of the file, whoever was there first.
@@ -81,7 +88,8 @@ fn a_rule_that_is_as_it_was_is_shared() {
     assert_eq!(sids, [3, 2, 1]);
     // What nobody has any more is not kept.
     drop(first);
-    let gone = second.rules.signatures.iter().find(|s| s.id.sid == 1).map(|s| Arc::downgrade(&s.signature)).unwrap();
+    let gone =
+        second.rules.signatures.iter().find(|s| s.id.sid == 1).map(|s| Arc::downgrade(&s.signature)).unwrap();
     drop(second);
     assert!(gone.upgrade().is_none());
     let third = loads.load(&rule(2, "content:\"two\";"), &[]);
@@ -121,7 +129,8 @@ fn what_comes_from_outside_is_compiled_anew() {
 #[test]
 fn what_belongs_to_a_set_is_not_shared() {
     let loads = Loads::new();
-    let text = rule(1, "content:\"x\"; threshold:type limit,track by_src,count 1,seconds 60;") + &rule(2, "content:\"y\";");
+    let text = rule(1, "content:\"x\"; threshold:type limit,track by_src,count 1,seconds 60;")
+        + &rule(2, "content:\"y\";");
     let mut first = loads.load(&text, &[]);
     let thresholds = parse_thresholds(&b"suppress gen_id 1, sig_id 2\nevent_filter gen_id 1, sig_id 1, type both, track by_src, count 3, seconds 9\n"[..], "t");
     assert!(thresholds.diagnostics.is_empty());

@@ -90,14 +90,7 @@ impl Ids {
         groups: Arc<Groups>,
         set: usize,
     ) -> Self {
-        Ids {
-            id,
-            rules,
-            alerts_max,
-            groups: (groups, set),
-            header_rules: Vec::new(),
-            tag: Arc::default(),
-        }
+        Ids { id, rules, alerts_max, groups: (groups, set), header_rules: Vec::new(), tag: Arc::default() }
     }
 
     /// The rules.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bartizan_pattern::{
-    Cache, CacheCounters, CacheError, Compiler, Config, Engine, Matches, Pattern, RegexFlags, RegexPattern,
-    Scratch,
+    Cache, CacheCounters, CacheError, Compiler, Config, Engine, Matches, Pattern, PatternSet, RegexFlags,
+    RegexPattern, Scratch,
 };
 
 /// A folder of this test, removed at its end.
@@ -201,4 +201,40 @@ fn a_folder_that_vanishes_costs_only_the_cache() {
     fs::remove_dir_all(&folder.0).unwrap();
     works(&compiler, [1, 2]);
     assert_eq!(cache.counters(), CacheCounters { misses: 1, failed: 1, ..CacheCounters::default() });
+}
+
+#[test]
+fn sets_that_live_at_the_same_time_share_their_database() {
+    let folder = Folder::new();
+    let Some((compiler, cache)) = compiler(&folder.0) else { return };
+    let set = |ids: [u32; 2], second: &[u8]| {
+        let patterns = [
+            Pattern { id: ids[0], bytes: b"first", nocase: true },
+            Pattern { id: ids[1], bytes: second, nocase: false },
+        ];
+        compiler.pattern_set(&patterns, Matches::All).unwrap()
+    };
+    let found = |set: &PatternSet| {
+        let mut ids = Vec::new();
+        let mut scratch = Scratch::new();
+        set.scan(&mut scratch, b"First, then second", |id, _| {
+            ids.push(id);
+            true
+        })
+        .unwrap();
+        ids
+    };
+    let (one, other) = (set([1, 2], b"second"), set([7, 9], b"second"));
+    // Each with its own numbers, though neither the folder nor libhs was asked again.
+    assert_eq!((found(&one), found(&other)), (vec![1, 2], vec![7, 9]));
+    assert_eq!(cache.counters(), CacheCounters { misses: 1, stored: 1, ..CacheCounters::default() });
+    let third = set([1, 2], b"third");
+    assert_eq!(found(&third), [1]);
+    assert_eq!(cache.counters().misses, 2);
+    // The one lives on without the other; when both are gone, the folder is asked.
+    drop(one);
+    assert_eq!(found(&other), [7, 9]);
+    drop(other);
+    assert_eq!(found(&set([1, 2], b"second")), [1, 2]);
+    assert_eq!(cache.counters().hits, 1);
 }

@@ -60,7 +60,7 @@ pub fn builtin_classifications() -> Classifications {
 /// Reads a classification file. A line that cannot be read is left out with a diagnostic; of a name
 /// that comes twice the first counts.
 #[must_use]
-pub fn parse_classifications(text: impl Into<Arc<[u8]>>, name: &str) -> Classifications {
+pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifications {
     let source = Arc::new(SourceFile::settings(name, text));
     let (mut entries, mut diagnostics) = (Vec::<Classification>::new(), Vec::new());
     let mut by_name = HashMap::new();

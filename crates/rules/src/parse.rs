@@ -82,7 +82,7 @@ impl RuleFile {
 
 /// Reads a file of rules. `name` is what diagnostics call it.
 #[must_use]
-pub fn parse_file(text: impl Into<Arc<[u8]>>, name: &str) -> RuleFile {
+pub fn parse_file(text: impl Into<Vec<u8>>, name: &str) -> RuleFile {
     parse_source(Arc::new(SourceFile::new(name, text)))
 }
 

@@ -49,7 +49,7 @@ pub fn builtin_references() -> ReferenceSystems {
 /// Reads a reference file. A line that cannot be read is left out with a diagnostic; of a name that
 /// comes twice the first counts.
 #[must_use]
-pub fn parse_references(text: impl Into<Arc<[u8]>>, file: &str) -> ReferenceSystems {
+pub fn parse_references(text: impl Into<Vec<u8>>, file: &str) -> ReferenceSystems {
     let source = Arc::new(SourceFile::settings(file, text));
     let (mut entries, mut diagnostics) = (Vec::<ReferenceSystem>::new(), Vec::new());
     let mut by_name = HashMap::new();

@@ -113,7 +113,7 @@ pub struct Thresholds {
 
 /// Reads a threshold file. A line that cannot be read is left out with a diagnostic.
 #[must_use]
-pub fn parse_thresholds(text: impl Into<Arc<[u8]>>, name: &str) -> Thresholds {
+pub fn parse_thresholds(text: impl Into<Vec<u8>>, name: &str) -> Thresholds {
     let source = Arc::new(SourceFile::settings(name, text));
     let (mut entries, mut diagnostics) = (Vec::new(), Vec::new());
     for span in source.settings_lines() {

@@ -273,7 +273,9 @@ impl Steering<'_> {
                 eprintln!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew");
             }
             self.source.problems().for_each(|problem| tell(&problem));
-            self.control.free_left();
+            if self.control.free_left() {
+                builder.generation_freed();
+            }
             statistics.look();
             std::thread::sleep(Duration::from_millis(20));
         }

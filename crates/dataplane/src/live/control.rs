@@ -101,14 +101,15 @@ impl Control {
         self.seats.get(usize::from(worker.0)).map(|seat| Generation(seat.running.load(Ordering::Acquire)))
     }
 
-    /// Frees generations that nobody runs any more. For who steers: it takes a while, which workers do not have.
-    pub fn free_left(&self) {
+    /// Frees generations that nobody runs any more, and says whether there were some. For who steers: it takes a while, which workers do
+    /// not have.
+    pub fn free_left(&self) -> bool {
         let free: Vec<Arc<Chains>> = match self.left.lock() {
             Ok(mut left) => left.extract_if(.., |chains| Arc::strong_count(chains) == 1).collect(),
             Err(_) => Vec::new(),
         };
-        // Outside of the lock.
-        drop(free);
+        // Freed outside of the lock.
+        !free.is_empty()
     }
 
     /// At a batch boundary: takes a pending generation.

@@ -246,12 +246,8 @@ mod tests {
         let shared = std::sync::Arc::default();
         let buffers = crate::buffers::Buffers::new();
         let settings = bartizan_base::Settings::new();
-        let environment = crate::builder::Environment::new(
-            &buffers,
-            &settings,
-            &shared,
-            std::path::Path::new(""),
-        );
+        let environment =
+            crate::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
         let protocol = crate::protocol::parse("http").unwrap();
         let mut builder =
             crate::builder::SignatureBuilder::new(&environment, bartizan_base::RuleId::default(), protocol);
