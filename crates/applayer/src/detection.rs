@@ -239,6 +239,10 @@ impl Detector {
         }
         let mut depth =
             self.depth.get(slot(transport)).map_or(0, |d| d[direction]).max(LITERALS_END[direction]);
+        if self.midstream {
+            // What comes first may be an answer: it is looked at both ways.
+            depth = depth.max(LITERALS_END.to_server);
+        }
         if direction == Direction::ToServer && ports.to_server == PREFACE_END.0 {
             depth = depth.max(PREFACE_END.1);
         }

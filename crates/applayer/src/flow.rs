@@ -248,6 +248,8 @@ pub struct AppLayer {
     inspected_to: PerDirection<TxId>,
     /// A payload function marked what it had inspected when records were last written.
     inspected_by_function: bool,
+    /// See [`FlowInfo::prevents`].
+    prevents: bool,
 }
 
 /// What the caller tells about a flow with each call.
@@ -287,7 +289,16 @@ impl AppLayer {
     /// What is known of the protocol, as plain values.
     #[must_use]
     pub fn summary(&self) -> AppSummary {
-        AppSummary { protocol: self.protocol, by_direction: self.by_direction, original: self.original }
+        let mut by_direction = self.by_direction;
+        // What one direction cannot tell the other one may: passively nothing is decided before it has. Who prevents cannot wait for it.
+        if self.protocol == Known::Pending && !self.prevents {
+            for direction in Direction::BOTH {
+                if by_direction[direction] == Known::Failed {
+                    by_direction[direction] = Known::Pending;
+                }
+            }
+        }
+        AppSummary { protocol: self.protocol, by_direction, original: self.original }
     }
 
     /// The flow's protocol.
@@ -553,6 +564,7 @@ impl AppLayer {
         input: Input<'_>,
         flow: &FlowInfo,
     ) -> Option<Advance> {
+        self.prevents = flow.prevents;
         let other = self.by_direction[direction.flip()];
         if self.by_direction[direction] == Known::Pending {
             // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know.

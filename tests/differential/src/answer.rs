@@ -40,6 +40,11 @@ impl Answer {
         lines
     }
 
+    /// What was found.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Whether some finding begins like this.
     #[must_use]
     pub fn has(&self, begin: &str) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, File};
 use crate::engine::Program;
-use crate::explained::reason;
+use crate::explained::explain;
 use crate::make::pair;
 use crate::pair::Pair;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,19 +68,14 @@ pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> 
         for pair in pairs {
             let none = Answer::default();
             let got = got.get(&pair.number).unwrap_or(&none);
-            let mut lines = got.differences(&file.answers[&pair.number].1[mode]);
-            let before = lines.len();
-            let mut reasons = BTreeSet::new();
-            lines.retain(|line| match reason(line, mode == 1, got) {
-                Some(reason) => {
-                    reasons.insert(reason);
-                    false
-                }
-                None => true,
-            });
+            let want = &file.answers[&pair.number].1[mode];
+            if got == want {
+                continue;
+            }
+            let (lines, reasons) = explain(pair, mode == 1, got, want);
             if !lines.is_empty() {
                 comparison.differences.push(Difference { number: pair.number, mode, lines });
-            } else if before > 0 {
+            } else {
                 for reason in reasons {
                     *comparison.explained.entry(reason).or_default() += 1;
                 }

@@ -8,12 +8,14 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason. [`faults`]: planted ones.
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`]: which; [`finding`], [`passage`]: what they
+//!   look at. [`faults`]: planted ones.
 //! * [`shrink`]: the least that still differs.
 //!
 //! Everything follows from the seed, on every machine.
 
 pub mod answer;
+pub mod causes;
 pub mod compare;
 pub mod dns;
 pub mod engine;
@@ -21,10 +23,12 @@ pub mod explained;
 pub mod extra;
 pub mod family;
 pub mod faults;
+pub mod finding;
 pub mod http;
 pub mod look;
 pub mod make;
 pub mod pair;
+pub mod passage;
 pub mod shrink;
 pub mod states;
 pub mod talk;

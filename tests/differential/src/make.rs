@@ -14,7 +14,8 @@ use bartizan_receiver::random::Random;
 /// Pairs of a group: the scene, and its variants.
 pub const GROUP: u32 = 8;
 
-const TRANSFORMS: &[&str] = &[
+/// Transforms of buffers.
+pub const TRANSFORMS: &[&str] = &[
     "to_lowercase",
     "to_uppercase",
     "strip_whitespace",

@@ -158,6 +158,12 @@ impl Pair {
         frames
     }
 
+    /// How many frames each packet is.
+    #[must_use]
+    pub fn frame_counts(&self) -> Vec<usize> {
+        self.packets.iter().enumerate().map(|(at, packet)| self.frame(packet, at as u32).len()).collect()
+    }
+
     fn frame(&self, packet: &Packet, index: u32) -> Vec<Vec<u8>> {
         let client =
             (self.address(if packet.client == 0 { 1 } else { packet.client + 2 }), 40_000 + packet.flow);

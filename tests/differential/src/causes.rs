@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences that are on purpose: each names what it takes for the difference to be of it, so that a fault that looks
+//! otherwise is not taken for it. docs/limits.md has the reasons.
+
+use crate::answer::Answer;
+use crate::finding::{Alert, Finding, FlowKey, What};
+use crate::pair::{Pair, Rule};
+use crate::passage::{Passage, ahead, key};
+use bartizan_receiver::packet::{ACK, FIN, RST, SYN, URG};
+
+/// A pair that answers differ on.
+pub struct Case<'c> {
+    /// The pair.
+    pub pair: &'c Pair,
+    /// Its packets.
+    pub passage: Passage<'c>,
+    /// In prevention.
+    pub ips: bool,
+    /// This program's alerts.
+    pub ours: Vec<Alert>,
+    /// Suricata's.
+    pub theirs: Vec<Alert>,
+    /// What differs.
+    pub findings: Vec<Finding>,
+    /// This program's answer.
+    pub got: &'c Answer,
+}
+
+/// Says why a finding differs.
+pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
+
+/// All of them.
+pub const CAUSES: &[Cause] = &[
+    told_once,
+    closes_early,
+    held_until_known,
+    random_of_the_other_side,
+    state_of_the_handshake,
+    flags_that_are_not_there,
+    behind_a_transform,
+    data_of_a_syn,
+    one_sided,
+    asked_again,
+    behind_a_reset,
+    behind_a_hole,
+    sent_again,
+    body_before_it_leaves,
+    line_that_is_over,
+    chunked_trailer,
+    shown_twice,
+    behind_a_handshake,
+    end_in_order,
+    old_data,
+    header_in_pieces,
+    drop_that_drops_nothing,
+    nothing_to_look_at,
+];
+
+impl Case<'_> {
+    fn rule(&self, alert: &Alert) -> Option<&Rule> {
+        self.pair.rules.get(alert.rule)
+    }
+
+    /// Whether an option of an alert's rule begins with one of these words.
+    fn asks(&self, alert: &Alert, words: &[&str]) -> bool {
+        let begins = |option: &String| words.iter().any(|word| option.starts_with(word));
+        self.rule(alert).is_some_and(|rule| rule.options.iter().any(begins))
+    }
+
+    /// Whether an alert's rule looks at a buffer of a protocol.
+    fn is_on_buffers(&self, alert: &Alert) -> bool {
+        const BUFFERS: &[&str] = &["http", "dns.", "tls.", "ja3", "ja4", "file", "uricontent"];
+        self.asks(alert, BUFFERS) || self.is_on_body(alert)
+    }
+
+    fn is_on_body(&self, alert: &Alert) -> bool {
+        const BODIES: &[&str] =
+            &["http.request_body", "http.response_body", "file.data", "file_data"];
+        let of_option = |option: &String| {
+            option.contains("http_client_body")
+                || option.contains("http_server_body")
+                || option.starts_with("pcre:") && option.trim_end_matches('"').ends_with(['P', 'Q'])
+        };
+        self.asks(alert, BODIES) || self.rule(alert).is_some_and(|rule| rule.options.iter().any(of_option))
+    }
+
+    /// The other program's alert of the same kind that this one's comes before: what differs is when.
+    fn comes_earlier(&self, finding: &Finding) -> bool {
+        let What::Alert(alert) = &finding.what else { return false };
+        self.findings.iter().any(|other| match &other.what {
+            What::Alert(there) if there.is_like(alert) && other.more != finding.more => {
+                let (ours, theirs) = if finding.more { (alert, there) } else { (there, alert) };
+                ours.place() < theirs.place()
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether this program has alerted alike before.
+    fn was_told(&self, alert: &Alert) -> bool {
+        self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
+    }
+
+    /// Of the flows that are like this: the one of an alert or frame, or any for a record.
+    fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
+        match &finding.what {
+            What::Alert(alert) => is(alert.flow),
+            What::Drop(frame, _) => {
+                frame.and_then(|frame| self.passage.packet(frame)).is_some_and(|(_, packet)| is(key(packet)))
+            }
+            What::Record(_) => self.passage.flows().any(is),
+        }
+    }
+}
+
+fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let is = !finding.more && name.starts_with("anomaly:") && case.got.has(name);
+    is.then_some("an event of a transaction is told once, also when Suricata's parser raises it twice")
+}
+
+fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let is = match &finding.what {
+        What::Record(name) => {
+            (finding.more, name.as_str()) == (false, "flow:TCP:-")
+                || (finding.more, name.as_str()) == (true, "flow:TCP:failed")
+        }
+        What::Alert(alert) => {
+            let decides = |option: &String| {
+                option.starts_with("app-layer-protocol:!") || option.starts_with("app-layer-protocol:failed")
+            };
+            finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
+        }
+        What::Drop(..) => false,
+    };
+    (case.ips && is)
+        .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
+}
+
+fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let is = matches!(&finding.what, What::Drop(_, reason) if finding.more && reason == "protocol_open");
+    (case.ips && is).then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
+}
+
+/// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
+fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let silent = |alert: &Alert| {
+        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+        case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
+    };
+    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert));
+    is.then_some("`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's")
+}
+
+fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = finding.more && case.asks(alert, &["ssl_state"]);
+    is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
+}
+
+/// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
+fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (_, _, segment) = case.passage.segment(alert.frame?)?;
+    let flags = case.rule(alert)?.options.iter().find_map(|option| option.strip_prefix("flags:!"))?;
+    let flags = flags.split(',').next().unwrap_or_default();
+    let ends = flags.contains(['S', 'F', 'R']) && segment.flags & (SYN | FIN | RST) == 0;
+    let rare = flags.contains(['U', 'E', 'C']) && segment.flags & (URG | 0xc0) == 0;
+    (finding.more && (ends || rare))
+        .then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
+}
+
+fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let options = &case.rule(alert)?.options;
+    let extract = options.iter().position(|option| option.starts_with("byte_extract"))?;
+    let is = options.iter().take(extract).any(|option| {
+        crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform))
+    });
+    is.then_some("`byte_extract` behind a transform reads the transformed value; Suricata reads the one before")
+}
+
+fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let refused = matches!(&finding.what, What::Drop(_, reason) if reason == "stream.error");
+    let is = (finding.more || refused) && case.concerns(finding, |flow| case.passage.has_data_with_syn(flow));
+    (case.ips && is).then_some("prevention inspects data that comes with a SYN, since it leaves")
+}
+
+fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let is = finding.more
+        && !matches!(&finding.what, What::Record(name) if name.starts_with("flow:UDP"))
+        && case.concerns(finding, |flow| {
+            case.passage.is_one_sided(flow)
+                && case.passage.of_flow(flow).any(|(_, packet)| crate::passage::segment(packet).is_some())
+        });
+    (case.ips && is).then_some("prevention inspects connections of which one side is seen, since their bytes leave")
+}
+
+fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let is = matches!(
+        (finding.more, name.as_str()),
+        (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed")
+    ) && !case.got.has("flow:UDP:failed");
+    (case.ips && is && case.got.has("flow:UDP:dns"))
+        .then_some("in prevention each datagram of an unknown flow is asked what it is")
+}
+
+/// A reset that its receiver does not take changes nothing for it.
+fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    if !case.ips || !finding.more {
+        return None;
+    }
+    let goes_on = |flow: FlowKey, upto: usize| {
+        let reset = case.passage.reset(flow).filter(|reset| *reset < upto);
+        reset.is_some_and(|reset| {
+            case.passage.of_flow(flow).any(|(at, packet)| {
+                at > reset && crate::passage::segment(packet).is_some_and(|one| !one.load.is_empty())
+            })
+        })
+    };
+    let is = match &finding.what {
+        What::Alert(Alert { frame: Some(frame), flow, .. }) => {
+            case.passage.packet(*frame).is_some_and(|(at, _)| goes_on(*flow, at))
+        }
+        What::Alert(alert) => goes_on(alert.flow, usize::MAX),
+        What::Drop(..) => false,
+        What::Record(_) => case.passage.flows().any(|flow| goes_on(flow, usize::MAX)),
+    };
+    is.then_some("what leaves behind a reset is inspected: its receiver may not have taken the reset")
+}
+
+fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, _, segment) = case.passage.segment(alert.frame?)?;
+    let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
+    let is = case.ips && !finding.more && !segment.load.is_empty() && ahead(segment.seq, edge) > 0;
+    is.then_some("inline what lies behind a hole is looked at when the hole is filled: its receiver cannot read it before")
+}
+
+fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, _, segment) = case.passage.segment(alert.frame?)?;
+    let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
+    let end = segment.seq.wrapping_add(segment.load.len() as u32);
+    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && case.was_told(alert);
+    is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
+}
+
+fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = case.ips && case.is_on_body(alert) && case.comes_earlier(finding);
+    is.then_some("prevention looks at bodies as they come, before they leave; Suricata waits for more of them")
+}
+
+/// A line that ends with its segment: libhtp goes on with the next one.
+fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const RECENT: usize = 3;
+    let What::Alert(alert) = &finding.what else { return None };
+    let ours = if finding.more {
+        alert
+    } else {
+        case.findings.iter().filter(|other| other.more).find_map(|other| match &other.what {
+            What::Alert(there) if there.is_like(alert) && there.place() < alert.place() => Some(there),
+            _ => None,
+        })?
+    };
+    let (at, _) = case.passage.packet(ours.frame?)?;
+    let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at + 1).collect();
+    let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
+    let is = case.asks(alert, &["http", "uricontent"])
+        && case.comes_earlier(finding)
+        && recent.any(|one| one.load.ends_with(b"\n"));
+    is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
+}
+
+fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let on_headers = |option: &String| option.starts_with("http.header") && !option.contains("http.header_")
+        || option.contains("http_header");
+    let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
+    let is = !finding.more
+        && case.rule(alert)?.options.iter().any(on_headers)
+        && case.was_told(alert)
+        && said.windows(7).any(|word| word == b"chunked");
+    is.then_some("a rule matches the headers of a message once; Suricata matches them again behind a chunked body")
+}
+
+fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = !case.ips
+        && !finding.more
+        && !case.is_on_buffers(alert)
+        && case.was_told(alert)
+        && case.passage.has_hole(alert.flow, alert.to_server);
+    is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
+}
+
+fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = case.ips
+        && finding.more
+        && case.rule(alert)?.head.starts_with("tls ")
+        && !case.is_on_buffers(alert)
+        && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
+    is.then_some("the stream of a TLS connection is shown with what lies before it until its parser says that it is encrypted")
+}
+
+/// A far segment moves Suricata's idea of what comes next.
+fn end_in_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else {
+        let What::Record(name) = &finding.what else { return None };
+        // What is then known of the flow goes with it.
+        let other = |one: &Finding| matches!(one.what, What::Drop(..)) && end_in_order(case, one).is_some();
+        return (name.starts_with("flow:TCP:") && case.findings.iter().any(other)).then_some(FIN_IN_ORDER);
+    };
+    let (at, packet, segment) = case.passage.segment(*frame)?;
+    let far = case
+        .passage
+        .before(key(packet), packet.to_server, at)
+        .any(|one| ahead(one.seq, segment.seq.wrapping_add(segment.load.len() as u32)) > 0);
+    let is = case.ips && !finding.more && reason == "stream.error" && segment.flags & FIN != 0 && far;
+    is.then_some(FIN_IN_ORDER)
+}
+
+const FIN_IN_ORDER: &str = "a FIN that comes in order goes on, whatever lay far ahead of it before";
+
+fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    let (at, packet, segment) = case.passage.segment(*frame)?;
+    let same = case
+        .passage
+        .before(key(packet), packet.to_server, at)
+        .any(|one| one.seq == segment.seq && one.load == segment.load);
+    let is = case.ips && !finding.more && reason == "stream.error" && !segment.load.is_empty() && same;
+    is.then_some("data that was inspected and comes again at a connection's end goes on: its receiver throws it away")
+}
+
+fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const HEADER: usize = 20;
+    let refused = |finding: &Finding| match &finding.what {
+        What::Drop(Some(frame), reason) => {
+            finding.more
+                && reason == "defrag.error"
+                && case.passage.segment(*frame).is_some_and(|(_, packet, _)| {
+                    packet.fragments.is_some_and(|each| each < HEADER)
+                })
+        }
+        _ => false,
+    };
+    let follows = match &finding.what {
+        What::Record(name) if finding.more => name == "anomaly:INVALID_GAP",
+        What::Drop(..) => refused(finding) || !finding.more,
+        _ => !finding.more,
+    };
+    let is = case.ips && follows && case.findings.iter().any(refused);
+    is.then_some("prevention refuses fragments whose first has not the whole TCP header")
+}
+
+fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let refuses = |alert: &Alert| case.rule(alert).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
+    let is = !case.ips
+        && finding.more
+        && matches!(name.as_str(), "dns" | "http" | "tls" | "fileinfo")
+        && case.ours.iter().any(refuses);
+    is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
+}
+
+/// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not there.
+fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, packet, segment) = case.passage.segment(alert.frame?)?;
+    let negated = |option: &String| {
+        let looks = ["content:", "pcre:", "isdataat:"].iter().find_map(|word| option.strip_prefix(word));
+        looks.map(|argument| argument.starts_with('!'))
+    };
+    let looks: Vec<bool> = case.rule(alert)?.options.iter().filter_map(negated).collect();
+    let unread = case
+        .passage
+        .of_flow(alert.flow)
+        .take_while(|(place, _)| *place < at)
+        .filter(|(_, other)| other.to_server != packet.to_server)
+        .filter_map(|(_, other)| crate::passage::segment(other))
+        .filter(|other| other.flags & (ACK | SYN) == ACK)
+        .all(|other| {
+            case.passage
+                .before(alert.flow, alert.to_server, at)
+                .filter(|one| !one.load.is_empty())
+                .all(|one| ahead(one.seq, other.ack) >= 0)
+        });
+    let is = !case.ips
+        && !finding.more
+        && segment.flags & FIN != 0
+        && unread
+        && !looks.is_empty()
+        && looks.iter().all(|negated| *negated)
+        && !case.is_on_buffers(alert);
+    is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
+}

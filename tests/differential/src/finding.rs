@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A line of a difference, taken apart.
+
+/// Which flow of a pair: the client's host number, and its port counted from the first.
+pub type FlowKey = (u8, u16);
+
+/// What a line is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An alert: rule, frame (`None`: of no packet), flow, direction, whether it blocked.
+    Alert(Alert),
+    /// A dropped frame and the reason.
+    Drop(Option<u32>, String),
+    /// Something else by its name: records, anomalies, flows, refusals.
+    Record(String),
+}
+
+/// An alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// The rule's place in the pair.
+    pub rule: usize,
+    /// The frame, from 1; `None` for one of no packet of the capture.
+    pub frame: Option<u32>,
+    /// The flow.
+    pub flow: FlowKey,
+    /// Of a packet to the server.
+    pub to_server: bool,
+    /// The packet was refused.
+    pub blocked: bool,
+}
+
+impl Alert {
+    /// Whether another alert is one of the same rule in the same flow and direction.
+    #[must_use]
+    pub fn is_like(&self, other: &Alert) -> bool {
+        (self.rule, self.flow, self.to_server) == (other.rule, other.flow, other.to_server)
+    }
+
+    /// Its place in time: what is of no packet comes last.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        self.frame.unwrap_or(u32::MAX)
+    }
+}
+
+/// A finding that one program has and the other has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// This program has it.
+    pub more: bool,
+    /// What it is.
+    pub what: What,
+}
+
+impl Finding {
+    /// Reads a line of [`crate::answer::Answer::differences`].
+    #[must_use]
+    pub fn read(line: &str) -> Option<Self> {
+        let more = line.starts_with('+');
+        let name = line.get(1..)?;
+        let (name, _) = name.rsplit_once('*').unwrap_or((name, ""));
+        Some(Finding { more, what: What::read(name) })
+    }
+}
+
+impl What {
+    /// Reads a finding of an answer.
+    #[must_use]
+    pub fn read(name: &str) -> Self {
+        if let Some((place, reason)) = name.strip_prefix("drop@").and_then(|rest| rest.split_once(':')) {
+            return What::Drop(place.parse().ok(), reason.into());
+        }
+        alert(name).map_or_else(|| What::Record(name.into()), What::Alert)
+    }
+}
+
+/// `2@5>1.0:allowed`.
+fn alert(name: &str) -> Option<Alert> {
+    let (rule, rest) = name.split_once('@')?;
+    let at = rest.find(['>', '<'])?;
+    let (frame, rest) = rest.split_at(at);
+    let to_server = rest.starts_with('>');
+    let (flow, action) = rest.get(1..)?.split_once(':')?;
+    let (client, port) = flow.split_once('.')?;
+    Some(Alert {
+        rule: rule.parse().ok()?,
+        frame: frame.parse().ok(),
+        flow: (client.parse().ok()?, port.parse().ok()?),
+        to_server,
+        blocked: action == "blocked",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let read = |line| Finding::read(line).unwrap();
+        let alert = Alert { rule: 2, frame: Some(5), flow: (3, 1), to_server: false, blocked: true };
+        assert_eq!(
+            read("-2@5<3.1:blocked"),
+            Finding { more: false, what: What::Alert(alert.clone()) }
+        );
+        assert_eq!(
+            read("+2@-<3.1:allowed*2").what,
+            What::Alert(Alert { frame: None, blocked: false, ..alert })
+        );
+        assert_eq!(read("+drop@7:flow.drop").what, What::Drop(Some(7), "flow.drop".into()));
+        assert_eq!(read("-drop@-:rules").what, What::Drop(None, "rules".into()));
+        assert_eq!(read("-http*3").what, What::Record("http".into()));
+        assert_eq!(read("+flow:TCP:-").what, What::Record("flow:TCP:-".into()));
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the frames of a pair are, as far as reasons for differences ask: whose they are, what they bring that was not there.
+
+use crate::finding::FlowKey;
+use crate::pair::{Body, Packet, Pair};
+use bartizan_receiver::packet::{FIN, RST, SYN, Segment};
+
+/// The frames of a pair, and its packets.
+pub struct Passage<'p> {
+    packets: &'p [Packet],
+    /// Of each frame its packet.
+    frames: Vec<usize>,
+}
+
+impl<'p> Passage<'p> {
+    /// Of a pair.
+    #[must_use]
+    pub fn of(pair: &'p Pair) -> Self {
+        let counts = pair.frame_counts();
+        let frames = counts.into_iter().enumerate().flat_map(|(at, count)| std::iter::repeat_n(at, count));
+        Passage { packets: &pair.packets, frames: frames.collect() }
+    }
+
+    /// The packet that a frame belongs to, by its place among the packets.
+    #[must_use]
+    pub fn packet(&self, frame: u32) -> Option<(usize, &'p Packet)> {
+        let at = *self.frames.get(usize::try_from(frame).ok()?.checked_sub(1)?)?;
+        Some((at, self.packets.get(at)?))
+    }
+
+    /// The segment that a frame carries, with its packet.
+    #[must_use]
+    pub fn segment(&self, frame: u32) -> Option<(usize, &'p Packet, &'p Segment)> {
+        let (at, packet) = self.packet(frame)?;
+        segment(packet).map(|segment| (at, packet, segment))
+    }
+
+    /// The packets of a flow, with their places.
+    pub fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (usize, &'p Packet)> + '_ {
+        self.packets.iter().enumerate().filter(move |(_, packet)| key(packet) == flow)
+    }
+
+    /// The segments of one direction of a flow before a place.
+    pub fn before(
+        &self,
+        flow: FlowKey,
+        to_server: bool,
+        at: usize,
+    ) -> impl Iterator<Item = &'p Segment> + '_ {
+        self.of_flow(flow)
+            .take_while(move |(place, _)| *place < at)
+            .filter(move |(_, packet)| packet.to_server == to_server)
+            .filter_map(|(_, packet)| segment(packet))
+            .filter(|segment| segment.chksum_error == 0)
+    }
+
+    /// The flows of the pair.
+    pub fn flows(&self) -> impl Iterator<Item = FlowKey> + '_ {
+        let mut seen = Vec::new();
+        self.packets.iter().map(key).filter(move |flow| {
+            let new = !seen.contains(flow);
+            seen.push(*flow);
+            new
+        })
+    }
+
+    /// How far the data of a direction is without a hole before a place, as a sequence number.
+    #[must_use]
+    pub fn contiguous(&self, flow: FlowKey, to_server: bool, at: usize) -> Option<u32> {
+        let first = self.before(flow, to_server, at).find(|segment| segment.flags & SYN != 0)?;
+        let mut edge = first.seq.wrapping_add(1);
+        let data: Vec<&Segment> = self.before(flow, to_server, at).collect();
+        // Each may bring the edge to where another one begins.
+        for _ in 0..=data.len() {
+            for one in &data {
+                let end = one.seq.wrapping_add(one.load.len() as u32);
+                if ahead(one.seq, edge) <= 0 && ahead(end, edge) > 0 {
+                    edge = end;
+                }
+            }
+        }
+        Some(edge)
+    }
+
+    /// Whether bytes of a direction are missing that lie before others, at the end.
+    #[must_use]
+    pub fn has_hole(&self, flow: FlowKey, to_server: bool) -> bool {
+        let all = usize::MAX;
+        self.contiguous(flow, to_server, all).is_some_and(|edge| {
+            self.before(flow, to_server, all)
+                .any(|one| (!one.load.is_empty() || one.flags & FIN != 0) && ahead(one.seq, edge) > 0)
+        })
+    }
+
+    /// All that a direction says.
+    #[must_use]
+    pub fn said(&self, flow: FlowKey, to_server: bool) -> Vec<u8> {
+        self.before(flow, to_server, usize::MAX).flat_map(|one| one.load.iter().copied()).collect()
+    }
+
+    /// Whether a flow has a SYN with data.
+    #[must_use]
+    pub fn has_data_with_syn(&self, flow: FlowKey) -> bool {
+        self.of_flow(flow)
+            .any(|(_, packet)| segment(packet).is_some_and(|one| one.flags & SYN != 0 && !one.load.is_empty()))
+    }
+
+    /// Whether one direction of a flow is all there is.
+    #[must_use]
+    pub fn is_one_sided(&self, flow: FlowKey) -> bool {
+        let mut sides = self.of_flow(flow).map(|(_, packet)| packet.to_server);
+        let first = sides.next();
+        sides.all(|side| Some(side) == first)
+    }
+
+    /// The place of a flow's first reset.
+    #[must_use]
+    pub fn reset(&self, flow: FlowKey) -> Option<usize> {
+        self.of_flow(flow)
+            .find(|(_, packet)| segment(packet).is_some_and(|one| one.flags & RST != 0))
+            .map(|(at, _)| at)
+    }
+}
+
+/// How far a sequence number lies beyond another.
+#[must_use]
+pub const fn ahead(seq: u32, of: u32) -> i32 {
+    seq.wrapping_sub(of).cast_signed()
+}
+
+/// A packet's flow.
+#[must_use]
+pub const fn key(packet: &Packet) -> FlowKey {
+    (if packet.client == 0 { 1 } else { packet.client + 2 }, packet.flow)
+}
+
+/// A packet's segment.
+#[must_use]
+pub const fn segment(packet: &Packet) -> Option<&Segment> {
+    match &packet.body {
+        Body::Tcp(segment) => Some(segment),
+        _ => None,
+    }
+}
