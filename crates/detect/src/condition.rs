@@ -81,6 +81,12 @@ pub trait PacketCondition: Send + Sync {
         None
     }
 
+    /// The most bytes of payload that Suricata 8.0.8 reckons with when it asks whether the rule's contents fit at all; `None`: it does
+    /// not ask. (`dsize:<5` counts as 5 there.)
+    fn room_for_contents(&self) -> Option<i64> {
+        None
+    }
+
     /// The condition needs a flow (else the rule is evaluated for packets without one as well).
     fn needs_flow(&self) -> bool {
         false

@@ -3,6 +3,7 @@
 //! author means, or at nothing.
 
 use crate::buffers::{BufferRef, Buffers};
+use crate::content::{Item, Number};
 use crate::keyword::KeywordError;
 use crate::signature::{FlowNeeds, Signature, ValueCheck};
 use bartizan_base::Direction;
@@ -37,6 +38,7 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
         )
         .help("leave out `only_stream`, or write `tcp` or `tcp-pkt` instead of `tcp-stream`"));
     }
+    fits(signature)?;
     // Suricata asks this of the plain buffer only.
     let raw = |v: &ValueCheck| v.transforms.is_empty() && buffers.name(v.buffer) == "http.header.raw";
     if !signature.flow.intersects(DIRECTED) && signature.values.iter().any(raw) {
@@ -46,6 +48,42 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
         .help("add `flow:to_server` or `flow:to_client`"));
     }
     Ok(())
+}
+
+/// Checks that the contents about the payload have room within `dsize`: the first one with its offset, and those that are relative to
+/// the one before, as Suricata counts them.
+fn fits(signature: &Signature) -> Result<(), KeywordError> {
+    let Some(most) = signature.packet.iter().filter_map(|c| c.room_for_contents()).min() else {
+        return Ok(());
+    };
+    let payload =
+        signature.values.iter().filter(|v| v.buffer == BufferRef::Payload && v.transforms.is_empty());
+    let items = payload.flat_map(|v| &v.program.items);
+    let literals = items.filter_map(|item| match item {
+        Item::Literal(literal) => Some(literal),
+        _ => None,
+    });
+    let fixed = |number: Option<Number>| match number {
+        Some(Number::Constant(number)) => number,
+        _ => 0,
+    };
+    let (mut length, mut offset) = (0i64, 0i64);
+    for (index, literal) in literals.enumerate() {
+        if index > 0 && (literal.negated || !literal.is_relative()) {
+            continue;
+        }
+        let bytes = i64::try_from(literal.bytes.len()).unwrap_or(i64::MAX);
+        length = length.saturating_add(fixed(literal.place.distance)).saturating_add(bytes);
+        offset = offset.max(fixed(literal.place.offset));
+    }
+    let needed = length.saturating_add(offset);
+    if needed <= most {
+        return Ok(());
+    }
+    Err(KeywordError::context(format!(
+        "the contents need {needed} bytes of payload and `dsize` lets {most} pass: it can never match"
+    ))
+    .help("make `dsize` larger, or write a shorter content"))
 }
 
 /// Checks a rule whose direction is known.

@@ -140,3 +140,43 @@ fn where_payloads_are_looked_at() {
     assert_eq!(of("tcp", "stream-event:est_invalid_ack;"), (Packets::OutsideStream, true));
     assert_eq!(of("tcp", "tcpv4-csum:valid;"), (Packets::OutsideStream, true));
 }
+
+#[test]
+fn contents_that_dsize_leaves_no_room_for_are_refused() {
+    for (options, is) in [
+        ("dsize:4; content:\"abcde\";", true),
+        ("dsize:<5; content:\"abcde\";", false),
+        ("dsize:<5; content:\"abcdef\";", true),
+        ("dsize:2<>5; content:\"abcde\";", false),
+        ("dsize:2<>5; content:\"abcdef\";", true),
+        ("dsize:>3; content:\"abcde\";", false),
+        ("dsize:!4; content:\"abcde\";", false),
+        ("dsize:0; content:\"a\";", true),
+        // With its offset.
+        ("dsize:5; content:\"abcd\"; offset:2;", true),
+        ("dsize:6; content:\"abcd\"; offset:2;", false),
+        // The first one also where it must not be there.
+        ("dsize:5; content:!\"abcdef\";", true),
+        ("dsize:5; content:\"ab\"; distance:4;", true),
+        // Of the others those that follow the one before.
+        ("dsize:5; content:\"abc\"; content:\"def\";", false),
+        ("dsize:5; content:\"a\"; content:\"abcdefgh\";", false),
+        ("dsize:5; content:\"abc\"; content:\"def\"; distance:0;", true),
+        ("dsize:5; content:\"abc\"; content:\"def\"; within:3;", true),
+        ("dsize:6; content:\"abc\"; content:\"def\"; distance:0;", false),
+        ("dsize:6; content:\"abc\"; content:\"def\"; distance:1;", true),
+        ("dsize:7; content:\"abc\"; offset:2; content:\"def\"; distance:0;", true),
+        ("dsize:5; content:\"abc\"; content:!\"def\"; distance:0;", false),
+        ("dsize:5; content:\"abc\"; content:\"def\"; distance:-2;", false),
+        ("dsize:5; content:\"abc\"; content:\"d\"; content:\"ef\"; distance:0;", false),
+        ("dsize:5; content:\"ab\"; pcre:\"/xxxxx/R\"; content:\"cde\"; distance:1;", true),
+        // What is not known before.
+        ("dsize:5; content:\"a\"; byte_extract:1,0,x,relative; content:\"bcde\"; distance:x;", false),
+        ("dsize:5; content:\"abc\"; base64_decode:bytes 4; base64_data; content:\"abcdefgh\";", false),
+    ] {
+        for protocol in ["udp", "tcp"] {
+            let rule = format!("alert {protocol} any any -> any any ({options}");
+            assert_eq!(refused(&[rule.as_str()]), [is], "{protocol} {options}");
+        }
+    }
+}

@@ -54,6 +54,14 @@ impl PacketCondition for Length {
             .filter(|most| *most < u64::from(u16::MAX))
             .and_then(|most| usize::try_from(most).ok())
     }
+
+    fn room_for_contents(&self) -> Option<i64> {
+        match self.check {
+            UintMatch::Equal(most) | UintMatch::Less(most) | UintMatch::Between(_, most) => Some(most.into()),
+            // What is not N bytes long may be longer: Suricata takes N for the most here as well, and refuses rules that can match.
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

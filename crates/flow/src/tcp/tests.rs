@@ -587,6 +587,26 @@ fn overtaken_acknowledgements_go_on() {
     }
 }
 
+/// A decoy between a SYN without the option and its answer: liberal timestamps are for the answer.
+#[test]
+fn a_decoy_that_echoes_what_was_never_sent_is_refused() {
+    for (flags, refused) in [(RA, true), (TcpFlags::FIN | A, true), (A, true), (SA, false)] {
+        let mut rig = Rig::new(StreamConfig::default());
+        assert!(rig.config.liberal_timestamps);
+        rig.handle(ToServer, &segment(S, 100, 0, b""));
+        let mut decoy = segment(flags, 500, 101, b"");
+        decoy.options.ts = Some((100, 100));
+        let out = rig.handle(ToClient, &decoy);
+        let told = out.events.contains(StreamEvent::PktInvalidTimestamp);
+        assert_eq!((out.rejected, told), (refused, refused), "{flags:?}");
+        if refused {
+            rig.handle(ToClient, &segment(SA, 500, 101, b""));
+        }
+        rig.handle(ToServer, &segment(A, 101, 501, b""));
+        assert_eq!(rig.session.state(), TcpState::Established, "{flags:?}");
+    }
+}
+
 #[test]
 fn timestamps_are_checked() {
     let stamped = |flags, seq, ack, ts| {

@@ -247,8 +247,10 @@ impl Step<'_, '_> {
         if client.flags.contains(PeerFlags::TIMESTAMP) {
             client.last_ts == 0 || echo == 0 || echo == client.last_ts
         } else {
-            // Some middleboxes take the option out of SYNs, and some servers echo what they like.
-            self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
+            // Some middleboxes take the option out of SYNs, and some servers echo what they like in their answer. What comes in
+            // its place (a RST, a FIN) is made up.
+            let answers = self.has(super::handshake::SYN_ACK);
+            answers && self.config.liberal_timestamps || client.last_ts != 0 || echo == 0
         }
     }
 }

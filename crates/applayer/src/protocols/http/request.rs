@@ -92,7 +92,7 @@ impl HttpParser {
                 State::Protocol => self.request_protocol(feed),
                 State::Headers => self.request_headers(feed),
                 State::ConnectCheck => self.connect_check(),
-                State::ConnectWait => self.connect_wait(),
+                State::ConnectWait => self.connect_wait(feed),
                 State::ConnectProbe => self.connect_probe(feed),
                 State::BodyDetermine => self.request_body_determine(),
                 State::BodyIdentity => self.request_identity(feed),
@@ -366,7 +366,11 @@ impl HttpParser {
         Step::Again
     }
 
-    fn connect_wait(&mut self) -> Step {
+    fn connect_wait(&mut self, feed: &mut Feed<'_>) -> Step {
+        // Empty lines behind a request are nobody's: what goes through the tunnel begins behind them.
+        while let [b'\r', b'\n', ..] | [b'\n', ..] = feed.rest() {
+            feed.take(if feed.rest().first() == Some(&b'\n') { 1 } else { 2 });
+        }
         // An answer that nobody can read may have been the server's consent.
         let unread = self.txs.worklist().disrupted().to_client;
         let Some(tx) = self.request_tx() else { return Step::Fail };
