@@ -583,7 +583,12 @@ fn overtaken_acknowledgements_go_on() {
         for old in [stamped(A, 101, 507, b"", (80, 71)), stamped(A, 101, 505, b"x", (80, 71))] {
             assert_eq!(rig.handle(ToServer, &old).advice, Advice::Drop(Reason::StreamError));
         }
-        assert_eq!(rig.handle(ToServer, &stamped(A, 101, 507, b"x", (92, 91))).advice, Advice::Forward);
+        assert_eq!(rig.handle(ToServer, &stamped(A, 101, 507, b"xyz", (92, 91))).advice, Advice::Forward);
+        // Data has overtaken this one: it stands where that begins.
+        let behind = rig.handle(ToServer, &stamped(A, 101, 507, b"", (80, 71)));
+        assert_eq!((behind.advice == Advice::Forward, behind.rejected), (strict, !strict));
+        let elsewhere = rig.handle(ToServer, &stamped(A, 105, 507, b"", (80, 71)));
+        assert_eq!(elsewhere.advice, Advice::Drop(Reason::StreamError));
     }
 }
 

@@ -226,14 +226,15 @@ impl Step<'_, '_> {
         Some(update)
     }
 
-    /// An acknowledgement that others of its sender have overtaken (they leave by several processors): it brings nothing and acknowledges
-    /// nothing new. Receivers take it or throw it away, which is the same, so prevention lets it go on.
+    /// An acknowledgement that others of its sender have overtaken, or data (they leave by several processors): it brings nothing and
+    /// acknowledges nothing new. Receivers take it or throw it away, which is the same, so prevention lets it go on.
     fn is_disordered_ack(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
         self.segment.is_empty()
             && self.segment.has(TcpFlags::ACK)
             && !self.segment.flags.intersects(others)
-            && self.segment.seq == self.snd().next_seq
+            && self.segment.seq.at_most(self.snd().next_seq)
+            && self.segment.seq.at_least(self.snd().last_ack.minus(self.snd().window.max(WINDOW_SLACK)))
             && self.segment.ack.at_most(self.rcv().last_ack)
     }
 
