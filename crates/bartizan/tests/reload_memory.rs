@@ -45,7 +45,7 @@ fn memory(id: u32, what: &str) -> u64 {
 fn reloads_take_the_memory_of_what_changed() {
     in_namespace(|| {
         let folder = Folder::new();
-        folder.write("r.rules", &rules(1));
+        folder.write("r.rules", rules(1));
         ip("link set dev lo up");
         veth("a0", "a1", 1500);
         let mut sender = InlinePort::open("a0", &InlineOptions::default()).unwrap();
@@ -59,7 +59,7 @@ fn reloads_take_the_memory_of_what_changed() {
         for number in 0..RELOADS {
             sender.transmit_frame(&udp(number % 2 == 0, 50_000, 4000, b"something")).unwrap();
             sender.flush().unwrap();
-            folder.write("r.rules", &rules(1 + (number + 1) % 2));
+            folder.write("r.rules", rules(1 + (number + 1) % 2));
             running.signal("USR2");
             running.until(&format!("generation {}: {RULES} rules loaded", number + 2));
         }
