@@ -273,10 +273,13 @@ impl Builder {
 
     /// Builds a generation from the files as they are now. Nothing of one that fails is used.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
-        match self.options.policy.clone() {
+        let built = match self.options.policy.clone() {
             Some(path) => self.build_policy(&path, number),
             None => self.build_detection(number),
-        }
+        };
+        // Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are for loading alone.
+        allocator::give_back();
+        built
     }
 
     /// Detection alone, for every flow.
