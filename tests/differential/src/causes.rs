@@ -54,6 +54,8 @@ pub const CAUSES: &[Cause] = &[
     header_in_pieces,
     drop_that_drops_nothing,
     nothing_to_look_at,
+    size_that_must_not_be,
+    answer_first_at_80,
 ];
 
 impl Case<'_> {
@@ -207,9 +209,9 @@ fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
 
-/// A reset that its receiver does not take changes nothing for it.
+/// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the stream. Suricata looks at packets alone.
 fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    if !case.ips || !finding.more {
+    if !case.ips || !finding.more && !matches!(finding.what, What::Alert(_)) {
         return None;
     }
     let goes_on = |flow: FlowKey, upto: usize| {
@@ -244,7 +246,9 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
     let end = segment.seq.wrapping_add(segment.load.len() as u32);
-    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && case.was_told(alert);
+    // A rule that counts may have matched before without an alert.
+    let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
+    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && told;
     is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
 }
 
@@ -349,9 +353,12 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         }
         _ => false,
     };
+    // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) if finding.more => name == "anomaly:INVALID_GAP",
-        What::Drop(..) => refused(finding) || !finding.more,
+        What::Drop(_, reason) if finding.more => {
+            refused(finding) || matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+        }
         _ => !finding.more,
     };
     let is = case.ips && follows && case.findings.iter().any(refused);
@@ -360,11 +367,12 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 
 fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    let refuses = |alert: &Alert| case.rule(alert).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
+    let drops = |rule: &Rule| matches!(rule.action, "drop" | "reject");
+    let silent = |rule: &Rule| drops(rule) && rule.options.iter().any(|option| option == "noalert");
     let is = !case.ips
         && finding.more
         && matches!(name.as_str(), "dns" | "http" | "tls" | "fileinfo")
-        && case.ours.iter().any(refuses);
+        && (case.ours.iter().any(|alert| case.rule(alert).is_some_and(drops)) || case.pair.rules.iter().any(silent));
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
 }
 
@@ -398,4 +406,39 @@ fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str
         && looks.iter().all(|negated| *negated)
         && !case.is_on_buffers(alert);
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
+}
+
+/// Suricata takes `dsize:!N` for a size that all contents have to fit in.
+fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let rule = match &finding.what {
+        What::Alert(alert) if finding.more => alert.rule,
+        What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
+        _ => return None,
+    };
+    let refused = case.findings.iter().any(|other| {
+        matches!(&other.what, What::Record(name) if !other.more && *name == format!("refused:{rule}"))
+    });
+    let is = refused && case.pair.rules.get(rule)?.options.iter().any(|option| option.starts_with("dsize:!"));
+    is.then_some("a rule may say `dsize:!N` with longer contents; Suricata refuses it")
+}
+
+/// Where flows may begin in the middle, Suricata's detection does not end at port 80 once the server has spoken.
+fn answer_first_at_80(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const PREFACE: usize = 25;
+    let What::Record(name) = &finding.what else { return None };
+    let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
+    let answered = |flow: FlowKey| {
+        let answer = case.passage.of_flow(flow).find(|(_, packet)| {
+            packet.port == 80
+                && !packet.to_server
+                && crate::passage::segment(packet).is_some_and(|one| !one.load.is_empty())
+        });
+        answer.is_some_and(|(at, _)| {
+            case.passage.before(flow, true, at).map(|one| one.load.len()).sum::<usize>() < PREFACE
+        })
+    };
+    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
+        && midstream
+        && case.passage.flows().any(answered);
+    is.then_some("detection ends at port 80 as well where flows may begin in the middle; Suricata's does not once the server has spoken")
 }
