@@ -171,7 +171,8 @@ fn read(
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
                 // What the parser waits for lies in the hole behind: what is there of it is lost as well.
-                let lost = advance.consumed == 0 && !advance.finished && !advance.reverse && app.parser().is_some();
+                let lost =
+                    advance.consumed == 0 && !advance.finished && !advance.reverse && app.parser().is_some();
                 let taken = if lost && stream.gap_follows(end) {
                     end.saturating_sub(offset)
                 } else {
