@@ -115,9 +115,10 @@ impl Worker {
                 if let Some(app) = parts.app.as_deref_mut()
                     && let Some(info) = streams::info_of(self, id, now, transport)
                 {
-                    match direction {
-                        Direction::ToServer if all => app.end(&self.engine, &info),
-                        _ => app.end_direction(&self.engine, direction, &info),
+                    if all && order.first() == Some(&direction) {
+                        app.end(&self.engine, &info);
+                    } else {
+                        app.end_direction(&self.engine, direction, &info);
                     }
                     if all {
                         app.end_transactions();
