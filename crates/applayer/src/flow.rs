@@ -250,6 +250,8 @@ pub struct AppLayer {
     inspected_by_function: bool,
     /// See [`FlowInfo::prevents`].
     prevents: bool,
+    /// First bytes of the direction that did not come: they were given up before the protocol was known.
+    missing: PerDirection<u64>,
 }
 
 /// What the caller tells about a flow with each call.
@@ -642,7 +644,11 @@ impl AppLayer {
     /// The protocol is known now: what the other side sent before goes first, so that a request is parsed before its answer.
     fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
         let other = direction.flip();
-        if !self.waiting[other] || self.first_data != Some(other) || self.parser.is_none() {
+        if !self.waiting[other]
+            || self.first_data != Some(other)
+            || self.parser.is_none()
+            || self.missing[other] > 0
+        {
             return None;
         }
         // Its bytes are taken for what this side says.
@@ -723,6 +729,14 @@ impl AppLayer {
             return Advance { finished: self.finished, ..all };
         };
         self.parsed[direction] = true;
+        let missing = core::mem::take(&mut self.missing[direction]);
+        if missing > 0 {
+            let files = engine.files();
+            if !parser.gap(direction, missing, &mut context(flow, &files, &mut self.events)) {
+                self.disrupt(engine, direction, Disruption::Gap, flow);
+                return all;
+            }
+        }
         if let Some(frames) = self.frames.as_deref_mut() {
             match flow.transport {
                 Transport::Tcp => frames.show(direction, input.offset, input.data),
@@ -853,6 +867,7 @@ impl AppLayer {
         if self.by_direction[direction] == Known::Pending {
             // First bytes are missing: what follows cannot be told.
             self.by_direction[direction] = Known::Failed;
+            self.missing[direction] = self.missing[direction].saturating_add(missing);
             match self.by_direction[direction.flip()] {
                 Known::Protocol(_) => {}
                 Known::Failed => {

@@ -87,7 +87,12 @@ impl Worker {
         let mut over = false;
         // What is left is looked at by the functions of now.
         self.renew_class(id);
-        for direction in Direction::BOTH {
+        // A direction of which nothing is left comes last: with its packet transactions are freed that the other one has yet to look at.
+        let mut order = Direction::BOTH;
+        if !due.to_server && due.to_client {
+            order.reverse();
+        }
+        for direction in order {
             let Some(made) = self.flows.get(id).map(|e| Made::of(e, direction)) else { return };
             decode(self, &made, PacketSource::FlowTimeout, &mut output);
             let Some(packet) = output.outer() else { continue };
@@ -110,9 +115,10 @@ impl Worker {
                 if let Some(app) = parts.app.as_deref_mut()
                     && let Some(info) = streams::info_of(self, id, now, transport)
                 {
-                    match direction {
-                        Direction::ToServer if all => app.end(&self.engine, &info),
-                        _ => app.end_direction(&self.engine, direction, &info),
+                    if all && order.first() == Some(&direction) {
+                        app.end(&self.engine, &info);
+                    } else {
+                        app.end_direction(&self.engine, direction, &info);
                     }
                     if all {
                         app.end_transactions();

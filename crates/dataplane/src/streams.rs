@@ -166,10 +166,19 @@ fn read(
         let progress = stream.app_progress();
         let advance = match stream.app(own) {
             Some(AppChunk::Data { offset, bytes }) => {
-                let eof = ended && offset.saturating_add(bytes.len() as u64) >= right;
+                let end = offset.saturating_add(bytes.len() as u64);
+                let eof = ended && end >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                stream.app_consume(advance.consumed as u64);
+                // What the parser waits for lies in the hole behind: what is there of it is lost as well.
+                let lost =
+                    advance.consumed == 0 && !advance.finished && !advance.reverse && app.parser().is_some();
+                let taken = if lost && stream.gap_follows(end) {
+                    end.saturating_sub(offset)
+                } else {
+                    advance.consumed as u64
+                };
+                stream.app_consume(taken);
                 if !all && advance.needed > 0 {
                     stream.app_need(u32::try_from(advance.needed).unwrap_or(u32::MAX));
                 }
@@ -190,6 +199,7 @@ fn read(
                 // more inspection to offer (`app-layer.error-policy`).
                 if info.prevents && open && app.disrupted(direction) == Some(Disruption::Gap) {
                     app.failed_parsing = true;
+                    app.disrupt(engine, direction.flip(), Disruption::Gap, info);
                 }
                 stream.app_consume(len);
                 Advance::default()

@@ -189,6 +189,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         prevention,
         guess,
         stream: stream.map(|w| w.data),
+        stored: payload_in_stream,
         scene,
     };
     if pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some() {
@@ -236,6 +237,8 @@ struct Pass<'p, 'a> {
     guess: Option<TxId>,
     /// The stream as it is shown now.
     stream: Option<&'a [u8]>,
+    /// The packet's payload went into the stream.
+    stored: bool,
     scene: Scene<'a>,
 }
 
@@ -752,10 +755,10 @@ impl Pass<'_, '_> {
                     let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
-                // Where the stream is shown, places are counted in what is shown of it.
+                // What goes into the stream is looked at when that is shown, and places are counted in what is shown.
                 _ => {
-                    let data = self.stream.unwrap_or(packet.payload());
-                    self.run(check, data, true) == Outcome::Match
+                    let data = self.stream.or((!self.stored).then_some(packet.payload()));
+                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
             };
             return if holds { Answer::Yes } else { Answer::NotYet };
@@ -816,7 +819,9 @@ impl Pass<'_, '_> {
             answer = Answer::No;
         }
         let open = !past && !spec.kind.grows();
-        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete) || answer != Answer::Yes && open {
+        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete)
+            || answer != Answer::Yes && open
+        {
             answer = Answer::NotYet;
         }
         answer

@@ -33,6 +33,7 @@ pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
 pub const CAUSES: &[Cause] = &[
     told_once,
     closes_early,
+    stays_open,
     held_until_known,
     random_of_the_other_side,
     state_of_the_handshake,
@@ -46,6 +47,8 @@ pub const CAUSES: &[Cause] = &[
     sent_again,
     body_before_it_leaves,
     line_that_is_over,
+    line_before_a_return,
+    other_side_first,
     chunked_trailer,
     shown_twice,
     behind_a_handshake,
@@ -54,6 +57,8 @@ pub const CAUSES: &[Cause] = &[
     header_in_pieces,
     drop_that_drops_nothing,
     nothing_to_look_at,
+    size_that_must_not_be,
+    answer_first_at_80,
 ];
 
 impl Case<'_> {
@@ -74,8 +79,7 @@ impl Case<'_> {
     }
 
     fn is_on_body(&self, alert: &Alert) -> bool {
-        const BODIES: &[&str] =
-            &["http.request_body", "http.response_body", "file.data", "file_data"];
+        const BODIES: &[&str] = &["http.request_body", "http.response_body", "file.data", "file_data"];
         let of_option = |option: &String| {
             option.contains("http_client_body")
                 || option.contains("http_server_body")
@@ -137,9 +141,19 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
+/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open.
+fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"));
+    let refused = case.got.names().any(|name| name.ends_with(":flow.drop"));
+    (case.ips && is && refused)
+        .then_some("in prevention detection stays open for bytes that may yet become a request, until the flow is refused")
+}
+
 fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is = matches!(&finding.what, What::Drop(_, reason) if finding.more && reason == "protocol_open");
-    (case.ips && is).then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
+    (case.ips && is)
+        .then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
 }
 
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
@@ -150,7 +164,9 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
     };
     let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert));
-    is.then_some("`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's")
+    is.then_some(
+        "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
+    )
 }
 
 fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -167,18 +183,26 @@ fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let flags = flags.split(',').next().unwrap_or_default();
     let ends = flags.contains(['S', 'F', 'R']) && segment.flags & (SYN | FIN | RST) == 0;
     let rare = flags.contains(['U', 'E', 'C']) && segment.flags & (URG | 0xc0) == 0;
-    (finding.more && (ends || rare))
-        .then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
+    (finding.more && (ends || rare)).then_some(
+        "`flags:!` holds for packets without any flag of that kind; Suricata does not look at those",
+    )
 }
 
 fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let options = &case.rule(alert)?.options;
+    let rule = match &finding.what {
+        What::Alert(alert) => alert.rule,
+        What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
+        _ => return None,
+    };
+    let options = &case.pair.rules.get(rule)?.options;
     let extract = options.iter().position(|option| option.starts_with("byte_extract"))?;
-    let is = options.iter().take(extract).any(|option| {
-        crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform))
-    });
-    is.then_some("`byte_extract` behind a transform reads the transformed value; Suricata reads the one before")
+    let is = options
+        .iter()
+        .take(extract)
+        .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+    is.then_some(
+        "`byte_extract` behind a transform reads the transformed value; Suricata reads the one before",
+    )
 }
 
 fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -188,28 +212,23 @@ fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 }
 
 fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let is = finding.more
-        && !matches!(&finding.what, What::Record(name) if name.starts_with("flow:UDP"))
-        && case.concerns(finding, |flow| {
-            case.passage.is_one_sided(flow)
-                && case.passage.of_flow(flow).any(|(_, packet)| crate::passage::segment(packet).is_some())
-        });
-    (case.ips && is).then_some("prevention inspects connections of which one side is seen, since their bytes leave")
+    let is = finding.more && case.concerns(finding, |flow| case.passage.is_one_sided(flow));
+    (case.ips && is)
+        .then_some("prevention inspects connections of which one side is seen, since their bytes leave")
 }
 
 fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    let is = matches!(
-        (finding.more, name.as_str()),
-        (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed")
-    ) && !case.got.has("flow:UDP:failed");
+    let is =
+        matches!((finding.more, name.as_str()), (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed"))
+            && !case.got.has("flow:UDP:failed");
     (case.ips && is && case.got.has("flow:UDP:dns"))
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
 
-/// A reset that its receiver does not take changes nothing for it.
+/// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the stream. Suricata looks at packets alone.
 fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    if !case.ips || !finding.more {
+    if !case.ips || !finding.more && !matches!(finding.what, What::Alert(_)) {
         return None;
     }
     let goes_on = |flow: FlowKey, upto: usize| {
@@ -244,14 +263,18 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
     let end = segment.seq.wrapping_add(segment.load.len() as u32);
-    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && case.was_told(alert);
+    // A rule that counts may have matched before without an alert.
+    let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
+    let is = case.ips && !finding.more && ahead(end, edge) <= 0 && told;
     is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
 }
 
 fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let is = case.ips && case.is_on_body(alert) && case.comes_earlier(finding);
-    is.then_some("prevention looks at bodies as they come, before they leave; Suricata waits for more of them")
+    is.then_some(
+        "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",
+    )
 }
 
 /// A line that ends with its segment: libhtp goes on with the next one.
@@ -275,16 +298,64 @@ fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
 }
 
+/// Whether a line behind which a CR stands alone is the last one is known with the next byte.
+fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (ours, theirs) = case.findings.iter().find_map(|other| match &other.what {
+        What::Alert(there) if there.is_like(alert) && other.more != finding.more => {
+            Some(if finding.more { (alert, there) } else { (there, alert) })
+        }
+        _ => None,
+    })?;
+    let (at, _) = case.passage.packet(ours.frame?)?;
+    let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at).collect();
+    let is = ours.place() > theirs.place()
+        && case.asks(alert, &["http"])
+        && before
+            .iter()
+            .rev()
+            .filter(|one| !one.load.is_empty())
+            .take(2)
+            .any(|one| one.load.ends_with(b"\r"));
+    is.then_some(
+        "a line of HTTP with a CR behind it waits for the next byte, which says whether it was the last one",
+    )
+}
+
+/// TLS is known from the server's side where the client's first bytes did not come; Suricata gives the connection up.
+fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const WRONG: &str = "anomaly:APPLAYER_WRONG_DIRECTION_FIRST_DATA";
+    let given_up = case
+        .findings
+        .iter()
+        .any(|other| !other.more && matches!(&other.what, What::Record(name) if name == WRONG));
+    let headless = case.passage.flows().any(|flow| {
+        let first = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
+        let edge = case.passage.contiguous(flow, true, usize::MAX);
+        first.zip(edge).is_some_and(|(first, edge)| first.seq.wrapping_add(1) == edge)
+    });
+    let is = match &finding.what {
+        What::Record(name) => finding.more || name == WRONG || name == "flow:TCP:failed",
+        _ => finding.more,
+    };
+    (given_up && headless && is)
+        .then_some("a protocol is known from the server's side where the client's first bytes are missing; Suricata gives the connection up")
+}
+
 fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let on_headers = |option: &String| option.starts_with("http.header") && !option.contains("http.header_")
-        || option.contains("http_header");
+    let on_headers = |option: &String| {
+        option.starts_with("http.header") && !option.contains("http.header_")
+            || option.contains("http_header")
+    };
     let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
         && case.was_told(alert)
         && said.windows(7).any(|word| word == b"chunked");
-    is.then_some("a rule matches the headers of a message once; Suricata matches them again behind a chunked body")
+    is.then_some(
+        "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",
+    )
 }
 
 fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -297,14 +368,22 @@ fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
 
+/// Suricata stops looking at the bytes of a TLS connection once both sides encrypt.
 fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
-    let is = case.ips
-        && finding.more
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let encrypts = |to_server: bool| {
+        let said = case.passage.said_before(alert.flow, to_server, at);
+        said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+    };
+    // Inline the window shows what has matched again, until it has moved on.
+    let again = case.ips && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
+    let is = finding.more
         && case.rule(alert)?.head.starts_with("tls ")
         && !case.is_on_buffers(alert)
-        && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
-    is.then_some("the stream of a TLS connection is shown with what lies before it until its parser says that it is encrypted")
+        && (encrypts(true) && encrypts(false) || again);
+    is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
 /// A far segment moves Suricata's idea of what comes next.
@@ -334,7 +413,9 @@ fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .before(key(packet), packet.to_server, at)
         .any(|one| one.seq == segment.seq && one.load == segment.load);
     let is = case.ips && !finding.more && reason == "stream.error" && !segment.load.is_empty() && same;
-    is.then_some("data that was inspected and comes again at a connection's end goes on: its receiver throws it away")
+    is.then_some(
+        "data that was inspected and comes again at a connection's end goes on: its receiver throws it away",
+    )
 }
 
 fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -343,15 +424,19 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         What::Drop(Some(frame), reason) => {
             finding.more
                 && reason == "defrag.error"
-                && case.passage.segment(*frame).is_some_and(|(_, packet, _)| {
-                    packet.fragments.is_some_and(|each| each < HEADER)
-                })
+                && case
+                    .passage
+                    .segment(*frame)
+                    .is_some_and(|(_, packet, _)| packet.fragments.is_some_and(|each| each < HEADER))
         }
         _ => false,
     };
+    // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) if finding.more => name == "anomaly:INVALID_GAP",
-        What::Drop(..) => refused(finding) || !finding.more,
+        What::Drop(_, reason) if finding.more => {
+            refused(finding) || matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+        }
         _ => !finding.more,
     };
     let is = case.ips && follows && case.findings.iter().any(refused);
@@ -360,11 +445,13 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 
 fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    let refuses = |alert: &Alert| case.rule(alert).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
+    let drops = |rule: &Rule| matches!(rule.action, "drop" | "reject");
+    let silent = |rule: &Rule| drops(rule) && rule.options.iter().any(|option| option == "noalert");
     let is = !case.ips
         && finding.more
         && matches!(name.as_str(), "dns" | "http" | "tls" | "fileinfo")
-        && case.ours.iter().any(refuses);
+        && (case.ours.iter().any(|alert| case.rule(alert).is_some_and(drops))
+            || case.pair.rules.iter().any(silent));
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
 }
 
@@ -398,4 +485,39 @@ fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str
         && looks.iter().all(|negated| *negated)
         && !case.is_on_buffers(alert);
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
+}
+
+/// Suricata takes `dsize:!N` for a size that all contents have to fit in.
+fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let rule = match &finding.what {
+        What::Alert(alert) if finding.more => alert.rule,
+        What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
+        _ => return None,
+    };
+    let refused = case.findings.iter().any(|other| {
+        matches!(&other.what, What::Record(name) if !other.more && *name == format!("refused:{rule}"))
+    });
+    let is = refused && case.pair.rules.get(rule)?.options.iter().any(|option| option.starts_with("dsize:!"));
+    is.then_some("a rule may say `dsize:!N` with longer contents; Suricata refuses it")
+}
+
+/// Where flows may begin in the middle, Suricata's detection does not end at port 80 once the server has spoken.
+fn answer_first_at_80(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const PREFACE: usize = 25;
+    let What::Record(name) = &finding.what else { return None };
+    let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
+    let answered = |flow: FlowKey| {
+        let answer = case.passage.of_flow(flow).find(|(_, packet)| {
+            packet.port == 80
+                && !packet.to_server
+                && crate::passage::segment(packet).is_some_and(|one| !one.load.is_empty())
+        });
+        answer.is_some_and(|(at, _)| {
+            case.passage.before(flow, true, at).map(|one| one.load.len()).sum::<usize>() < PREFACE
+        })
+    };
+    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
+        && midstream
+        && case.passage.flows().any(answered);
+    is.then_some("detection ends at port 80 as well where flows may begin in the middle; Suricata's does not once the server has spoken")
 }

@@ -10,12 +10,7 @@ use std::collections::BTreeSet;
 
 /// What is left of a difference, and the reasons of what is not.
 #[must_use]
-pub fn explain(
-    pair: &Pair,
-    ips: bool,
-    got: &Answer,
-    want: &Answer,
-) -> (Vec<String>, BTreeSet<&'static str>) {
+pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<&'static str>) {
     let lines = got.differences(want);
     let read: Vec<Option<Finding>> = lines.iter().map(|line| Finding::read(line)).collect();
     let case = Case {
@@ -58,14 +53,17 @@ pub fn explain(
 
 /// Whether a finding follows from a flow's being refused with an alert: by this program, or only by the other one.
 fn follows(passage: &Passage<'_>, finding: &Finding, refused: &Alert, ours: bool) -> bool {
-    let in_flow = |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
+    let in_flow =
+        |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
     match &finding.what {
         // No more alerts where it was refused.
         What::Alert(alert) => {
             finding.more != ours && alert.flow == refused.flow && alert.place() >= refused.place()
         }
         What::Drop(Some(frame), reason) if finding.more == ours => {
-            matches!(reason.as_str(), "rules" | "flow.drop") && *frame >= refused.place() && in_flow(*frame, refused.flow)
+            matches!(reason.as_str(), "rules" | "flow.drop")
+                && *frame >= refused.place()
+                && in_flow(*frame, refused.flow)
         }
         What::Drop(Some(frame), _) => *frame >= refused.place() && in_flow(*frame, refused.flow),
         What::Drop(None, _) => finding.more != ours,
@@ -80,4 +78,49 @@ fn alerts(answer: &Answer) -> Vec<Alert> {
         _ => None,
     };
     answer.names().filter_map(alert).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::make::pair;
+
+    /// What is left of a difference of a pair of seed 1.
+    fn left(number: u32, ips: bool, got: &[&str], want: &[&str]) -> Vec<String> {
+        let answer = |items: &[&str]| {
+            let mut answer = Answer::default();
+            items.iter().for_each(|item| answer.add((*item).into()));
+            answer
+        };
+        explain(&pair(1, number), ips, &answer(got), &answer(want)).0
+    }
+
+    #[test]
+    fn a_reason_holds_for_its_cause_only() {
+        // Rule 1 is about `tls.random`, rule 0 is not.
+        assert!(left(1648, true, &["1@4>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left(1648, true, &["0@4>1.0:allowed"], &[]), ["+0@4>1.0:allowed"]);
+        assert_eq!(left(1648, false, &[], &["1@7>1.0:allowed"]), ["-1@7>1.0:allowed"], "a missed one");
+        // Packet 5 is packet 4 again.
+        assert!(left(350, true, &["3@4>1.0:allowed"], &["3@4>1.0:allowed", "3@5>1.0:allowed"]).is_empty());
+        assert_eq!(left(350, true, &[], &["3@4>1.0:allowed"]), ["-3@4>1.0:allowed"]);
+        assert_eq!(
+            left(350, true, &[], &["3@5>1.0:allowed"]),
+            ["-3@5>1.0:allowed"],
+            "not told before either"
+        );
+        // A segment that lies far ahead; the FIN behind it, and another packet.
+        assert!(left(1626, true, &[], &["drop@10:stream.error"]).is_empty());
+        assert_eq!(left(1626, true, &[], &["drop@9:stream.error"]), ["-drop@9:stream.error"]);
+        assert_eq!(left(1626, false, &[], &["drop@10:stream.error"]), ["-drop@10:stream.error"]);
+    }
+
+    #[test]
+    fn what_follows_a_refusal_with_a_reason_has_it_too() {
+        let ours = ["0@4>1.0:blocked", "drop@4:rules", "drop@5:flow.drop"];
+        assert!(left(560, true, &ours, &["tls", "1@8>1.0:allowed"]).is_empty());
+        assert_eq!(left(560, true, &ours, &["1@3>1.0:allowed"]), ["-1@3>1.0:allowed"], "before it");
+        let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
+        assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
+    }
 }

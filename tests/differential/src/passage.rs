@@ -95,22 +95,29 @@ impl<'p> Passage<'p> {
     /// All that a direction says.
     #[must_use]
     pub fn said(&self, flow: FlowKey, to_server: bool) -> Vec<u8> {
-        self.before(flow, to_server, usize::MAX).flat_map(|one| one.load.iter().copied()).collect()
+        self.said_before(flow, to_server, usize::MAX)
+    }
+
+    /// What a direction says before a place.
+    #[must_use]
+    pub fn said_before(&self, flow: FlowKey, to_server: bool, at: usize) -> Vec<u8> {
+        self.before(flow, to_server, at).flat_map(|one| one.load.iter().copied()).collect()
     }
 
     /// Whether a flow has a SYN with data.
     #[must_use]
     pub fn has_data_with_syn(&self, flow: FlowKey) -> bool {
-        self.of_flow(flow)
-            .any(|(_, packet)| segment(packet).is_some_and(|one| one.flags & SYN != 0 && !one.load.is_empty()))
+        self.of_flow(flow).any(|(_, packet)| {
+            segment(packet).is_some_and(|one| one.flags & SYN != 0 && !one.load.is_empty())
+        })
     }
 
-    /// Whether one direction of a flow is all there is.
+    /// Whether a connection was opened by a side that nobody is seen to have answered.
     #[must_use]
     pub fn is_one_sided(&self, flow: FlowKey) -> bool {
-        let mut sides = self.of_flow(flow).map(|(_, packet)| packet.to_server);
-        let first = sides.next();
-        sides.all(|side| Some(side) == first)
+        let opens =
+            |to_server: bool| self.before(flow, to_server, usize::MAX).any(|one| one.flags & SYN != 0);
+        opens(true) != opens(false)
     }
 
     /// The place of a flow's first reset.

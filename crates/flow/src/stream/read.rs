@@ -148,8 +148,7 @@ impl Stream {
         let wanted = usize::try_from(self.need).unwrap_or(usize::MAX);
         if available < wanted && !self.is(StreamFlags::FINAL) {
             let end = at.saturating_add(available as u64);
-            let gap_ahead = self.told > end && self.next_data(end).is_some_and(|data| data > end);
-            if !gap_ahead {
+            if !self.gap_follows(end) {
                 return None;
             }
             // What the reader waits for will not come whole: it gets what is there.
@@ -164,6 +163,12 @@ impl Stream {
     pub fn before_hole(&self) -> bool {
         !self.is(StreamFlags::APP_OFF | StreamFlags::DEAD)
             && self.next_data(self.app).is_some_and(|data| data > self.app)
+    }
+
+    /// Whether bytes that were given up lie right behind `end`.
+    #[must_use]
+    pub fn gap_follows(&self, end: u64) -> bool {
+        self.told > end && self.next_data(end).is_some_and(|data| data > end)
     }
 
     /// The app reader took `len` bytes, or skips a gap of that length.
