@@ -86,7 +86,12 @@ pub enum Ports {
         fix_offloads: bool,
     },
     /// One interface that is listened on.
-    Tap(String),
+    Tap {
+        /// The interface.
+        interface: String,
+        /// Whether its offloads are switched off meanwhile.
+        fix_offloads: bool,
+    },
 }
 
 impl Ports {
@@ -94,7 +99,7 @@ impl Ports {
     pub fn interfaces(&self) -> Vec<&str> {
         match self {
             Ports::Inline { a, b, .. } => vec![a, b],
-            Ports::Tap(name) => vec![name],
+            Ports::Tap { interface, .. } => vec![interface],
         }
     }
 }
@@ -222,7 +227,8 @@ fn ports(given: &Given, file: Option<&HostFile>) -> Result<(Ports, String), Fail
         return Ok((ports, pair.join("-")));
     }
     if let Some(tap) = &given.tap {
-        return Ok((Ports::Tap(tap.clone()), tap.clone()));
+        let ports = Ports::Tap { interface: tap.clone(), fix_offloads: given.fix_offloads };
+        return Ok((ports, tap.clone()));
     }
     let Some(file) = file else {
         return Err(Failure::usage(
@@ -243,7 +249,10 @@ fn ports(given: &Given, file: Option<&HostFile>) -> Result<(Ports, String), Fail
             b: pair.b.clone(),
             fix_offloads: pair.fix_offloads || given.fix_offloads,
         },
-        Some(LinkKind::Tap(tap)) => Ports::Tap(tap.interface.clone()),
+        Some(LinkKind::Tap(tap)) => Ports::Tap {
+            interface: tap.interface.clone(),
+            fix_offloads: tap.fix_offloads || given.fix_offloads,
+        },
         Some(LinkKind::Capture(files)) => {
             let files: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
             return Err(Failure::input(format!(
@@ -321,6 +330,21 @@ cache: none
     }
 
     #[test]
+    fn offloads_of_a_tap_are_switched_off_when_asked() {
+        let link = |more: &str| format!("links: [{{name: m, tap: {{interface: e0{more}}}}}]\n");
+        for (file, arguments, fix_offloads) in [
+            (link(""), &[][..], false),
+            (link(", fix-offloads: true"), &[], true),
+            (link(""), &["--fix-offloads"], true),
+            (link(""), &["--tap", "e0", "--fix-offloads"], true),
+        ] {
+            let plan = with("offloads", &file, arguments).unwrap();
+            let tap = Ports::Tap { interface: "e0".into(), fix_offloads };
+            assert_eq!(plan.ports, tap, "{file} {arguments:?}");
+        }
+    }
+
+    #[test]
     fn the_command_line_wins() {
         let arguments = [
             "--tap",
@@ -345,7 +369,8 @@ cache: none
             "other.pid",
         ];
         let plan = with("line", FILE, &arguments).unwrap();
-        assert_eq!((&plan.ports, plan.workers), (&Ports::Tap("eth9".into()), 2));
+        let tap = Ports::Tap { interface: "eth9".into(), fix_offloads: false };
+        assert_eq!((&plan.ports, plan.workers), (&tap, 2));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
         assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
         assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);

@@ -245,3 +245,114 @@ fn events_are_the_same_with_any_number_of_workers() {
         }
     }
 }
+
+/// A suricata.yaml with the event types that are off as shipped.
+const TYPES: &str = "%YAML 1.1\n---\noutputs:\n  - eve-log:\n      enabled: yes\n      filetype: regular\n      filename: eve.json\n      types:\n";
+
+fn with_types(folder: &Folder, types: &str, rules: &str, out: &str) {
+    let list: String = types.split_whitespace().map(|name| format!("        - {name}\n")).collect();
+    folder.write("types.yaml", format!("{TYPES}{list}"));
+    inspect(folder, rules, out, &["--suricata-config", "types.yaml"]);
+}
+
+#[test]
+fn arp_messages_have_events_when_asked() {
+    let folder = Folder::new("arp");
+    let mut capture = Capture::default();
+    let macs = [[2u8, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+    let hosts = [[10u8, 0, 0, 1], [10, 0, 0, 2]];
+    let message = |operation: u8, from: usize, to_mac: [u8; 6]| {
+        let mut frame = [&[0xff; 6][..], &macs[from], &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
+        frame.extend_from_slice(&[&macs[from][..], &hosts[from], &to_mac, &hosts[1 - from]].concat());
+        frame
+    };
+    let cut = message(1, 0, [0; 6])[..30].to_vec();
+    for frame in
+        [message(1, 0, [0; 6]), message(2, 1, macs[0]), message(3, 0, macs[1]), message(4, 1, macs[0]), cut]
+    {
+        capture.frame(frame);
+    }
+    folder.write("c.pcap", capture.pcap());
+    with_types(&folder, "arp", "", "on");
+    let events = folder.events("on", "arp");
+    let says = |event: &Value, member: &str| event["arp"][member].as_str().unwrap_or_default().to_owned();
+    let all: Vec<_> = events.iter().map(|e| (e["pcap_cnt"].clone(), says(e, "opcode"))).collect();
+    // One that is cut off is a decode event, and no message.
+    let names = ["request", "reply", "request_reverse", "reply_reverse"];
+    let expected: Vec<_> =
+        names.iter().zip(1..).map(|(name, n)| (Value::from(n), (*name).to_owned())).collect();
+    assert_eq!(all, expected);
+    let first = &events[0];
+    for (member, value) in [
+        ("hw_type", "ethernet"),
+        ("proto_type", "ipv4"),
+        ("src_mac", "02:00:00:00:00:01"),
+        ("src_ip", "10.0.0.1"),
+        ("dest_mac", "00:00:00:00:00:00"),
+        ("dest_ip", "10.0.0.2"),
+    ] {
+        assert_eq!(says(first, member), value, "{first}");
+    }
+    // It belongs to no flow and has no addresses of its own.
+    assert!(first.get("flow_id").is_none() && first.get("src_ip").is_none(), "{first}");
+    with_types(&folder, "flow", "", "off");
+    assert_eq!(folder.events("off", "arp").len(), 0);
+}
+
+#[test]
+fn packets_that_set_variables_have_metadata_events_when_asked() {
+    let folder = Folder::new("metadata");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        capture.exchange((client, 40_000), (server, 80), common::REQUEST, common::RESPONSE);
+    }
+    folder.write("c.pcap", capture.pcap());
+    // Values of a packet are told of with it; bits of a flow stand beside them.
+    let rules = "alert http any any -> any any (msg:\"bit\"; http.method; content:\"GET\"; flowbits:set,traffic/label/web; flowbits:set,seen; noalert; sid:1;)
+alert tcp any any -> any any (msg:\"value\"; flow:to_server; content:\"GET\"; pcre:\"/GET (?P<pkt_path>\\S+)/\"; sid:2;)
+";
+    with_types(&folder, "metadata alert", rules, "on");
+    let events = folder.events("on", "metadata");
+    assert_eq!(events.len(), 2, "{events:?}");
+    for (event, alert) in events.iter().zip(folder.events("on", "alert")) {
+        let path = std::str::from_utf8(common::REQUEST).unwrap().split(' ').nth(1).unwrap();
+        let metadata = &event["metadata"];
+        assert_eq!(metadata["pktvars"], serde_json::json!([{ "path": path }]), "{event}");
+        assert_eq!((&event["pcap_cnt"], &event["flow_id"]), (&alert["pcap_cnt"], &alert["flow_id"]));
+        assert_eq!(alert["metadata"]["pktvars"], metadata["pktvars"], "{alert}");
+    }
+    // A rule that sets no value of a packet makes none.
+    with_types(&folder, "metadata alert", rules.lines().next().unwrap(), "bits");
+    assert_eq!(folder.events("bits", "metadata").len(), 0);
+    with_types(&folder, "alert", rules, "off");
+    assert_eq!(folder.events("off", "metadata").len(), 0);
+}
+
+/// What a threshold holds back counts as suppressed, also before it is reached (as Suricata 8.0.8 counts).
+#[test]
+fn matches_below_a_threshold_are_counted() {
+    let folder = Folder::new("suppressed");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        for port in 0..4 {
+            capture.exchange((client, 42_000 + port), (server, 80), common::REQUEST, common::RESPONSE);
+        }
+    }
+    folder.write("c.pcap", capture.pcap());
+    for (kind, alerts, suppressed) in [
+        ("threshold:type both, track by_src, count 3, seconds 60", 2, 6),
+        ("threshold:type threshold, track by_src, count 3, seconds 60", 2, 6),
+        ("threshold:type limit, track by_src, count 3, seconds 60", 6, 2),
+        ("detection_filter:track by_src, count 3, seconds 60", 2, 6),
+        ("noalert", 0, 8),
+    ] {
+        let rule = format!(
+            "alert http any any -> any any (msg:\"m\"; http.method; content:\"GET\"; {kind}; sid:1;)"
+        );
+        let out = kind.get(..24).unwrap_or(kind).replace(' ', "-");
+        inspect(&folder, &rule, &out, &[]);
+        let detect = &folder.events(&out, "stats")[0]["stats"]["detect"];
+        let counted = (detect["alert"].as_u64(), detect["alerts_suppressed"].as_u64());
+        assert_eq!(counted, (Some(alerts), Some(suppressed)), "{kind}");
+    }
+}

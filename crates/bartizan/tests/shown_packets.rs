@@ -263,3 +263,45 @@ fn a_side_that_comes_late_is_read_from_there_on() {
         assert_eq!(alerts(&folder, &out, 3).len(), 2);
     }
 }
+
+/// What comes before a switch of protocols is inspected like anything else, and a refusal of the answer holds for the packet that brings it.
+#[test]
+fn transactions_before_a_switch_of_protocols_are_inspected() {
+    let upgrade = "GET /in HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let upgraded =
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX: told\r\n\r\n";
+    let connect = "CONNECT in:443 HTTP/1.1\r\nHost: in\r\n\r\n";
+    let connected = "HTTP/1.1 200 OK\r\nX: told\r\n\r\n";
+    for (n, (question, answer)) in [(upgrade, upgraded), (connect, connected)].into_iter().enumerate() {
+        let folder = Folder::new(&format!("before-a-switch-{n}"));
+        let mut capture = Capture::default();
+        for (client, server) in ends() {
+            open(&mut capture, client, server);
+            let (r, a) = (101 + question.len() as u32, 901 + answer.len() as u32);
+            capture.tcp(client, server, (101, 901), PSH | ACK, question.as_bytes());
+            capture.tcp(server, client, (901, r), PSH | ACK, answer.as_bytes());
+            capture.tcp(client, server, (r, a), ACK, b"");
+            capture.tcp(client, server, (r, a), PSH | ACK, b"\x81\x85\x01\x02\x03\x04abcde");
+            capture.tcp(server, client, (a, r + 11), ACK, b"");
+        }
+        folder.write("c.pcap", capture.pcap());
+        let rules = "alert http any any -> any any (msg:\"q\"; flow:to_server; http.request_line; content:\"in\"; sid:1;)
+alert http any any -> any any (msg:\"a\"; flow:to_client; http.header; content:\"told\"; sid:2;)
+";
+        inspect(&folder, rules, "passive", &[]);
+        for sid in [1, 2] {
+            assert_eq!(alerts(&folder, "passive", sid).len(), 2, "{question} {sid}");
+        }
+        assert_eq!(folder.events("passive", "http").len(), 2);
+        inspect(&folder, &rules.replace("alert", "drop"), "inline", &["--ips"]);
+        inspect(&folder, &rules.lines().last().unwrap().replace("alert", "drop"), "answer", &["--ips"]);
+        let refused = |out: &str| {
+            let text = std::fs::read(folder.path().join(out).join("stats.json")).unwrap();
+            let stats: Value = serde_json::from_slice(&text).expect("statistics");
+            stats["ips.blocked"].as_u64()
+        };
+        // From the question on, and from the answer on.
+        assert_eq!((refused("inline"), refused("answer")), (Some(10), Some(8)), "{question}");
+    }
+}

@@ -92,6 +92,9 @@ pub struct Inline {
 pub struct Tap {
     /// The interface.
     pub interface: String,
+    /// Switch off the interface's offloads while running, and on again at the end.
+    #[serde(default)]
+    pub fix_offloads: bool,
 }
 
 /// A link's kind, as one value.

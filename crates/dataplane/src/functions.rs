@@ -126,7 +126,8 @@ impl Worker {
             }
         }
         // The bytes of segments that wait are judged by themselves: they have passed the header functions.
-        let waiting = self.train.waits_in(id);
+        let made = occasion.packet.decoded().source.is_made();
+        let waiting = self.train.waits_in(id).filter(|_| !made);
         let header = notes.decision;
         if waiting.is_some() {
             notes.decision = Decision::CONTINUE;
@@ -143,6 +144,9 @@ impl Worker {
             let failed_before = has_failed(&parts);
             bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
                 || tcp.is_some_and(|o| o.bypass);
+            if let Some(decision) = self.before_switch.take() {
+                notes.decision = notes.decision.strictest(decision);
+            }
             let hold = self.hold(&occasion, id, &mut parts, looks);
             let detection = before.after(parts.app.as_deref(), occasion.direction);
             let mut inspect = looks.inspect;

@@ -15,9 +15,7 @@
 
 use crate::app_memory::{Held, Passed, Pool, Rank};
 use crate::flow_ext::{FlowExt, FunctionSlot};
-use crate::functions::Looks;
-use crate::pseudo::{self, Made};
-use crate::record::{Entry, Occasion, Recorder};
+use crate::record::{Entry, Recorder};
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Disruption};
@@ -26,7 +24,6 @@ use bartizan_base::{Direction, FlowId};
 use bartizan_flow::FlowState;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
-use bartizan_packet::{DecodeOutput, PacketSource, PacketView};
 use smallvec::SmallVec;
 
 /// Flows that are closed for a packet at most, beside those that it made larger.
@@ -238,23 +235,6 @@ impl Worker {
         counters.freed = counters.freed.saturating_add(held);
         if !settled {
             self.overload_action(id, pool);
-        }
-    }
-
-    /// Shows the functions what is open of a flow, with packets that the engine makes.
-    fn inspect_what_is_there(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
-        let mut output = DecodeOutput::new();
-        for direction in Direction::BOTH {
-            let Some(entry) = self.flows.get(id) else { return };
-            let looks =
-                Looks { inspect: true, spared: true, established: true, related: None, restored: false };
-            let made = Made::of(entry, direction);
-            pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
-            let Some(packet) = output.outer() else { continue };
-            let view = PacketView::new(&made.bytes, packet);
-            let (now, generation) = (self.clock, self.chains.generation);
-            let occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
-            self.functions(&occasion, id, None, &[], looks, recorder);
         }
     }
 

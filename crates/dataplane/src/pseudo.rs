@@ -11,7 +11,7 @@ use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Direction, FlowId, PerDirection};
+use bartizan_base::{Decision, Direction, FlowId, PerDirection};
 use bartizan_flow::tcp::{StreamContext, TcpState};
 use bartizan_flow::{EndReason, FlowKey, FlowState};
 use bartizan_packet::{DecodeOutput, Decoder, IpContext, PacketSource, PacketView};
@@ -137,6 +137,24 @@ impl Worker {
         if let Some(entry) = self.flows.get_mut(id) {
             parts.put_back(&mut entry.ext);
         }
+    }
+    /// Shows the functions what is open of a flow, with packets that the engine makes. What they decide of it.
+    pub(crate) fn inspect_what_is_there(&mut self, id: FlowId, recorder: &mut dyn Recorder) -> Decision {
+        let mut output = DecodeOutput::new();
+        let mut decision = Decision::CONTINUE;
+        for direction in Direction::BOTH {
+            let Some(entry) = self.flows.get(id) else { break };
+            let inspect = !entry.ext.passed;
+            let looks = Looks { inspect, spared: true, established: true, related: None, restored: false };
+            let made = Made::of(entry, direction);
+            decode(self, &made, PacketSource::StreamFlush, &mut output);
+            let Some(packet) = output.outer() else { continue };
+            let view = PacketView::new(&made.bytes, packet);
+            let (now, generation) = (self.clock, self.chains.generation);
+            let occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
+            decision = decision.strictest(self.functions(&occasion, id, None, &[], looks, recorder));
+        }
+        decision
     }
 }
 

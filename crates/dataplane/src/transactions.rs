@@ -195,7 +195,8 @@ fn is_done(
         && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
 }
 
-/// A protocol gives way to another: its transactions are over, and recorded before the new parser takes its place.
+/// A protocol gives way to another: its transactions are over, inspected and recorded before the new parser takes its place. The packet
+/// in hand brought the switch, so what is decided of them is decided of it, too.
 pub(crate) fn before_switch(
     worker: &mut Worker,
     occasion: &Occasion<'_>,
@@ -208,6 +209,12 @@ pub(crate) fn before_switch(
         app.end_transactions();
     }
     parts.lend(&mut entry.ext);
+    // What was found in the packet in hand stays apart.
+    let found = (core::mem::take(&mut worker.findings), core::mem::take(&mut worker.edits));
+    let decision = worker.inspect_what_is_there(id, recorder);
+    (worker.findings, worker.edits) = found;
+    worker.before_switch = Some(decision);
+    let Some(entry) = worker.flows.get_mut(id) else { return };
     log(entry, occasion, false, recorder);
     parts.take_back(&mut entry.ext);
 }

@@ -273,6 +273,8 @@ pub struct Worker {
     pub(crate) train: crate::train::Train,
     presenter: Option<Presenter>,
     spare_rewrite: Rewrite,
+    /// What was decided of the transactions before a switch of protocols, which the packet in hand brought.
+    pub(crate) before_switch: Option<Decision>,
     /// Room for a frame with the inspected bytes put back.
     pub(crate) restored: Vec<u8>,
     pub(crate) check: ChecksumMode,
@@ -333,6 +335,7 @@ impl Worker {
             rewrite: None,
             normalised: NormaliserCounters::default(),
             spare_rewrite: Rewrite::default(),
+            before_switch: None,
             restored: Vec::new(),
             check: settings.checksums,
             checked: (0, 0),

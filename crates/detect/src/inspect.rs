@@ -110,6 +110,8 @@ pub struct Worker {
     asked: Vec<Asked>,
     /// Expressions that ran into their match limit.
     pub limits_hit: u64,
+    /// Matches that count for nothing yet: a threshold is not reached.
+    pub withheld: u64,
 }
 
 /// A value that a match leaves for alerts.
@@ -840,7 +842,10 @@ impl Pass<'_, '_> {
             if passed {
                 return false;
             }
-            let Some(limited) = self.limit(signature, *hit) else { return false };
+            let Some(limited) = self.limit(signature, *hit) else {
+                self.worker.withheld += 1;
+                return false;
+            };
             *hit = limited;
             self.flow.state.alerted |= hit.alert;
             let refuses = matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));

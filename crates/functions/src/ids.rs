@@ -34,7 +34,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         },
         Counter {
             name: "alerts_suppressed",
-            help: "Matches without an alert: `noalert`, thresholds and suppressions.",
+            help: "Matches without an alert: `noalert`, thresholds (also those not reached yet) and suppressions.",
         },
         Counter {
             name: "states_replaced",
@@ -247,7 +247,7 @@ impl Function for Ids {
         if let Some(state) = worker.downcast_ref::<State>() {
             each("alerts", state.alerts);
             each("alerts_discarded", state.discarded);
-            each("alerts_suppressed", state.suppressed);
+            each("alerts_suppressed", state.suppressed.saturating_add(state.worker.withheld));
             each("states_replaced", state.replaced);
             each("pcre_limits", state.worker.limits_hit);
         }

@@ -309,9 +309,9 @@ fn open_ports(
             warnings.extend(more.iter().map(ToString::to_string));
             Ok(pairs.into_iter().map(Ports::Inline).collect())
         }
-        plan::Ports::Tap(tap) => {
-            let options = PassiveOptions::default();
-            let ports = PassivePort::open_group(tap, &options, spread).map_err(Failure::input)?;
+        plan::Ports::Tap { interface, fix_offloads } => {
+            let options = PassiveOptions { fix_offloads: *fix_offloads, ..PassiveOptions::default() };
+            let ports = PassivePort::open_group(interface, &options, spread).map_err(Failure::input)?;
             let first = ports.first().into_iter().flat_map(PassivePort::warnings);
             warnings.extend(first.map(ToString::to_string));
             Ok(ports.into_iter().map(|port| Ports::Passive(Box::new(port))).collect())

@@ -97,6 +97,11 @@ fn bytes(address: IpAddr) -> Vec<u8> {
 }
 
 impl Capture {
+    /// A frame as it is.
+    pub fn frame(&mut self, frame: Vec<u8>) {
+        self.0.push(frame);
+    }
+
     /// A packet: Ethernet, IP, and a segment whose checksum stands at `place`.
     pub fn ip(&mut self, from: IpAddr, to: IpAddr, protocol: u8, mut segment: Vec<u8>, place: usize) {
         let (source, destination) = (bytes(from), bytes(to));
