@@ -207,7 +207,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
             let whose = Whose { own: file.firewall, mode: firewall };
             match member(rule, whose, &environment, input, &mut rest) {
                 Ok(None) => report.skip("requires"),
-                Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
+                Ok(Some(one)) => match judge(&mut duplicates, rule, &built, file.firewall) {
                     Duplicate::New => {
                         report.load();
                         built.push(Some(one));
@@ -220,6 +220,8 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                         built.push(Some(one));
                     }
                     Duplicate::Refused(_) => {
+                        // Nobody has this place: a rule that is refused as the firewall's or not may have been given it.
+                        built.push(None);
                         report.refuse(RefusalCode::Duplicate.name());
                         firewall_refused += u64::from(file.firewall);
                         let message = format!(
@@ -335,6 +337,18 @@ struct Whose {
     own: bool,
     /// Firewall mode is on.
     mode: bool,
+}
+
+/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other way round: that one would be
+/// missing.
+fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], firewall: bool) -> Duplicate {
+    let is_other = |before: usize| {
+        built.get(before).and_then(Option::as_ref).is_some_and(|known| known.firewall.is_some() != firewall)
+    };
+    match duplicates.judge(rule, built.len()) {
+        Duplicate::Replaces(before) if is_other(before) => Duplicate::Refused(before),
+        judged => judged,
+    }
 }
 
 /// Counts a refused rule, by the protocol or keyword if it is one that is not there.

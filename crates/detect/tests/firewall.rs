@@ -22,6 +22,7 @@ fn load_both(firewall: &str, detection: &str, mode: bool) -> Loaded {
         compiler: &compiler,
         generation: Generation(1),
         tenants: &[],
+        known: None,
     };
     let files = [
         bartizan_rules::parse_file(firewall.as_bytes(), "f.rules").of_firewall(),
@@ -120,6 +121,13 @@ fn detection_keeps_to_its_own_actions() {
         true,
     );
     assert_eq!((loaded.diagnostics.len(), loaded.firewall_refused), (1, 0));
+    // Also with a newer revision.
+    let loaded = load_both(
+        "accept:hook tcp:all any any -> any any (sid:1;)",
+        "alert tcp any any -> any any (sid:1; rev:2;)",
+        true,
+    );
+    assert_eq!((loaded.diagnostics.len(), loaded.rules.firewall.unwrap().packets[2].rules.len()), (1, 1));
 }
 
 #[test]
@@ -145,6 +153,7 @@ drop:packet ip:flow_start any any -> any any (sid:6;)
             && !stream.is_asked(Some(6))
             && filter.is_asked(None)
     );
+    let place = |sid: u32| set.signatures.iter().position(|s| s.id.sid == sid);
     let of = |sid: u32| set.signatures.iter().find(|s| s.id.sid == sid).unwrap();
     let own = |sid: u32| of(sid).firewall.as_deref().unwrap().clone();
     assert!(matches!(own(5).at, At::State(_, _, 1)) && own(2).at == At::Packet(PacketHook::PreFlow));
@@ -152,7 +161,7 @@ drop:packet ip:flow_start any any -> any any (sid:6;)
     assert_eq!((own(1).policy.as_str(), own(5).hook.as_deref()), ("accept:hook", Some("http:request_line")));
     assert!(own(1).act == bartizan_detect::firewall::Act::Accept(Reach::Hook));
     assert!(
-        of(9).firewall.is_none() && of(9).order < of(1).order,
+        of(9).firewall.is_none() && place(9) < place(1),
         "detection comes first in the set, and has its prefilters"
     );
 }

@@ -43,9 +43,7 @@ impl Parser<'_> {
         let missing = fields.iter().find(|(span, _)| span.is_empty() || parenthesis(*span));
         if let Some((span, name)) = missing {
             // A word that is no action at all says more than what is missing behind it.
-            if self.actions(header.action).is_none() {
-                return None;
-            }
+            self.actions(header.action)?;
             if let Some(open) = unclosed {
                 self.error(whole.slice(open, open + 1), code::BAD_ADDRESS, "this `[` is not closed");
                 return None;
