@@ -4,6 +4,7 @@
 use crate::allocator;
 use crate::cache::CacheOption;
 use crate::error::Failure;
+use crate::firewall::{self, FirewallOptions};
 use crate::outputs::Wanted;
 use crate::reload::Inventory;
 use crate::{findings, input, load, rule_files};
@@ -43,6 +44,8 @@ pub struct Options {
     /// Policy file: who may talk to whom, and which functions look. Without one the chain is `ids` alone.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub firewall: FirewallOptions,
     /// Where compiled patterns are kept.
     #[command(flatten)]
     pub cache: CacheOption,
@@ -75,7 +78,15 @@ impl Options {
             settings.set_from(key.clone(), value.clone(), origin);
         }
         load::overrides(&mut settings, &self.overrides)?;
-        load::checked(settings)
+        self.firewall.apply(&mut settings)?;
+        let settings = load::checked(settings)?;
+        if self.policy.is_some() && firewall::is_on(&settings)? {
+            return Err(Failure::input(
+                "firewall mode (`firewall.enabled`) and a policy file both say what may go on, and do not go together: leave one out, \
+                 or write the firewall's rules as `pfw` rules of the policy",
+            ));
+        }
+        Ok(settings)
     }
 
     /// Whether rules may be left out.
@@ -284,10 +295,14 @@ impl Builder {
 
     /// Detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
-        let files = load::rule_files(&self.rules())?;
+        let mut files = load::rule_files(&self.rules())?;
+        let mut warnings = Vec::new();
+        files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         let loaded = self.base.rules(&files, &self.settings, number, &[])?;
         let report = loaded.rules.report.clone();
         findings::report(&loaded.diagnostics, &files, &report);
+        firewall::accepts(&loaded)?;
         self.options.accepts(&report)?;
         let mut inventory = Inventory::default();
         inventory.add(&files, ids_of(&loaded.rules));

@@ -12,6 +12,7 @@ mod commands;
 mod crew;
 mod error;
 mod findings;
+mod firewall;
 mod generation;
 mod input;
 mod load;

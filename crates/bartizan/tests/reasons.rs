@@ -86,6 +86,7 @@ const DROP_EVIL: &str = "drop udp any any -> any any (msg:\"evil\"; content:\"ev
 /// For the rules with the number 1 of all rows.
 const RATE: &str =
     "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 60\n";
+const FIREWALL: &[(&str, &str)] = &[("firewall.enabled", "yes")];
 const KEEP_MIDSTREAM: &[(&str, &str)] = &[("stream.midstream-policy", "ignore")];
 const LENIENT: &[(&str, &str)] = &[("stream.drop-invalid", "no"), ("stream.midstream-policy", "ignore")];
 
@@ -117,6 +118,17 @@ fn row(reason: Reason) -> Row {
         // A rate filter that drops from the second match on.
         Reason::IdsThreshold => Packets { rules: "alert udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)", ..packets("chain: [ids], ids: {rules: r}",
             |v6| (0..4).map(|_| datagram(v6, (1000, 53), b"evil")).collect()) },
+        Reason::FirewallRule => Packets { set: FIREWALL, rules: "# firewall\ndrop:packet udp:all any any -> any 53 (sid:1;)\naccept:packet ip:all any any -> any any (sid:2;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1000, 54), b"x")]) },
+        Reason::FirewallPacketPolicy => Packets { set: FIREWALL, rules: "# firewall\naccept:packet udp:all any any -> any 54 (sid:1;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1000, 54), b"x")]) },
+        // HTTP, which no rule accepts.
+        Reason::FirewallAppPolicy | Reason::FirewallFlow => Packets { set: FIREWALL, rules: "# firewall\naccept:hook ip:all any any -> any any (sid:1;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| connection(v6, &[(101, ACK, b"GET / HTTP/1.1\r\n\r\n"), (119, ACK, b"GET")])) },
+        Reason::FirewallPreFlow => Packets { set: FIREWALL, rules: "# firewall\ndrop:packet udp:pre_flow any any -> any 53 (sid:1;)\naccept:packet ip:all any any -> any any (sid:2;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1000, 54), b"x")]) },
+        Reason::FirewallPreStream => Packets { set: FIREWALL, rules: "# firewall\ndrop:flow udp:pre_stream any any -> any 53 (sid:1;)\naccept:packet ip:all any any -> any any (sid:2;)",
+            ..packets("chain: [ids], ids: {rules: r}", |v6| vec![datagram(v6, (1000, 53), b"x"), datagram(v6, (1000, 54), b"x")]) },
         Reason::StreamMidstream | Reason::ExceptionFlow => packets("chain: [ids]",
             |v6| vec![segment(v6, (1000, 80), 1, 1, ACK, b"x"), segment(v6, (1000, 80), 2, 1, ACK, b"y")]),
         Reason::TunnelInner => Packets { rules: DROP_EVIL, counted_as: Some(Reason::IdsRule), ..packets("chain: [ids], ids: {rules: r}",

@@ -108,6 +108,18 @@ reasons! {
     IdsThreshold => "ids_threshold",
     /// An earlier detection rule decided for the whole flow.
     IdsFlow => "ids_flow",
+    /// A firewall rule said so (firewall mode).
+    FirewallRule => "firewall_rule",
+    /// No firewall rule accepted the packet, and the policy of packets refuses.
+    FirewallPacketPolicy => "firewall_packet_policy",
+    /// No firewall rule accepted a state of a transaction, and its policy refuses.
+    FirewallAppPolicy => "firewall_app_policy",
+    /// A firewall rule before the flow said so.
+    FirewallPreFlow => "firewall_pre_flow",
+    /// A firewall rule before the stream said so.
+    FirewallPreStream => "firewall_pre_stream",
+    /// The firewall refused the whole flow earlier.
+    FirewallFlow => "firewall_flow",
     /// An exception policy decided earlier for the whole flow.
     ExceptionFlow => "exception_flow",
     /// A packet inside this one, of a tunnel, was refused.
@@ -163,6 +175,28 @@ pub struct Decision {
     pub rule_id: Option<RuleId>,
     /// The function needs no more packets of this flow: its bit leaves the path.
     pub done: bool,
+}
+
+impl Reason {
+    /// Whether firewall mode refused: what detection would say is not known then.
+    #[must_use]
+    pub const fn is_firewall(self) -> bool {
+        matches!(
+            self,
+            Reason::FirewallRule
+                | Reason::FirewallPacketPolicy
+                | Reason::FirewallAppPolicy
+                | Reason::FirewallPreFlow
+                | Reason::FirewallPreStream
+                | Reason::FirewallFlow
+        )
+    }
+
+    /// The reason of what comes behind a packet with this one, where the whole flow is refused.
+    #[must_use]
+    pub const fn of_flow(self) -> Reason {
+        if self.is_firewall() { Reason::FirewallFlow } else { Reason::IdsFlow }
+    }
 }
 
 impl Decision {

@@ -459,6 +459,7 @@ impl Worker {
                     recorder.variables(occasion, Some(entry), finding);
                     continue;
                 }
+                FindingAction::Refusing => continue,
                 FindingAction::Allowed | FindingAction::Blocked => {}
             }
             self.counters.alerts += 1;
@@ -471,7 +472,8 @@ impl Worker {
             entry.ext.last_refusal = Some(*decision);
             recorder.refused(occasion, Some(entry), fate, findings);
             if decision.done && self.settings.prevention {
-                let later = Decision { reason: Some(Reason::IdsFlow), verdict: Verdict::Drop, ..*decision };
+                let reason = decision.reason.map(Reason::of_flow);
+                let later = Decision { reason, verdict: Verdict::Drop, ..*decision };
                 entry.ext.refused = Some(later);
                 entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
             }

@@ -481,7 +481,9 @@ impl Worker {
         let headers = class.is_some() && !packet.is_fragment();
         self.fid = class.map(|c| c.fid).unwrap_or_default();
         let related = packet.about().map(|_| false);
-        let mut notes = Notes { fid: self.fid, tenant, related, matches: &matches, ..Notes::default() };
+        let waits = packet.is_fragment() && self.settings.defrag.hold;
+        let mut notes =
+            Notes { fid: self.fid, tenant, related, waits, matches: &matches, ..Notes::default() };
         let mut reject = None;
         self.findings.clear();
         self.edits.clear();
@@ -520,7 +522,7 @@ impl Worker {
             }
             notes.decision = notes.decision.strictest(decision);
         }
-        for finding in &self.findings {
+        for finding in self.findings.iter().filter(|finding| finding.action.is_alert()) {
             self.counters.alerts += 1;
             self.tally.alert(self.fid, finding.action);
             let fate = Fate { decision: notes.decision, reject };

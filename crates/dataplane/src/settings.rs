@@ -63,6 +63,8 @@ pub struct EngineSettings {
     pub checksums: ChecksumMode,
     /// Refusals act.
     pub prevention: bool,
+    /// Firewall mode: what no rule of the firewall accepts is refused.
+    pub firewall: bool,
     /// Stream events stand in the statistics (`stats.stream-events`).
     pub count_stream_events: bool,
     /// Ethernet addresses of flows are kept for their records (`ethernet` of some eve-log output).
@@ -113,6 +115,7 @@ impl EngineSettings {
             hosts,
             checksums: checksums(settings)?,
             prevention,
+            firewall: settings.bool("firewall.enabled", false)?,
             count_stream_events: settings.bool("stats.stream-events", false)?,
             keep_macs: keep_macs(settings)?,
             seed,

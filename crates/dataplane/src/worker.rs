@@ -70,6 +70,16 @@ pub(crate) const fn next_frame(place: u64) -> u64 {
 /// Datagrams inside datagrams that are put together at most.
 pub(crate) const MAX_DEPTH: u8 = 4;
 
+/// Reasons by the names of EVE's `stats.firewall.drop_reason`.
+const FIREWALL_REASONS: &[(&str, Reason)] = &[
+    ("firewall.drop_reason.rules", Reason::FirewallRule),
+    ("firewall.drop_reason.default_packet_policy", Reason::FirewallPacketPolicy),
+    ("firewall.drop_reason.default_app_policy", Reason::FirewallAppPolicy),
+    ("firewall.drop_reason.pre_stream_hook", Reason::FirewallPreStream),
+    ("firewall.drop_reason.pre_flow_hook", Reason::FirewallPreFlow),
+    ("firewall.drop_reason.flow_drop", Reason::FirewallFlow),
+];
+
 /// Reasons by the names of EVE's `stats.ips.drop_reason`.
 const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
@@ -131,6 +141,39 @@ impl ExceptionCounters {
     }
 }
 
+/// Refusals, by the number of their reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCounters(pub [u64; Reason::COUNT]);
+
+impl Default for RefusalCounters {
+    fn default() -> Self {
+        RefusalCounters([0; Reason::COUNT])
+    }
+}
+
+impl core::ops::Deref for RefusalCounters {
+    type Target = [u64; Reason::COUNT];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl core::ops::DerefMut for RefusalCounters {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl IntoIterator for RefusalCounters {
+    type Item = u64;
+    type IntoIter = core::array::IntoIter<u64, { Reason::COUNT }>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 /// Counters of a worker beyond those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounters {
@@ -141,7 +184,7 @@ pub struct WorkerCounters {
     /// Alerts reported.
     pub alerts: u64,
     /// Packets refused, by [`bartizan_base::Reason`].
-    pub refused: [u64; bartizan_base::Reason::COUNT],
+    pub refused: RefusalCounters,
     /// Frames forwarded (or that would have been).
     pub forwarded: u64,
     /// Frames that are counted as refused and go on all the same (detection).
@@ -152,6 +195,8 @@ pub struct WorkerCounters {
     pub exceptions: ExceptionCounters,
     /// Packets refused with word to a side.
     pub rejected: u64,
+    /// Those of them that the firewall rejected.
+    pub firewall_rejected: u64,
     /// Packets of bypassed flows.
     pub bypassed_packets: u64,
     /// Their bytes.
@@ -183,6 +228,7 @@ impl WorkerCounters {
             no_flow,
             exceptions,
             rejected,
+            firewall_rejected,
             bypassed_packets,
             bypassed_bytes,
             bypassed_flows,
@@ -194,7 +240,7 @@ impl WorkerCounters {
         self.packets += packets;
         self.bytes += bytes;
         self.alerts += alerts;
-        for (sum, more) in self.refused.iter_mut().zip(refused) {
+        for (sum, more) in self.refused.0.iter_mut().zip(refused.0) {
             *sum += more;
         }
         self.forwarded += forwarded;
@@ -204,6 +250,7 @@ impl WorkerCounters {
             *sum += more;
         }
         self.rejected += rejected;
+        self.firewall_rejected += firewall_rejected;
         self.bypassed_packets += bypassed_packets;
         self.bypassed_bytes += bypassed_bytes;
         self.bypassed_flows += bypassed_flows;
@@ -457,6 +504,7 @@ impl Worker {
             // Of detection: without it these counters are not there.
             "alerts" => each("detect.alert", value),
             "alerts_discarded" => each("detect.alert_queue_overflow", value),
+            "firewall_alerts_discarded" if self.settings.firewall => each("firewall.discarded_alerts", value),
             "alerts_suppressed" => each("detect.alerts_suppressed", value),
             _ => {}
         });
@@ -470,10 +518,22 @@ impl Worker {
     /// What prevention did, by its names in EVE's `stats.ips`.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
         let refused = |reason: Reason| self.counters.refused.get(reason as usize).copied().unwrap_or(0);
-        let blocked: u64 = self.counters.refused.iter().sum();
+        let of_firewall: u64 = FIREWALL_REASONS.iter().map(|(_, reason)| refused(*reason)).sum();
+        // What the firewall refuses prevention has not seen, as in Suricata.
+        let blocked: u64 = self.counters.refused.iter().sum::<u64>().saturating_sub(of_firewall);
+        let rejected = self.counters.rejected.saturating_sub(self.counters.firewall_rejected);
         each("ips.accepted", self.counters.forwarded);
-        each("ips.blocked", blocked.saturating_sub(self.counters.rejected));
-        each("ips.rejected", self.counters.rejected);
+        each("ips.blocked", blocked.saturating_sub(rejected));
+        each("ips.rejected", rejected);
+        if self.settings.firewall {
+            let rejected = self.counters.firewall_rejected;
+            each("firewall.accepted", self.counters.forwarded.saturating_add(blocked));
+            each("firewall.blocked", of_firewall.saturating_sub(rejected));
+            each("firewall.rejected", rejected);
+            for (name, reason) in FIREWALL_REASONS {
+                each(name, refused(*reason));
+            }
+        }
         each("ips.replaced", self.stream_counters.rewritten.saturating_add(self.counters.replaced));
         each("normaliser.not_replaced", self.counters.not_replaced);
         for (name, reasons) in DROP_REASONS {

@@ -141,6 +141,39 @@ pub(crate) fn find_own(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) ->
     })
 }
 
+/// Every hook of every protocol, as rules name it: `http1:request_line`.
+#[must_use]
+pub fn all() -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for spec in protocols::TABLE {
+        let protocol = spec.aliases.iter().find(|alias| **alias == "http1").unwrap_or(&spec.name);
+        for (direction, general) in [
+            (Direction::ToServer, ["request_started", "request_complete"]),
+            (Direction::ToClient, ["response_started", "response_complete"]),
+        ] {
+            let own = spec.states[direction].iter().copied();
+            for name in general.into_iter().take(1).chain(own).chain(general.into_iter().skip(1)) {
+                let hook = format!("{protocol}:{name}");
+                // The last of those that a protocol has under both names.
+                found.retain(|known| *known != hook);
+                found.push(hook);
+            }
+        }
+    }
+    found
+}
+
+/// The names of one state: the protocol's own, and those that each protocol has.
+pub(crate) fn names_of(
+    protocol: ProtocolId,
+    spec: &ProtocolSpec,
+    direction: Direction,
+    state: u8,
+) -> impl Iterator<Item = &'static str> {
+    let wanted = Hook { protocol, direction, state };
+    names(spec).into_iter().filter(move |name| find(protocol, spec, name) == Some(wanted))
+}
+
 /// All names of a protocol's states.
 pub(crate) fn names(spec: &ProtocolSpec) -> Vec<&'static str> {
     let general = ["request_started", "request_complete", "response_started", "response_complete"];
@@ -174,8 +207,8 @@ pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -
     Ok(())
 }
 
-/// Makes the hook of a rule, where it has one, the first of its conditions on transactions. To be called when all keywords
-/// are read.
+/// Makes the hook of a rule, where it has one, the first of its conditions on transactions; the firewall asks for the state
+/// itself. To be called when all keywords are read.
 ///
 /// # Errors
 /// The rule looks at something that belongs to another state.
@@ -183,6 +216,7 @@ pub(crate) fn finish(
     hook: Option<Hook>,
     buffers: &Buffers,
     signature: &mut Signature,
+    firewall: bool,
 ) -> Result<(), KeywordError> {
     let Some(hook) = hook else { return Ok(()) };
     let Some(spec) = protocols::spec(hook.protocol) else { return Ok(()) };
@@ -199,6 +233,9 @@ pub(crate) fn finish(
             ))
             .help(format!("hook the rule to {}", fits.join(" or "))));
         }
+    }
+    if firewall {
+        return Ok(());
     }
     let alone = signature.values.is_empty() && signature.tx.is_empty();
     signature.repeats = alone;

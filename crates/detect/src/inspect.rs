@@ -9,6 +9,7 @@ use crate::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::candidates::Candidates;
 use crate::condition::{Answer, Limited, Measure, Scene};
 use crate::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
+use crate::firewall::Gate;
 use crate::groups::Group;
 use crate::payloads::StreamSets;
 use crate::prefilter::{Class, PrefilterKeys, TxRules, check_directions};
@@ -21,8 +22,10 @@ use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_applayer::worklist::Look;
 use bartizan_packet::PacketView;
+use bartizan_rules::ActionScope;
 
 mod frames;
+mod gate;
 
 /// IP protocol number.
 const UDP: u8 = 17;
@@ -60,6 +63,8 @@ pub struct Work<'a> {
     pub group: Option<Group<'a>>,
     /// Nothing has left yet of what is inspected: all of it is looked at now.
     pub prevention: bool,
+    /// The firewall does not judge this packet, but the datagram that it is a part of.
+    pub waits: bool,
     /// The flow's application layer, for marking transactions as inspected.
     pub app: Option<&'a mut AppLayer>,
 }
@@ -100,6 +105,12 @@ pub struct Worker {
     transformed: [Vec<u8>; 2],
     /// Matches of the packet in hand.
     pub hits: Vec<Hit>,
+    /// Those of the firewall's rules, and of its policies that report, in their order.
+    pub gate_hits: Vec<Hit>,
+    /// What the firewall says of the packet in hand.
+    pub gate: Gate,
+    /// No firewall stands in the way of the flow in hand: there is none, or it has accepted all of the flow.
+    pub ungated: bool,
     /// Rules that matched on the packet in hand before.
     matched: Vec<u32>,
     /// Values that matches of the packet in hand leave for their alerts.
@@ -159,6 +170,7 @@ impl Worker {
 /// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
 pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
     worker.hits.clear();
+    worker.gate_hits.clear();
     worker.left.clear();
     worker.edits.clear();
     worker.asked.clear();
@@ -176,7 +188,8 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, prevention, mut app } = work;
+    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, prevention, waits, mut app } =
+        work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
@@ -193,24 +206,40 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         stream: stream.map(|w| w.data),
         stored: payload_in_stream,
         scene,
+        passes: false,
     };
-    if pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some() {
-        // The flow is decided: its transactions count as inspected, so that they can be let go of.
-        if let Some(app) = app {
-            pass.transactions(app, false);
-        }
+    if !again {
+        let judged = scene.packet.filter(|_| !waits);
+        let gate = judged.map_or(Gate::Open, |packet| pass.gate_packet(packet));
+        pass.worker.gate = gate;
+    }
+    let made = pass.is_made();
+    let unjudged = made && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
+    if pass.worker.gate.refuses() || unjudged {
+        // What it brought to transactions is judged when it comes again; at a flow's end it has not.
         return;
     }
-    if let Some(packet) = scene.packet {
+    // The flow is decided as far as detection goes: its transactions count as inspected, so that they can be let go of.
+    let decided = pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some();
+    let detects = !decided && !pass.passes;
+    if let Some(packet) = scene.packet.filter(|_| detects) {
         pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
     }
-    if let Some(app) = app
-        && !again
-    {
-        pass.frames(app);
-        pass.transactions(app, true);
+    if let Some(app) = app.filter(|_| !again || decided) {
+        match pass.worker.gate {
+            Gate::Packet => pass.let_transactions_go(app),
+            Gate::Open | Gate::Refused(_) => {
+                if detects {
+                    pass.frames(app);
+                }
+                pass.transactions(app, detects);
+            }
+        }
     }
-    pass.finish();
+    pass.worker.ungated = rules.firewall.is_none() || pass.flow.state.accepted.is_some();
+    if !decided {
+        pass.finish();
+    }
 }
 
 /// Whether a packet has its flow's header: an ICMP error about a flow has another.
@@ -242,6 +271,8 @@ struct Pass<'p, 'a> {
     /// The packet's payload went into the stream.
     stored: bool,
     scene: Scene<'a>,
+    /// The firewall has detection pass over the packet.
+    passes: bool,
 }
 
 impl Pass<'_, '_> {
@@ -453,17 +484,7 @@ impl Pass<'_, '_> {
                 return;
             }
         }
-        let direction = self.scene.direction;
-        if let Some(tx) = tx.or(self.guess) {
-            let asked = |request: &Request| Asked {
-                tx,
-                rule: index,
-                sid: signature.id.sid,
-                direction,
-                request: *request,
-            };
-            self.worker.asked.extend(signature.requests.iter().map(asked));
-        }
+        self.ask(index, signature, tx);
         self.worker.matched.push(index);
         let action = signature.action;
         let alert = signature.reports();
@@ -479,6 +500,20 @@ impl Pass<'_, '_> {
             for_flow: false,
             by_limit: false,
         });
+    }
+
+    /// Notes what a match asks of the records and files of its transaction.
+    fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
+        let Some(tx) = tx.or(self.guess) else { return };
+        let direction = self.scene.direction;
+        let asked = |request: &Request| Asked {
+            tx,
+            rule: index,
+            sid: signature.id.sid,
+            direction,
+            request: *request,
+        };
+        self.worker.asked.extend(signature.requests.iter().map(asked));
     }
 
     /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
@@ -513,8 +548,22 @@ impl Pass<'_, '_> {
         Some(hit)
     }
 
+    /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
+    /// some as well was refused. That one's are judged when it comes again.
+    fn let_transactions_go(&mut self, app: &mut AppLayer) {
+        if !self.flow.withheld(self.scene.direction) {
+            self.judge_transactions(app, false, false);
+        }
+    }
+
     /// Inspects the transactions; without `inspect` they are only marked.
     fn transactions(&mut self, app: &mut AppLayer, inspect: bool) {
+        self.flow.hand_out(self.scene.direction);
+        self.judge_transactions(app, inspect, true);
+    }
+
+    /// As it says; `gate`: the firewall judges them before.
+    fn judge_transactions(&mut self, app: &mut AppLayer, inspect: bool, gate: bool) {
         let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
         let rules = self.rules;
         let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
@@ -525,13 +574,29 @@ impl Pass<'_, '_> {
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
         let held = parser.tx_range();
         let changed = parser.worklist_mut().take(Look::Inspect, direction);
+        let mut gate = gate && rules.firewall.is_some() && !self.is_made();
         for id in changed.iter().copied().filter(|id| held.contains(id)) {
             let Some(tx) = parser.tx_mut(id) else { continue };
             if tx.common().inspected[direction] {
                 continue;
             }
+            // What was refused with the packet is only marked.
+            let mut inspect = inspect && !self.worker.gate.refuses();
+            if gate && !self.worker.gate.refuses() {
+                match self.gate_tx(protocol, tx, id) {
+                    Gate::Open => {}
+                    Gate::Packet => gate = false,
+                    refused @ Gate::Refused(_) => {
+                        self.worker.gate = refused;
+                        inspect = false;
+                    }
+                }
+                inspect &= !self.passes;
+            }
             if inspect {
                 self.transaction(protocol, tx_rules, tx, id);
+            }
+            if inspect || !self.worker.asked.is_empty() {
                 self.carry_out(tx, id);
             }
             let silent = tx.common().silent && !tx.common().logged;
@@ -552,6 +617,11 @@ impl Pass<'_, '_> {
             parser.worklist_mut().inspected(id, direction);
         }
         parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+    }
+
+    /// Whether the engine made the packet.
+    fn is_made(&self) -> bool {
+        self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made())
     }
 
     fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {
@@ -851,7 +921,11 @@ impl Pass<'_, '_> {
             let refuses = matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));
             let passes = hit.action == RuleAction::Pass;
             if refuses || passes && !refused {
-                hit.for_flow = self.has_flow && signature.kind.acts_on_flow(hit.stream || hit.tx.is_some());
+                hit.for_flow = self.has_flow
+                    && match signature.scope {
+                        Some(scope) => scope == ActionScope::Flow,
+                        None => signature.kind.acts_on_flow(hit.stream || hit.tx.is_some()),
+                    };
                 let state = &mut self.flow.state;
                 // The first decision about a flow stands.
                 if hit.for_flow && state.passed.is_none() && state.dropped.is_none() {

@@ -12,6 +12,7 @@ mod conflicts;
 pub mod content;
 pub mod dataset;
 pub mod explain;
+pub mod firewall;
 pub mod groups;
 pub mod header;
 pub mod heads;

@@ -4,6 +4,7 @@
 use crate::buffers::{BufferRef, Buffers};
 use crate::builder::{Environment, Origin, SignatureBuilder};
 use crate::content::Item;
+use crate::firewall::{self, Act, Firewall, Policies};
 use crate::heads::{BadHead, Collector, Heads};
 use crate::keyword::{Argument, KeywordError, RefusalCode};
 use crate::keywords;
@@ -72,6 +73,10 @@ pub struct RuleSet {
     pub guess_limit: u8,
     /// Rules that say more than alert, by generator and number: what they decided of flows stands with them.
     pub(crate) deciding: HashMap<(u32, u32), Says>,
+    /// Firewall mode is on: the tables of its rules, which stand behind those of detection in `signatures`.
+    pub firewall: Option<Firewall>,
+    /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as there is such a rule.
+    accepting: HashSet<(u32, u32)>,
 }
 
 /// What a rule can decide of a flow.
@@ -88,7 +93,16 @@ impl Says {
         match action {
             RuleAction::Pass => Some(Says::Pass),
             RuleAction::Drop | RuleAction::Reject(_) => Some(Says::Refuse),
-            RuleAction::Alert | RuleAction::Config => None,
+            RuleAction::Alert | RuleAction::Config | RuleAction::Accept => None,
+        }
+    }
+
+    /// What a rule can decide of what detection does with a flow.
+    fn of_rule(signature: &Signature) -> Option<Self> {
+        match &signature.firewall {
+            // What the firewall refuses is its own matter.
+            Some(rule) => rule.pass.then_some(Says::Pass),
+            None => Says::of(signature.action),
         }
     }
 }
@@ -98,6 +112,12 @@ impl RuleSet {
     #[must_use]
     pub fn says(&self, rule: &RuleId, what: Says) -> bool {
         self.deciding.get(&(rule.gid, rule.sid)) == Some(&what)
+    }
+
+    /// Whether the firewall has a rule of this number, of whatever revision, that accepts flows.
+    #[must_use]
+    pub fn accepts(&self, rule: &RuleId) -> bool {
+        self.accepting.contains(&(rule.gid, rule.sid))
     }
 
     /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
@@ -113,8 +133,8 @@ impl RuleSet {
         let replaces = |s: &Member| {
             s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
         };
-        if self.tags || self.signatures.iter().any(replaces) {
-            // What is tagged or changed is the packet.
+        if self.tags || self.firewall.is_some() || self.signatures.iter().any(replaces) {
+            // What is tagged or changed is the packet, and each is judged by the firewall.
             Together::Apart
         } else if self.prefilters.looks_at_segments() {
             Together::StreamJoined
@@ -124,10 +144,16 @@ impl RuleSet {
     }
 }
 
-/// A pattern engine could not build the sets: nothing of the generation is used.
+/// Nothing of the generation can be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the pattern sets of the rules cannot be built: {0}")]
-pub struct LoadError(#[from] bartizan_pattern::BuildError);
+pub enum LoadError {
+    /// A pattern engine could not build the sets.
+    #[error("the pattern sets of the rules cannot be built: {0}")]
+    Patterns(#[from] bartizan_pattern::BuildError),
+    /// The firewall's settings cannot be understood.
+    #[error("{0}")]
+    Firewall(#[from] bartizan_base::SettingError),
+}
 
 /// Outcome of loading: the set, and what is to be said about single rules.
 pub struct Loaded {
@@ -135,6 +161,8 @@ pub struct Loaded {
     pub rules: RuleSet,
     /// One finding per refused rule, and warnings.
     pub diagnostics: Vec<Diagnostic>,
+    /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided by others.
+    pub firewall_refused: u64,
 }
 
 /// A compiled rule.
@@ -149,7 +177,7 @@ struct Built {
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
 ///
 /// # Errors
-/// The pattern sets cannot be built.
+/// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
 pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
     input.shared.begin_load();
     input.known.into_iter().for_each(Known::tidy);
@@ -162,8 +190,13 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     let mut built: Vec<Option<Member>> = Vec::new();
     let mut words = HashSet::new();
     let mut classes = UnknownClasses::default();
+    let firewall = firewall::is_enabled(input.settings)?;
+    let mut firewall_refused = 0u64;
     for file in files {
         report.add_file(file);
+        if file.firewall {
+            firewall_refused += file.refused.len() as u64;
+        }
         diagnostics.extend(file.diagnostics.iter().cloned());
         let name = file.source.name().to_string();
         let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
@@ -171,9 +204,10 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         let mut rest =
             Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
         for rule in &file.rules {
-            match member(rule, &environment, input, &mut rest) {
+            let whose = Whose { own: file.firewall, mode: firewall };
+            match member(rule, whose, &environment, input, &mut rest) {
                 Ok(None) => report.skip("requires"),
-                Ok(Some(one)) => match duplicates.judge(rule, built.len()) {
+                Ok(Some(one)) => match judge(&mut duplicates, rule, &built, file.firewall) {
                     Duplicate::New => {
                         report.load();
                         built.push(Some(one));
@@ -186,7 +220,10 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                         built.push(Some(one));
                     }
                     Duplicate::Refused(_) => {
+                        // Nobody has this place: a rule that is refused as the firewall's or not may have been given it.
+                        built.push(None);
                         report.refuse(RefusalCode::Duplicate.name());
+                        firewall_refused += u64::from(file.firewall);
                         let message = format!(
                             "a rule with gid {} and sid {} stands earlier",
                             rule.id().gid,
@@ -201,6 +238,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                     }
                 },
                 Err((code, finding)) => {
+                    firewall_refused += u64::from(file.firewall);
                     count(&mut report, rule, code, &finding);
                     diagnostics.push(*finding);
                 }
@@ -208,17 +246,34 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         }
     }
     diagnostics.extend(classes.finish(input.classifications));
-    let mut signatures: Vec<Member> = built.into_iter().flatten().collect();
+    let built = built.into_iter().flatten();
+    let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) =
+        built.partition(|member| member.firewall.is_some());
     sort(&mut signatures, &action_order(input.settings));
-    let prefilters = prefilter::build(&signatures, &buffers, input.compiler)?;
+    let detecting = signatures.len();
+    // Those of the firewall keep the order of their files; no prefilter leads to them.
+    signatures.extend(of_firewall);
+    let policies = firewall.then(|| Policies::from_settings(input.settings)).transpose()?;
+    if let Some(policies) = &policies {
+        let mut classes = UnknownClasses::default();
+        let mut rest =
+            Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
+        signatures.extend(reporting(policies, &buffers, input, &mut rest));
+    }
+    let prefilters =
+        prefilter::build(signatures.get(..detecting).unwrap_or_default(), &buffers, input.compiler)?;
     let rules = RuleSet {
         tags: signatures.iter().any(|s| s.tags),
         generation: input.generation,
         head_of: signatures.iter().map(|s| s.head).collect(),
-        deciding: signatures
+        deciding: signatures.iter().filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of_rule(s)?))).collect(),
+        accepting: signatures
             .iter()
-            .filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of(s.action)?)))
+            .filter(|s| s.firewall.as_ref().is_some_and(|f| f.act.accepts_flow()))
+            .filter(|s| !firewall::POLICY_SIDS.contains(&s.id.sid))
+            .map(|s| (s.id.gid, s.id.sid))
             .collect(),
+        firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
         signatures,
         heads: heads.finish(input.tenants),
         buffers,
@@ -228,7 +283,72 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         guess_tx: input.settings.bool("detect.guess-applayer-tx", false).unwrap_or(false),
         guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
-    Ok(Loaded { rules, diagnostics })
+    Ok(Loaded { rules, diagnostics, firewall_refused })
+}
+
+/// Rules in whose name the firewall's policies report.
+fn reporting(
+    policies: &Policies,
+    buffers: &Buffers,
+    input: &LoadInput<'_>,
+    rest: &mut Rest<'_, '_>,
+) -> Vec<Member> {
+    let environment = Environment::new(buffers, input.settings, input.shared, std::path::Path::new(""));
+    let mut made = Vec::new();
+    for (sid, hook, policy, act, pass) in policies.reported() {
+        let layer = if sid == firewall::POLICY_SIDS[0] { "packet" } else { "app" };
+        let text = format!(
+            "accept:hook,alert ip:all any any -> any any (msg:\"SURICATA FW default {layer} policy\"; sid:{sid}; rev:1;)"
+        );
+        let file = bartizan_rules::parse_file(text.into_bytes(), "firewall.policies");
+        let whose = Whose { own: true, mode: true };
+        for rule in &file.rules {
+            let Ok(Some(Built { mut signature, head, .. })) = compile(rule, whose, &environment, input, rest)
+            else {
+                continue;
+            };
+            if let Some(own) = &mut signature.firewall {
+                (own.hook, own.policy, own.act, own.pass) = (hook.clone(), policy.clone(), act, pass);
+            }
+            signature.action = firewall_action(act);
+            let mut info = (*signature.info).clone();
+            info.firewall = Some((hook.clone(), policy.clone()));
+            signature.info = Arc::new(info);
+            made.push(Member::new(Arc::new(signature), head));
+        }
+    }
+    made
+}
+
+/// What detection calls the firewall's actions.
+const fn firewall_action(act: Act) -> RuleAction {
+    match act {
+        Act::Accept(_) => RuleAction::Accept,
+        Act::Refuse { reject: Some(side), .. } => RuleAction::Reject(side),
+        Act::Refuse { reject: None, .. } => RuleAction::Drop,
+        Act::Nothing => RuleAction::Config,
+    }
+}
+
+/// Whose rule it is.
+#[derive(Clone, Copy)]
+struct Whose {
+    /// The firewall's.
+    own: bool,
+    /// Firewall mode is on.
+    mode: bool,
+}
+
+/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other way round: that one would be
+/// missing.
+fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], firewall: bool) -> Duplicate {
+    let is_other = |before: usize| {
+        built.get(before).and_then(Option::as_ref).is_some_and(|known| known.firewall.is_some() != firewall)
+    };
+    match duplicates.judge(rule, built.len()) {
+        Duplicate::Replaces(before) if is_other(before) => Duplicate::Refused(before),
+        judged => judged,
+    }
 }
 
 /// Counts a refused rule, by the protocol or keyword if it is one that is not there.
@@ -273,7 +393,7 @@ fn sort(members: &mut [Member], order: &[&str]) {
         RuleAction::Drop => place("drop"),
         RuleAction::Reject(_) => place("reject"),
         RuleAction::Alert => place("alert"),
-        RuleAction::Config => order.len(),
+        RuleAction::Config | RuleAction::Accept => order.len(),
     };
     members.sort_by(|a, b| {
         let o = |x: &Member| {
@@ -347,16 +467,18 @@ fn shared_text(words: &mut HashSet<Arc<str>>, text: &[u8]) -> Arc<str> {
 /// One rule, as it was compiled before or compiled now. `None`: what it `requires` is not there.
 fn member(
     rule: &Rule,
+    whose: Whose,
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
 ) -> Result<Option<Member>, Refusal> {
     if let Some(known) = input.known.and_then(|known| known.find(rule.raw()))
+        && known.firewall.is_some() == whose.own
         && let Ok(head) = rest.heads.add(rule, &known.protocol, rest.resolver)
     {
         return Ok(Some(Member::new(known, head)));
     }
-    let Some(built) = compile(rule, environment, input, rest)? else { return Ok(None) };
+    let Some(built) = compile(rule, whose, environment, input, rest)? else { return Ok(None) };
     let signature = Arc::new(built.signature);
     if let Some(known) = input.known.filter(|_| built.lasts) {
         known.add(rule.raw(), &signature);
@@ -367,11 +489,15 @@ fn member(
 /// Compiles one rule. `None`: what it `requires` is not there.
 fn compile(
     rule: &Rule,
+    whose: Whose,
     environment: &Environment<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
 ) -> Result<Option<Built>, Refusal> {
     environment.take_outside();
+    if !whose.own {
+        firewall::check_detection(rule, whose.mode).map_err(|e| refuse(rule, e, rule.actions))?;
+    }
     let protocol = protocol::parse(rule.protocol()).map_err(|e| refuse(rule, e, rule.protocol))?;
     let mut builder = SignatureBuilder::new(environment, rule.id(), protocol);
     if let Some(hook) = rule.hook() {
@@ -422,7 +548,7 @@ fn compile(
             }
         }
     }
-    finish(rule, builder, input, rest).map(Some)
+    finish(rule, whose, builder, input, rest).map(Some)
 }
 
 /// What a message about an option names first in back quotes: its keyword, or a word that its value has once. Else the whole option.
@@ -475,6 +601,7 @@ fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> Refu
 
 fn finish(
     rule: &Rule,
+    whose: Whose,
     mut builder: SignatureBuilder<'_>,
     input: &LoadInput<'_>,
     rest: &mut Rest<'_, '_>,
@@ -482,6 +609,12 @@ fn finish(
     let Rest { heads, resolver, classes, words } = rest;
     let buffers = builder.environment.buffers;
     let values = builder.finish_values().map_err(|e| refuse(rule, e, rule.span))?;
+    let firewall = if whose.own {
+        Some(firewall::check_firewall(rule, &builder).map_err(|e| refuse(rule, e, rule.actions))?)
+    } else {
+        None
+    };
+    let (firewall, reports) = firewall.map_or((None, false), |(own, reports)| (Some(Box::new(own)), reports));
     let head = heads.add(rule, &builder.protocol, resolver).map_err(|BadHead { error, place }| {
         let place = place.slice(error.span.start as usize, error.span.end as usize);
         refuse(rule, KeywordError::new(RefusalCode::BadAddress, error.kind.to_string()), place)
@@ -521,13 +654,16 @@ fn finish(
         metadata,
         target_is_source: target.map(|t| t == AlertTarget::Source),
         text: text(rule.raw()),
+        firewall: firewall.as_ref().map(|own| (own.hook.clone(), own.policy.clone())),
     };
     let mut signature = Signature {
         id: rule.id(),
         action: action(rule.action),
+        scope: rule.scope,
+        firewall,
         info: Arc::new(info),
         priority,
-        alert: builder.alert,
+        alert: if whose.own { reports } else { builder.alert },
         kind: Kind::default(),
         noalert: builder.noalert || rule.action == bartizan_rules::RuleAction::Config,
         protocol: builder.protocol,
@@ -550,7 +686,16 @@ fn finish(
     if signature.inspects_frames() {
         frames_alone(&signature).map_err(|e| refuse(rule, e, rule.span))?;
     }
-    crate::hook::finish(builder.hook, buffers, &mut signature).map_err(|e| refuse(rule, e, rule.protocol))?;
+    let hook = builder.hook;
+    crate::hook::finish(hook, buffers, &mut signature, whose.own)
+        .map_err(|e| refuse(rule, e, rule.protocol))?;
+    if whose.own && hook.is_none() && (signature.inspects_tx() || signature.inspects_frames()) {
+        let error = KeywordError::context(
+            "the rule asks for something of transactions, and its hook is one of packets",
+        )
+        .help("hook it to a state of the protocol: `http1:request_line`");
+        return Err(refuse(rule, error, rule.protocol));
+    }
     let whole = rule.span;
     crate::conflicts::check(&signature, buffers).map_err(|e| refuse(rule, e, whole))?;
     payload_first(&mut signature);
@@ -656,6 +801,7 @@ const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
         Written::RejectDst => RuleAction::Reject(RejectSide::Destination),
         Written::RejectBoth => RuleAction::Reject(RejectSide::Both),
         Written::Config => RuleAction::Config,
+        Written::Accept => RuleAction::Accept,
     }
 }
 
@@ -720,7 +866,7 @@ pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
         classes: &mut UnknownClasses::default(),
         words: &mut HashSet::new(),
     };
-    match compile(rule, &environment, input, &mut rest) {
+    match compile(rule, Whose { own: false, mode: false }, &environment, input, &mut rest) {
         Ok(Some(built)) => built.origins,
         _ => Vec::new(),
     }

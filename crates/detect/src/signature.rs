@@ -26,6 +26,8 @@ pub enum RuleAction {
     Pass,
     /// Change logging or inspection of the flow or transaction.
     Config,
+    /// Let go on (firewall).
+    Accept,
 }
 
 /// Who is told of a rejected connection.
@@ -163,6 +165,10 @@ pub struct Signature {
     pub id: RuleId,
     /// What it does.
     pub action: RuleAction,
+    /// Whether its action holds for the packet or for the flow, where the rule says so (`drop:packet`).
+    pub scope: Option<bartizan_rules::ActionScope>,
+    /// The firewall's part, of rules of the firewall.
+    pub firewall: Option<Box<crate::firewall::FirewallRule>>,
     /// What is told of it: `msg`, class, references, metadata, `target`, its text.
     pub info: Arc<RuleInfo>,
     /// 1 is the most severe.
@@ -306,9 +312,12 @@ impl Kind {
 impl Signature {
     /// Whether a match would be reported. `suppressed`: something else than the rule says that it is not.
     fn would_report(&self, suppressed: bool) -> bool {
+        if self.firewall.is_some() {
+            return self.alert && !suppressed;
+        }
         match self.action {
             RuleAction::Pass => self.alert,
-            RuleAction::Config => false,
+            RuleAction::Config | RuleAction::Accept => false,
             RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !(self.noalert || suppressed),
         }
     }

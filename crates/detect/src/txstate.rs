@@ -53,10 +53,23 @@ pub struct Entry {
 /// In the place of a value's number: not how far it was scanned, but how many values were.
 const VALUES: u32 = u32::MAX;
 
+/// How far the firewall is with a direction of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateState {
+    /// The state that is judged next.
+    pub from: u8,
+    /// A rule has accepted a state.
+    pub ruled: bool,
+}
+
 #[derive(Debug, Default)]
 struct TxState {
     id: TxId,
     entries: SmallVec<[Entry; 4]>,
+    /// How far the firewall is with it, by direction.
+    gate: [GateState; 2],
+    /// The firewall has accepted all of it, both directions.
+    accepted: bool,
     /// Alerts of rules on packets that showed it.
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
@@ -92,6 +105,8 @@ pub struct FlowDetect {
     ip_only_done: [bool; 2],
     /// What is known of the windows that the stream is shown with, by direction.
     windows: PerDirection<WindowScan>,
+    /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
+    withheld: PerDirection<bool>,
     turned: bool,
 }
 
@@ -106,9 +121,49 @@ impl FlowDetect {
             self.forget_all_tx();
             self.ip_only_done = [false; 2];
             self.windows = PerDirection::default();
-            let FlowState { passed, dropped, .. } = &mut self.state;
+            let FlowState { passed, dropped, accepted, .. } = &mut self.state;
+            *accepted = accepted.filter(|rule| rules.accepts(rule));
             *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
             *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));
+        }
+    }
+
+    /// The firewall refuses a packet that brings something to transactions.
+    pub(crate) fn withhold(&mut self, direction: Direction) {
+        self.withheld[direction] = true;
+    }
+
+    /// The transactions of a direction are judged.
+    pub(crate) fn hand_out(&mut self, direction: Direction) {
+        self.withheld[direction] = false;
+    }
+
+    /// Whether something of a direction waits to be judged.
+    pub(crate) fn withheld(&self, direction: Direction) -> bool {
+        self.withheld[direction]
+    }
+
+    /// How far the firewall is with a direction of a transaction.
+    pub(crate) fn gate(&self, id: TxId, direction: Direction) -> GateState {
+        self.tx(id).and_then(|tx| tx.gate.get(direction as usize)).copied().unwrap_or_default()
+    }
+
+    /// Whether the firewall has accepted all of a transaction.
+    pub(crate) fn is_tx_accepted(&self, id: TxId) -> bool {
+        self.tx(id).is_some_and(|tx| tx.accepted)
+    }
+
+    /// The firewall accepts all of a transaction.
+    pub(crate) fn accept_tx(&mut self, id: TxId) {
+        if let Some(tx) = self.tx_mut(id) {
+            tx.accepted = true;
+        }
+    }
+
+    /// Notes that.
+    pub(crate) fn set_gate(&mut self, id: TxId, direction: Direction, state: GateState) {
+        if let Some(gate) = self.tx_mut(id).and_then(|tx| tx.gate.get_mut(direction as usize)) {
+            *gate = state;
         }
     }
 

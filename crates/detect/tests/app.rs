@@ -87,6 +87,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
             shared: &shared,
         };
         let work = Work {
+            waits: false,
             scene,
             stream: None,
             payload_in_stream: true,

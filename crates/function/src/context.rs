@@ -38,6 +38,8 @@ pub struct Notes<'a> {
     pub tenant: TenantId,
     /// An ICMP error: whether it quotes a packet of a known flow. `None`: it is none, or nobody looked.
     pub related: Option<bool>,
+    /// A fragment that does not leave before its datagram is whole: what is decided of that is decided of it.
+    pub waits: bool,
     /// What the generation's lookup found among functions' rules on headers: of each function that has one the number of the
     /// first rule that matches the flow. For ICMP it is that of the packet, since types and codes change within a flow.
     pub matches: &'a [(FunctionId, u32)],

@@ -23,6 +23,8 @@ pub struct RuleInfo {
     pub target_is_source: Option<bool>,
     /// Text of the rule.
     pub text: String,
+    /// Of a rule of the firewall: what events call its hook, and its actions.
+    pub firewall: Option<(Option<String>, String)>,
 }
 
 /// What the rule did.
@@ -32,6 +34,8 @@ pub enum FindingAction {
     Allowed,
     /// Refused: EVE's `blocked`.
     Blocked,
+    /// No match to report: the rule refuses the packet, and the record of that names it.
+    Refusing,
     /// No match to report: rules set variables for this packet.
     Variables,
     /// No match: an earlier one asked for this packet to be recorded (keyword `tag`).
@@ -71,6 +75,12 @@ pub struct Finding {
 }
 
 impl FindingAction {
+    /// Whether it refuses the packet.
+    #[must_use]
+    pub const fn blocks(self) -> bool {
+        matches!(self, FindingAction::Blocked | FindingAction::Refusing)
+    }
+
     /// Whether it is an alert, not only something to be recorded.
     #[must_use]
     pub const fn is_alert(self) -> bool {

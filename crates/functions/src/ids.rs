@@ -3,6 +3,7 @@
 
 use bartizan_base::{Decision, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
+use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, Left, LeftKind, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::RuleSet;
@@ -31,6 +32,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         Counter {
             name: "alerts_discarded",
             help: "Alerts over the limit of one packet; their actions still act.",
+        },
+        Counter {
+            name: "firewall_alerts_discarded",
+            help: "Alerts of firewall rules over the limit of one packet; their actions still act.",
         },
         Counter {
             name: "alerts_suppressed",
@@ -68,6 +73,7 @@ struct State {
     reported: usize,
     alerts: u64,
     discarded: u64,
+    gate_discarded: u64,
     suppressed: u64,
     replaced: u64,
 }
@@ -124,6 +130,14 @@ fn count_tagged(left: &mut Tag, len: u64, now: Timestamp) -> bool {
     true
 }
 
+const fn told(side: RejectSide) -> RejectTo {
+    match side {
+        RejectSide::Source => RejectTo::Source,
+        RejectSide::Destination => RejectTo::Destination,
+        RejectSide::Both => RejectTo::Both,
+    }
+}
+
 impl Function for Ids {
     fn spec(&self) -> &'static FunctionSpec {
         &SPEC
@@ -139,6 +153,7 @@ impl Function for Ids {
             reported: 0,
             alerts: 0,
             discarded: 0,
+            gate_discarded: 0,
             suppressed: 0,
             replaced: 0,
         })
@@ -190,6 +205,7 @@ impl Function for Ids {
             inspect_payload: true,
             again: context.again,
             prevention: context.prevention,
+            waits: context.notes.waits,
             group: context
                 .notes
                 .matched(self.id)
@@ -247,6 +263,7 @@ impl Function for Ids {
         if let Some(state) = worker.downcast_ref::<State>() {
             each("alerts", state.alerts);
             each("alerts_discarded", state.discarded);
+            each("firewall_alerts_discarded", state.gate_discarded);
             each("alerts_suppressed", state.suppressed.saturating_add(state.worker.withheld));
             each("states_replaced", state.replaced);
             each("pcre_limits", state.worker.limits_hit);
@@ -304,6 +321,31 @@ impl Ids {
         (!written.is_empty()).then(|| json.bytes().into())
     }
 
+    /// What the firewall decides.
+    fn of_gate(&self, gate: Gate, prevention: bool, reject: &mut Option<RejectTo>) -> Decision {
+        let Gate::Refused(refusal) = gate else { return Decision::CONTINUE };
+        if !prevention {
+            return Decision::CONTINUE;
+        }
+        let reason = match refusal.cause {
+            Cause::Rule => Reason::FirewallRule,
+            Cause::PacketPolicy => Reason::FirewallPacketPolicy,
+            Cause::AppPolicy => Reason::FirewallAppPolicy,
+            Cause::PreFlow => Reason::FirewallPreFlow,
+            Cause::PreStream => Reason::FirewallPreStream,
+        };
+        if let Some(side) = refusal.reject {
+            reject.get_or_insert(told(side));
+        }
+        let verdict = if refusal.reject.is_some() { Verdict::Reject } else { Verdict::Drop };
+        Decision {
+            rule: refusal.rule.and_then(|rule| NonZeroU32::new(rule.sid)),
+            rule_id: refusal.rule,
+            done: refusal.flow,
+            ..Decision::refuse(verdict, reason, self.id)
+        }
+    }
+
     /// Turns matches into findings and one decision.
     fn conclude(
         &self,
@@ -316,8 +358,9 @@ impl Ids {
         if !again {
             state.reported = 0;
         }
-        if state.worker.hits.is_empty() {
-            return Decision::CONTINUE;
+        let gate = self.of_gate(state.worker.gate, prevention, reject);
+        if state.worker.hits.is_empty() && state.worker.gate_hits.is_empty() {
+            return gate;
         }
         let mut decision = Decision::CONTINUE;
         let mut bypass = false;
@@ -326,18 +369,16 @@ impl Ids {
             let found = Finding::new(Arc::clone(&self.tag), FindingAction::Variables);
             findings.push(Finding { variables: Arc::clone(&variables), ..found });
         }
-        for hit in &state.worker.hits {
+        for hit in state.worker.gate_hits.iter().chain(&state.worker.hits) {
             let index = hit.rule as usize;
             let Some(signature) = self.rules.signatures.get(index) else { continue };
             if let RuleAction::Reject(side) = hit.action {
-                reject.get_or_insert(match side {
-                    RejectSide::Source => RejectTo::Source,
-                    RejectSide::Destination => RejectTo::Destination,
-                    RejectSide::Both => RejectTo::Both,
-                });
+                reject.get_or_insert(told(side));
             }
             let (verdict, action) = match hit.action {
-                RuleAction::Alert | RuleAction::Config => (Verdict::Continue, FindingAction::Allowed),
+                RuleAction::Alert | RuleAction::Config | RuleAction::Accept => {
+                    (Verdict::Continue, FindingAction::Allowed)
+                }
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
                 RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
@@ -345,7 +386,8 @@ impl Ids {
                 RuleAction::Reject(_) => (Verdict::Continue, FindingAction::Blocked),
             };
             let reason = if hit.by_limit { Reason::IdsThreshold } else { Reason::IdsRule };
-            if verdict != Verdict::Continue {
+            let of_firewall = signature.firewall.is_some();
+            if verdict != Verdict::Continue && !of_firewall {
                 decision = decision.strictest(Decision {
                     verdict,
                     reason: (verdict > Verdict::Pass).then_some(reason),
@@ -356,13 +398,18 @@ impl Ids {
                     done: hit.for_flow && verdict > Verdict::Pass,
                 });
             }
-            bypass |= signature.bypass;
+            // Where a firewall stands, only it lets a flow go for good.
+            bypass |= signature.bypass && (of_firewall || state.worker.ungated);
             if !hit.alert {
-                state.suppressed += u64::from(hit.action != RuleAction::Pass);
+                if of_firewall && verdict > Verdict::Pass {
+                    findings.push(Finding::new(Arc::clone(&signature.info), FindingAction::Refusing));
+                }
+                state.suppressed += u64::from(hit.action != RuleAction::Pass && !of_firewall);
                 continue;
             }
             if state.reported >= self.alerts_max {
-                state.discarded += 1;
+                state.discarded += u64::from(!of_firewall);
+                state.gate_discarded += u64::from(of_firewall);
                 continue;
             }
             state.alerts += 1;
@@ -377,6 +424,10 @@ impl Ids {
                 context: self.context_of(hit, &state.worker.left),
                 variables: Arc::clone(&variables),
             });
+        }
+        // What the firewall refuses it refuses, whatever detection said of the packet before.
+        if !gate.verdict.forwards() {
+            return gate;
         }
         // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
         decision.done |= bypass && decision.verdict.forwards();

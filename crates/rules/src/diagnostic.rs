@@ -218,6 +218,7 @@ pub mod code {
         UNRESOLVED = "R021": "an address or port expression cannot be resolved";
         BAD_ARGUMENT = "R022": "a malformed argument";
         BAD_PROTOCOL = "R023": "malformed protocol";
+        BAD_SCOPE = "R024": "an action has no such scope";
         BAD_CLASSIFICATION = "R030": "malformed line in a classification file";
         BAD_REFERENCE_CONFIG = "R031": "malformed line in a reference file";
         BAD_THRESHOLD = "R032": "malformed line in a threshold file";

@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::dialect::dialect_of_action;
 use crate::expr::{AddressExpr, Expr, Leaf, PortExpr, parse_expr};
 use crate::parse::Parser;
-use crate::rule::{RuleAction, RuleDirection, Spec};
+use crate::rule::{ActionScope, RuleAction, RuleDirection, ScopedAction, Spec};
 use crate::source::Span;
 use crate::suggest::suggest;
 
@@ -43,10 +43,7 @@ impl Parser<'_> {
         let missing = fields.iter().find(|(span, _)| span.is_empty() || parenthesis(*span));
         if let Some((span, name)) = missing {
             // A word that is no action at all says more than what is missing behind it.
-            if RuleAction::from_name(self.bytes(header.action)).is_none() {
-                self.action(header.action);
-                return None;
-            }
+            self.actions(header.action)?;
             if let Some(open) = unclosed {
                 self.error(whole.slice(open, open + 1), code::BAD_ADDRESS, "this `[` is not closed");
                 return None;
@@ -62,8 +59,47 @@ impl Parser<'_> {
         Some(header)
     }
 
-    pub(crate) fn action(&mut self, span: Span) -> Option<RuleAction> {
-        let word = self.bytes(span);
+    /// Reads `ACTION[:SCOPE][,ACTION[:SCOPE]]...`. What may stand together depends on whose rules these are and is not looked at here.
+    pub(crate) fn actions(&mut self, span: Span) -> Option<(ScopedAction, Vec<ScopedAction>)> {
+        let text = self.bytes(span);
+        let mut all = Vec::new();
+        let mut start = 0usize;
+        for part in text.split(|b| *b == b',') {
+            let end = start.saturating_add(part.len());
+            all.push(self.scoped(part, span.slice(start, end))?);
+            start = end.saturating_add(1);
+        }
+        let mut all = all.into_iter();
+        Some((all.next()?, all.collect()))
+    }
+
+    fn scoped(&mut self, text: &[u8], span: Span) -> Option<ScopedAction> {
+        let (name, scope) = match text.iter().position(|b| *b == b':') {
+            Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 1..)),
+            None => (text, None),
+        };
+        let name_span = span.slice(0, name.len());
+        let action = self.action(name, name_span)?;
+        let Some(written) = scope else { return Some(ScopedAction { action, scope: None }) };
+        let place = span.slice(name.len() + 1, text.len());
+        let place = if place.is_empty() { span } else { place };
+        let named = ActionScope::NAMES.iter().find(|(name, _)| name.as_bytes() == written).map(|(_, s)| *s);
+        let allowed = scopes_of(action);
+        if let Some(scope) = named.filter(|scope| allowed.contains(scope)) {
+            return Some(ScopedAction { action, scope: Some(scope) });
+        }
+        let names: Vec<_> = allowed.iter().map(|scope| scope.name()).collect();
+        let shown = String::from_utf8_lossy(written.get(..written.len().min(40)).unwrap_or_default());
+        let message = format!("`{}` has no scope `{shown}`", action.name());
+        let help = match names.as_slice() {
+            [] => format!("`{}` has none: take `:{shown}` away", action.name()),
+            names => format!("its scopes are {}", names.join(", ")),
+        };
+        self.report(Diagnostic::error(self.source, place, code::BAD_SCOPE, message).help(help));
+        None
+    }
+
+    fn action(&mut self, word: &[u8], span: Span) -> Option<RuleAction> {
         if let Some(action) = RuleAction::from_name(word) {
             return Some(action);
         }
@@ -72,13 +108,11 @@ impl Parser<'_> {
             Diagnostic::error(self.source, span, code::UNKNOWN_ACTION, format!("unknown action `{shown}`"));
         if let Some((dialect, advice)) = dialect_of_action(&shown) {
             d = d.help(format!("this is an action of {dialect}; {advice}"));
-        } else if shown.eq_ignore_ascii_case("accept") || shown.starts_with("accept:") {
-            d = d.help("`accept` belongs to Suricata's firewall mode, which is not known here; use a policy");
         } else {
             let near = suggest(&shown, RuleAction::NAMES.iter().map(|(n, _)| *n));
-            d = d
-                .suggestion(near)
-                .help("actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config");
+            d = d.suggestion(near).help(
+                "actions are alert, pass, drop, reject, rejectsrc, rejectdst, rejectboth, config; in firewall rules accept",
+            );
         }
         self.report(d);
         None
@@ -87,7 +121,12 @@ impl Parser<'_> {
     /// Which protocols there are is known elsewhere; here only that it is a word.
     pub(crate) fn protocol(&mut self, span: Span) {
         let word = self.bytes(span);
-        if !word.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':' | b'.' | b'/')) {
+        // `<` before a firewall rule's hook stands for the states before it as well.
+        let at = word.iter().position(|b| *b == b':').unwrap_or(word.len());
+        let (name, hook) = word.split_at(at);
+        let hook = hook.strip_prefix(b":<").unwrap_or(hook);
+        let mut word = name.iter().chain(hook);
+        if !word.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':' | b'.' | b'/')) {
             self.error(span, code::BAD_PROTOCOL, "this is no name of a protocol");
         }
     }
@@ -190,4 +229,19 @@ fn cached<'a, L: Leaf>(
     let expr = Arc::new(parse_expr(text)?);
     known.insert(text, Arc::clone(&expr));
     Ok(expr)
+}
+
+/// The scopes that an action can have.
+const fn scopes_of(action: RuleAction) -> &'static [ActionScope] {
+    use ActionScope::{Flow, Hook, Packet, Tx};
+    match action {
+        RuleAction::Accept => &[Packet, Flow, Tx, Hook],
+        RuleAction::Pass
+        | RuleAction::Drop
+        | RuleAction::Reject
+        | RuleAction::RejectDst
+        | RuleAction::RejectBoth => &[Packet, Flow],
+        RuleAction::Config => &[Packet],
+        RuleAction::Alert => &[],
+    }
 }

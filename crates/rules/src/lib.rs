@@ -53,7 +53,8 @@ pub use parse::{LineCounts, MAX_DIAGNOSTICS, Refused, RuleFile, parse_file, pars
 pub use reference::{ReferenceSystem, ReferenceSystems, builtin_references, parse_references};
 pub use report::{Duplicate, Duplicates, RuleSetReport, title};
 pub use rule::{
-    AddressSpec, Meta, OptionRef, PortSpec, Rule, RuleAction, RuleDirection, RuleOption, Spec, Target,
+    ActionScope, AddressSpec, Meta, OptionRef, PortSpec, Rule, RuleAction, RuleDirection, RuleOption,
+    ScopedAction, Spec, Target,
 };
 pub use set::{AddressSet, Bound, PortSet, Ranges};
 pub use source::{Position, SourceFile, Span};

@@ -52,6 +52,8 @@ pub struct Refused {
 pub struct RuleFile {
     /// The file.
     pub source: Arc<SourceFile>,
+    /// Its rules are a firewall's ([`RuleFile::of_firewall`]), not those of detection.
+    pub firewall: bool,
     /// The rules, in order.
     pub rules: Vec<Rule>,
     /// The rules that could not be read, in order.
@@ -65,6 +67,13 @@ pub struct RuleFile {
 }
 
 impl RuleFile {
+    /// The same, as rules of a firewall: what they accept goes on, and nothing else.
+    #[must_use]
+    pub const fn of_firewall(mut self) -> Self {
+        self.firewall = true;
+        self
+    }
+
     /// All findings as people read them.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
@@ -130,7 +139,7 @@ pub fn parse_source(source: Arc<SourceFile>) -> RuleFile {
         start += length + 1;
     }
     let (diagnostics, diagnostics_dropped) = (parser.diagnostics, parser.dropped);
-    RuleFile { source, rules, refused, diagnostics, diagnostics_dropped, counts }
+    RuleFile { source, firewall: false, rules, refused, diagnostics, diagnostics_dropped, counts }
 }
 
 enum LineKind {
@@ -147,6 +156,7 @@ fn kind_of(line: &[u8]) -> LineKind {
         [b'#', ..] => {
             let text = line.get(line.iter().take_while(|b| matches!(b, b'#' | b' ' | b'\t')).count()..);
             let word = text.unwrap_or_default().split(|b| is_blank(*b)).next().unwrap_or_default();
+            let word = word.split(|b| matches!(b, b':' | b',')).next().unwrap_or_default();
             let rule = RuleAction::from_name(word).is_some() && line.contains(&b'(') && line.contains(&b';');
             if rule { LineKind::Disabled } else { LineKind::Comment }
         }
@@ -232,7 +242,7 @@ impl<'a> Parser<'a> {
             return None;
         }
         let header = self.header(whole)?;
-        let action = self.action(header.action);
+        let actions = self.actions(header.action);
         self.protocol(header.protocol);
         let direction = self.direction(header.direction);
         let src = self.address(header.src);
@@ -244,11 +254,15 @@ impl<'a> Parser<'a> {
         if self.has_errors() {
             return None;
         }
+        let (first, also) = actions?;
         Some(Rule {
             source: Arc::clone(self.source),
             span: whole,
             line: self.source.position(whole.start).line,
-            action: action?,
+            action: first.action,
+            scope: first.scope,
+            also,
+            actions: header.action,
             protocol: header.protocol,
             src: src?,
             src_port: src_port?,

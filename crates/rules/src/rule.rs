@@ -29,11 +29,63 @@ pub enum RuleAction {
     RejectBoth,
     /// Change a setting for what matches (see the keyword `config`); never reports.
     Config,
+    /// Let go on, in firewall rules.
+    Accept,
+}
+
+/// How far an action reaches: `accept:hook`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActionScope {
+    /// The packet.
+    Packet,
+    /// The flow, from this packet on.
+    Flow,
+    /// The hook that the rule is evaluated at.
+    Hook,
+    /// The transaction.
+    Tx,
+}
+
+impl ActionScope {
+    /// Every scope by its name.
+    pub const NAMES: [(&'static str, ActionScope); 4] = [
+        ("packet", ActionScope::Packet),
+        ("flow", ActionScope::Flow),
+        ("hook", ActionScope::Hook),
+        ("tx", ActionScope::Tx),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Flow => "flow",
+            Self::Hook => "hook",
+            Self::Tx => "tx",
+        }
+    }
+}
+
+/// One action of a rule as written, with its scope if it names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScopedAction {
+    /// The action.
+    pub action: RuleAction,
+    /// How far it reaches.
+    pub scope: Option<ActionScope>,
+}
+
+impl core::fmt::Display for ScopedAction {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.action.name())?;
+        self.scope.map_or(Ok(()), |scope| write!(f, ":{}", scope.name()))
+    }
 }
 
 impl RuleAction {
     /// Every action by its spellings.
-    pub const NAMES: [(&'static str, RuleAction); 8] = [
+    pub const NAMES: [(&'static str, RuleAction); 9] = [
         ("alert", RuleAction::Alert),
         ("pass", RuleAction::Pass),
         ("drop", RuleAction::Drop),
@@ -42,6 +94,7 @@ impl RuleAction {
         ("rejectdst", RuleAction::RejectDst),
         ("rejectboth", RuleAction::RejectBoth),
         ("config", RuleAction::Config),
+        ("accept", RuleAction::Accept),
     ];
 
     /// The action of a name, whatever its case.
@@ -61,6 +114,7 @@ impl RuleAction {
             Self::RejectDst => "rejectdst",
             Self::RejectBoth => "rejectboth",
             Self::Config => "config",
+            Self::Accept => "accept",
         }
     }
 }
@@ -152,6 +206,12 @@ pub struct Rule {
     pub line: u32,
     /// What it does.
     pub action: RuleAction,
+    /// How far that reaches, where the rule says so.
+    pub scope: Option<ActionScope>,
+    /// Further actions, behind commas: only rules of a firewall have some.
+    pub also: Vec<ScopedAction>,
+    /// Where the actions stand.
+    pub actions: Span,
     /// Protocol with its hook if it has one, unchecked; see [`Rule::protocol`].
     pub protocol: Span,
     /// Source addresses.
@@ -205,7 +265,13 @@ impl Rule {
     /// The hook behind the protocol: `request_started` in `dns:request_started`.
     #[must_use]
     pub fn hook(&self) -> Option<&str> {
-        self.text(self.protocol).split_once(':').map(|(_, hook)| hook)
+        self.text(self.protocol).split_once(':').map(|(_, hook)| hook.strip_prefix('<').unwrap_or(hook))
+    }
+
+    /// Whether the rule accepts the hooks before its own as well: `tls:<client_hello_done`.
+    #[must_use]
+    pub fn covers_earlier_hooks(&self) -> bool {
+        self.text(self.protocol).contains(":<")
     }
 
     /// The message without escapes; empty without `msg`.
@@ -257,7 +323,11 @@ impl Rule {
     #[must_use]
     pub fn print(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.span.len() as usize + 16);
-        out.extend_from_slice(self.action.name().as_bytes());
+        let first = ScopedAction { action: self.action, scope: self.scope };
+        out.extend_from_slice(first.to_string().as_bytes());
+        for more in &self.also {
+            out.extend_from_slice(format!(",{more}").as_bytes());
+        }
         out.push(b' ');
         out.extend_from_slice(self.bytes(self.protocol));
         let header = format!(

@@ -87,8 +87,23 @@ fn option() -> impl Strategy<Value = String> {
 
 fn rule() -> impl Strategy<Value = String> {
     let head = (
-        prop_oneof![Just("alert"), Just("drop"), Just("PASS"), Just("rejectboth"), Just("config")],
-        prop_oneof![Just("tcp"), Just("dns:request_complete"), Just("tcp-pkt"), Just("http1")],
+        prop_oneof![
+            Just("alert"),
+            Just("drop"),
+            Just("PASS"),
+            Just("rejectboth"),
+            Just("config"),
+            Just("accept:hook"),
+            Just("drop:flow,alert"),
+            Just("accept:packet,pass:packet,alert")
+        ],
+        prop_oneof![
+            Just("tcp"),
+            Just("dns:request_complete"),
+            Just("tls:<client_hello_done"),
+            Just("tcp-pkt"),
+            Just("http1")
+        ],
         address(),
         port(),
         prop_oneof![Just("->"), Just("<>"), Just("=>")],
@@ -111,8 +126,12 @@ fn rule() -> impl Strategy<Value = String> {
 }
 
 fn same(a: &Rule, b: &Rule) -> Result<(), TestCaseError> {
-    prop_assert_eq!((a.action, a.direction, a.id()), (b.action, b.direction, b.id()));
+    prop_assert_eq!(
+        (a.action, a.scope, &a.also, a.direction, a.id()),
+        (b.action, b.scope, &b.also, b.direction, b.id())
+    );
     prop_assert_eq!((a.protocol(), a.hook()), (b.protocol(), b.hook()));
+    prop_assert_eq!(a.covers_earlier_hooks(), b.covers_earlier_hooks());
     prop_assert_eq!((&a.src.expr, &a.dst.expr), (&b.src.expr, &b.dst.expr));
     prop_assert_eq!((&a.src_port.expr, &a.dst_port.expr), (&b.src_port.expr, &b.dst_port.expr));
     let options = |r: &Rule| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of the program itself, as callers of Suricata use them (suricata-update, start scripts): `-T`, `--dump-config`, `--build-info`,
-//! `--list-keywords`, `--list-app-layer-protos`, `-V`.
+//! `--list-keywords`, `--list-app-layer-protos`, `--list-app-layer-hooks`, `-V`.
 //!
 //! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's words. Not done: to run or read
 //! captures by Suricata's options (`-i`, `-r`): `bartizan run` and `bartizan inspect` do.
@@ -8,6 +8,7 @@
 use super::check::{self, Job};
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
+use crate::firewall::FirewallOptions;
 use crate::generation::Options;
 use crate::{input, load, plan};
 use bartizan_applayer::protocols;
@@ -52,6 +53,8 @@ pub struct Args {
     #[arg(long)]
     init_errors_fatal: bool,
     #[command(flatten)]
+    firewall: FirewallOptions,
+    #[command(flatten)]
     cache: CacheOption,
     /// Print the settings, `key = value`, and end.
     #[arg(long)]
@@ -68,6 +71,9 @@ pub struct Args {
     /// List the application protocols that are parsed.
     #[arg(long)]
     list_app_layer_protos: bool,
+    /// List the states of application protocols that rules can be hooked to.
+    #[arg(long)]
+    list_app_layer_hooks: bool,
     /// Print results as JSON (`-T`, `--list-keywords`, `--list-app-layer-protos`).
     #[arg(long)]
     json: bool,
@@ -88,6 +94,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return list_keywords(what, args.json);
     } else if args.list_app_layer_protos {
         list_protocols(args.json);
+    } else if args.list_app_layer_hooks {
+        println!("=========Supported App Layer Hooks=========");
+        bartizan_detect::hook::all().iter().for_each(|name| println!("{name}"));
     } else if args.dump_config {
         dump_config(&load::settings(args.config.as_deref(), &args.overrides)?, "");
     } else if args.test {
@@ -113,6 +122,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
     let mut options = Options {
         overrides: args.overrides.clone(),
         cache: args.cache.clone(),
+        firewall: args.firewall.clone(),
         strict: args.strict,
         ..Options::default()
     };

@@ -3,6 +3,7 @@
 
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
+use crate::firewall::{self, FirewallOptions};
 use crate::generation::{Builder, Options, is_policy};
 use crate::{findings, load, rule_files, say, unused};
 use bartizan_base::{Generation, Settings};
@@ -25,7 +26,7 @@ Examples:
 #[derive(clap::Args)]
 pub struct Args {
     /// Rule files and policy files (`.yaml`, `.yml`), plain, gzip or zstd.
-    #[arg(required_unless_present = "suricata_config")]
+    #[arg(required_unless_present_any = ["suricata_config", "firewall_rules_exclusive"])]
     files: Vec<PathBuf>,
     /// A suricata.yaml with the variables that the rules use; it is checked as well, with its `rule-files` if no rule file is given.
     #[arg(long, value_name = "FILE")]
@@ -39,6 +40,8 @@ pub struct Args {
     /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are many.
     #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    firewall: FirewallOptions,
     /// Where compiled patterns are kept.
     #[command(flatten)]
     cache: CacheOption,
@@ -70,6 +73,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         suricata_config: args.suricata_config.clone(),
         overrides: args.overrides.clone(),
         cache: args.cache.clone(),
+        firewall: args.firewall.clone(),
         strict: args.strict,
         ..Options::default()
     };
@@ -92,15 +96,22 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
     if job.of_settings {
         rules.extend(rule_files::of(&settings, &mut warnings));
     }
-    let files = load::rule_files(&rules)?;
+    let mut files = load::rule_files(&rules)?;
+    let of_firewall = job.options.firewall.files(&settings, &mut warnings)?;
+    let has_rules = !rules.is_empty() || !of_firewall.is_empty();
+    files.extend(of_firewall);
     let loaded = base.rules(&files, &settings, Generation(1), &[])?;
     let misspelt = settings_problems(job, &settings, &loaded, &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
     let strict = job.options.strict;
+    // A rule of the firewall that is missing is an error, whatever the reason.
+    let missing = loaded.firewall_refused;
     let found = findings::graded(&loaded.diagnostics, strict);
-    let errors = found.iter().filter(|d| d.severity == Severity::Error).count() + problems.len();
+    let errors = found.iter().filter(|d| d.severity == Severity::Error).count()
+        + problems.len()
+        + usize::from(missing > 0);
     let report = &loaded.rules.report;
     if job.json {
         let result = serde_json::json!({ "diagnostics": found, "rules": report, "policies": problems });
@@ -113,7 +124,10 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
             println!("{}: policy is valid", path.display());
         }
         print_rules(&found, &files, report, job.verbose || strict || findings::are_few(report));
-        if job.policies.is_empty() || !rules.is_empty() {
+        if missing > 0 {
+            println!("error: {}", firewall::missing(missing));
+        }
+        if job.policies.is_empty() || has_rules {
             print_counts(report);
         }
     }

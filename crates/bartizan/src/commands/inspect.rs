@@ -4,7 +4,7 @@
 use super::captures::{self, Capture, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
-use crate::{load, plan, signals, stats, unused};
+use crate::{firewall, load, plan, signals, stats, unused};
 use bartizan_base::{Generation, LinkId, Settings, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
 use bartizan_dataplane::event_ring::{
@@ -185,10 +185,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let built = builder.build(Generation(1))?;
     let links = links_of(args, built.policy.as_ref())?;
     let settings = builder.settings();
+    // Firewall mode is prevention.
+    let ips = args.ips || firewall::is_on(settings)?;
     let mut warnings = builder.warnings().to_vec();
-    let app = Arc::new(load::app_layer(settings, &built.needs, load::Mode::over_captures(args.ips))?);
-    let (engine_settings, more) = EngineSettings::from_settings(settings, args.ips, load::seed())
-        .map_err(Failure::setting(settings))?;
+    let app = Arc::new(load::app_layer(settings, &built.needs, load::Mode::over_captures(ips))?);
+    let (engine_settings, more) =
+        EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
     warnings.extend(more);
     // Captures are opened before anything is written: a wrong path costs nothing.
     let found = captures::open(&args.captures, &links)?;
@@ -206,9 +208,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         interface: None,
     };
     warnings.extend(continued(settings, &out)?);
-    let mut recorder =
-        EveRecorder::new(settings, &out, builder.shared(), args.ips, run.clone(), &mut warnings)
-            .map_err(Failure::outputs(settings))?;
+    let mut recorder = EveRecorder::new(settings, &out, builder.shared(), ips, run.clone(), &mut warnings)
+        .map_err(Failure::outputs(settings))?;
     let mut store = load::file_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
@@ -229,7 +230,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let mut rings = Vec::new();
         for _ in 0..args.threads {
             let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
-            let half = EveRecorder::for_worker(settings, builder.shared(), args.ips, run.clone(), sender);
+            let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
             let mut half = half.map_err(Failure::outputs(settings))?;
             half.keep_files(handle());
             halves.push(half);
@@ -260,7 +261,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         bytes: totals.bytes,
         flows,
         alerts: recorder.alerts().clone(),
-        refused: args.options.policy.as_ref().map(|_| Refused::of(&recorder, args.ips)),
+        refused: args.options.policy.as_ref().map(|_| Refused::of(&recorder, ips)),
         rules: rules_of(report),
         seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: args.threads,

@@ -8,7 +8,7 @@ use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
 use crate::reload::Inventory;
 use crate::stats::Statistics;
-use crate::{load, lock, signals, stats, unused};
+use crate::{firewall, load, lock, signals, stats, unused};
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Spread};
 use bartizan_config::suricata;
@@ -49,6 +49,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
     let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
+    firewall::needs_prevention(builder.settings(), plan.prevention)?;
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let built = builder.build(Generation(1))?;

@@ -25,8 +25,12 @@ use bartizan_rules::Variables;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+/// Behind this line of the rules come those of the firewall.
+pub const FIREWALL: &str = "# firewall\n";
+
 /// Rules from a text, whatever files a policy names.
 struct Rules {
+    settings: Settings,
     text: Mutex<String>,
     thresholds: String,
     variables: Variables,
@@ -46,7 +50,7 @@ impl RuleCompiler for Rules {
     ) -> Result<Arc<RuleSet>, CompileError> {
         let compiler = Compiler::new(Config::default()).unwrap();
         let input = LoadInput {
-            settings: &Settings::new(),
+            settings: &self.settings,
             variables: &Variables::new(),
             classifications: None,
             references: None,
@@ -57,8 +61,12 @@ impl RuleCompiler for Rules {
             known: None,
         };
         let text = self.text.lock().unwrap().clone();
-        let file = bartizan_rules::parse_file(text.as_bytes(), "r");
-        let mut loaded = load(&[file], &input).unwrap();
+        let (detection, firewall) = text.split_once(FIREWALL).unwrap_or((&text, ""));
+        let files = [
+            bartizan_rules::parse_file(firewall.as_bytes(), "f").of_firewall(),
+            bartizan_rules::parse_file(detection.as_bytes(), "r"),
+        ];
+        let mut loaded = load(&files, &input).unwrap();
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
         assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);
@@ -122,6 +130,10 @@ impl Stack {
         let mut kinds = registry::kinds(&Services { hosts });
         let shared = Arc::new(Shared::default());
         let rules = Arc::new(Rules {
+            settings: made.set.iter().fold(Settings::new(), |mut settings, (key, value)| {
+                settings.set(*key, *value);
+                settings
+            }),
             text: Mutex::new(made.rules.to_owned()),
             thresholds: made.thresholds.to_owned(),
             variables: Variables::new(),

@@ -80,6 +80,8 @@ fn action_of(flow: &Entry) -> Option<FlowAction> {
     let state = detect.map(|s| &s.state);
     if flow.flags.contains(FlowFlags::DROPPED) || state.is_some_and(|s| s.dropped.is_some()) {
         Some(FlowAction::Drop)
+    } else if state.is_some_and(|s| s.accepted.is_some()) {
+        Some(FlowAction::Accept)
     } else if flow.ext.passed || state.is_some_and(|s| s.passed.is_some()) {
         Some(FlowAction::Pass)
     } else {

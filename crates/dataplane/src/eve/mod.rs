@@ -86,6 +86,8 @@ pub struct EveRecorder {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
     prevention: bool,
+    /// Firewall mode is on: alerts say whose rule it was.
+    firewall: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
     /// Names of the classes of the latest generations.
@@ -164,6 +166,7 @@ impl EveRecorder {
             run: Arc::new(run),
             capture: None,
             prevention,
+            firewall: settings.bool("firewall.enabled", false)?,
             alerts: BTreeMap::new(),
             files: 0,
             names: VecDeque::new(),

@@ -17,7 +17,7 @@ use bartizan_events::record::{
     PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
     Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
-use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
+use bartizan_function::{Finding, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -37,11 +37,13 @@ impl<'r> RuleTexts<'r> {
         }
     }
 
-    fn info<'a>(&'a self, finding: &'a Finding) -> AlertInfo<'a> {
+    /// `firewall`: the mode is on.
+    fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
             transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
-            blocked: finding.action == FindingAction::Blocked,
+            blocked: finding.action.blocks(),
+            engine: firewall.then_some(if rule.firewall.is_some() { "fw" } else { "td" }),
             rule_id: rule.id,
             signature: rule.message.as_bytes(),
             category: &rule.category,
@@ -304,7 +306,8 @@ impl EveRecorder {
         });
         let shown: &[u8] = if held.is_empty() { payload } else { &held };
         let record = AlertRecord {
-            alert: texts.info(finding),
+            alert: texts.info(finding, self.firewall),
+            firewall: finding.rule.firewall.as_ref().map(|(hook, policy)| (hook.as_deref(), policy.as_str())),
             files: &files,
             app: app_protocols(flow.and_then(|f| f.ext.app.as_deref())),
             direction: flow.map(|_| occasion.direction),
@@ -477,16 +480,16 @@ impl EveRecorder {
         if !self.prevention || !self.wants(|types| types.drop.is_some()) {
             return;
         }
-        let blocking = findings.iter().find(|f| f.action == FindingAction::Blocked);
+        let blocking = findings.iter().find(|f| f.action.blocks());
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
         let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
         let record = DropRecord {
-            alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f)),
+            alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
         };
         // Suricata logs the first packet of a dropped flow in each direction, unless told to log all.
-        let first = decision.reason != Some(Reason::IdsFlow)
+        let first = !matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow))
             || decision.verdict == Verdict::Reject
             || flow.is_none_or(|f| f.packets[occasion.direction] <= 1);
         self.each(

@@ -248,7 +248,10 @@ pub(crate) fn decode_datagram(
 
 /// Counts what became of a frame, and gives what is done with it: in detection every frame goes on.
 pub(crate) fn count_decision(worker: &mut Worker, decision: &Decision) -> Decision {
-    worker.counters.rejected += u64::from(decision.verdict == Verdict::Reject);
+    let rejected = decision.verdict == Verdict::Reject;
+    worker.counters.rejected += u64::from(rejected);
+    let by_firewall = decision.reason.is_some_and(Reason::is_firewall);
+    worker.counters.firewall_rejected += u64::from(rejected && by_firewall);
     let acts = worker.settings.prevention;
     match (decision.verdict.forwards(), decision.reason) {
         (false, Some(reason)) => {

@@ -290,6 +290,7 @@ pub fn chains(generation: u64, seen: &Arc<Mutex<Vec<Seen>>>) -> Arc<Chains> {
         metadata: Vec::new(),
         target_is_source: None,
         text: String::new(),
+        firewall: None,
     });
     let watch =
         Watch { generation, workers: AtomicU16::new(0), seen: Arc::clone(seen), rule: Arc::clone(&rule) };

@@ -149,6 +149,7 @@ const fn action(action: RuleAction) -> &'static str {
         RuleAction::Reject(RejectSide::Both) => "rejectboth",
         RuleAction::Pass => "pass",
         RuleAction::Config => "config",
+        RuleAction::Accept => "accept",
     }
 }
 

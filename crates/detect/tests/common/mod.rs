@@ -183,6 +183,7 @@ impl Lab {
             shared: &self.shared,
         };
         let work = Work {
+            waits: false,
             scene,
             stream: None,
             payload_in_stream: false,

@@ -35,6 +35,8 @@ pub struct AlertInfo<'a> {
     pub transaction: Option<Transaction>,
     /// Whether the packet was blocked because of this rule.
     pub blocked: bool,
+    /// In firewall mode, whose rule it is: `fw` or `td` (threat detection).
+    pub engine: Option<&'static str>,
     /// The rule's identity.
     pub rule_id: RuleId,
     /// The rule's message; empty when it has none.
@@ -68,6 +70,9 @@ impl AlertInfo<'_> {
         }
         w.object("alert");
         w.str("action", if self.blocked { "blocked" } else { "allowed" });
+        if let Some(engine) = self.engine {
+            w.str("engine", engine);
+        }
         w.num("gid", self.rule_id.gid);
         w.num("signature_id", self.rule_id.sid);
         w.num("rev", self.rule_id.rev);
@@ -299,6 +304,8 @@ impl VerdictInfo {
 pub struct AlertRecord<'a> {
     /// The rule and its match.
     pub alert: AlertInfo<'a>,
+    /// Of a rule of the firewall: its hook, where it has a name, and its actions.
+    pub firewall: Option<(Option<&'a str>, &'a str)>,
     /// The outer packet, for packets from a tunnel.
     pub tunnel: Option<Tunnel>,
     /// Progress of the transaction to server and to client, by the parser's names.
@@ -336,6 +343,14 @@ impl AlertRecord<'_> {
     ) {
         common.begin_packet_event(w, options, "alert");
         self.alert.write(w, common.tuple.as_ref(), Some(alert));
+        if let Some((hook, policy)) = self.firewall {
+            w.object("firewall");
+            if let Some(hook) = hook {
+                w.str("hook", hook);
+            }
+            w.str("policy", policy);
+            w.end_object();
+        }
         if let Some(tunnel) = &self.tunnel {
             tunnel.write(w);
         }

@@ -180,6 +180,12 @@ pub const fn drop_reason(reason: Reason) -> &'static str {
         Reason::StreamMidstream => "stream midstream",
         Reason::StreamReassembly => "stream reassembly",
         Reason::AppLayerError => "applayer error",
+        Reason::FirewallRule => "firewall rules",
+        Reason::FirewallPacketPolicy => "firewall default packet policy",
+        Reason::FirewallAppPolicy => "firewall default app policy",
+        Reason::FirewallPreFlow => "firewall pre flow hook",
+        Reason::FirewallPreStream => "firewall pre stream hook",
+        Reason::FirewallFlow => "firewall flow drop",
         other => other.name(),
     }
 }

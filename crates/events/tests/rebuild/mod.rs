@@ -479,6 +479,7 @@ fn alert_info(e: &Event<'_>) -> AlertInfo<'static> {
     AlertInfo {
         transaction: e.num("tx_id").map(|id| Transaction { id, guessed: e.flag("tx_guessed") }),
         blocked: alert.text("action") == Some("blocked"),
+        engine: None,
         rule_id: RuleId {
             gid: alert.num("gid").unwrap(),
             sid: alert.num("signature_id").unwrap(),
@@ -520,6 +521,7 @@ fn write_alert(e: &Event<'_>, w: &mut JsonWriter, options: &HeaderOptions, commo
     let files: Vec<FileInfo<'_>> =
         e.list("files").iter().map(|file| file_info(&Event(file.as_object().unwrap()))).collect();
     let record = AlertRecord {
+        firewall: None,
         alert: alert_info(e),
         tunnel: e.object("tunnel").map(|tunnel| Tunnel {
             tuple: self::tuple(&tunnel).unwrap(),
