@@ -816,7 +816,9 @@ impl Pass<'_, '_> {
             answer = Answer::No;
         }
         let open = !past && !spec.kind.grows();
-        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete) || answer != Answer::Yes && open {
+        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete)
+            || answer != Answer::Yes && open
+        {
             answer = Answer::NotYet;
         }
         answer

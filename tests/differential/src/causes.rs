@@ -74,8 +74,7 @@ impl Case<'_> {
     }
 
     fn is_on_body(&self, alert: &Alert) -> bool {
-        const BODIES: &[&str] =
-            &["http.request_body", "http.response_body", "file.data", "file_data"];
+        const BODIES: &[&str] = &["http.request_body", "http.response_body", "file.data", "file_data"];
         let of_option = |option: &String| {
             option.contains("http_client_body")
                 || option.contains("http_server_body")
@@ -139,7 +138,8 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 
 fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is = matches!(&finding.what, What::Drop(_, reason) if finding.more && reason == "protocol_open");
-    (case.ips && is).then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
+    (case.ips && is)
+        .then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
 }
 
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
@@ -150,7 +150,9 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
     };
     let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert));
-    is.then_some("`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's")
+    is.then_some(
+        "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
+    )
 }
 
 fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -167,18 +169,22 @@ fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let flags = flags.split(',').next().unwrap_or_default();
     let ends = flags.contains(['S', 'F', 'R']) && segment.flags & (SYN | FIN | RST) == 0;
     let rare = flags.contains(['U', 'E', 'C']) && segment.flags & (URG | 0xc0) == 0;
-    (finding.more && (ends || rare))
-        .then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
+    (finding.more && (ends || rare)).then_some(
+        "`flags:!` holds for packets without any flag of that kind; Suricata does not look at those",
+    )
 }
 
 fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let options = &case.rule(alert)?.options;
     let extract = options.iter().position(|option| option.starts_with("byte_extract"))?;
-    let is = options.iter().take(extract).any(|option| {
-        crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform))
-    });
-    is.then_some("`byte_extract` behind a transform reads the transformed value; Suricata reads the one before")
+    let is = options
+        .iter()
+        .take(extract)
+        .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+    is.then_some(
+        "`byte_extract` behind a transform reads the transformed value; Suricata reads the one before",
+    )
 }
 
 fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -194,15 +200,15 @@ fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             case.passage.is_one_sided(flow)
                 && case.passage.of_flow(flow).any(|(_, packet)| crate::passage::segment(packet).is_some())
         });
-    (case.ips && is).then_some("prevention inspects connections of which one side is seen, since their bytes leave")
+    (case.ips && is)
+        .then_some("prevention inspects connections of which one side is seen, since their bytes leave")
 }
 
 fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    let is = matches!(
-        (finding.more, name.as_str()),
-        (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed")
-    ) && !case.got.has("flow:UDP:failed");
+    let is =
+        matches!((finding.more, name.as_str()), (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed"))
+            && !case.got.has("flow:UDP:failed");
     (case.ips && is && case.got.has("flow:UDP:dns"))
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
@@ -251,7 +257,9 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let is = case.ips && case.is_on_body(alert) && case.comes_earlier(finding);
-    is.then_some("prevention looks at bodies as they come, before they leave; Suricata waits for more of them")
+    is.then_some(
+        "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",
+    )
 }
 
 /// A line that ends with its segment: libhtp goes on with the next one.
@@ -277,14 +285,18 @@ fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
 
 fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let on_headers = |option: &String| option.starts_with("http.header") && !option.contains("http.header_")
-        || option.contains("http_header");
+    let on_headers = |option: &String| {
+        option.starts_with("http.header") && !option.contains("http.header_")
+            || option.contains("http_header")
+    };
     let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
     let is = !finding.more
         && case.rule(alert)?.options.iter().any(on_headers)
         && case.was_told(alert)
         && said.windows(7).any(|word| word == b"chunked");
-    is.then_some("a rule matches the headers of a message once; Suricata matches them again behind a chunked body")
+    is.then_some(
+        "a rule matches the headers of a message once; Suricata matches them again behind a chunked body",
+    )
 }
 
 fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -334,7 +346,9 @@ fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .before(key(packet), packet.to_server, at)
         .any(|one| one.seq == segment.seq && one.load == segment.load);
     let is = case.ips && !finding.more && reason == "stream.error" && !segment.load.is_empty() && same;
-    is.then_some("data that was inspected and comes again at a connection's end goes on: its receiver throws it away")
+    is.then_some(
+        "data that was inspected and comes again at a connection's end goes on: its receiver throws it away",
+    )
 }
 
 fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -343,9 +357,10 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         What::Drop(Some(frame), reason) => {
             finding.more
                 && reason == "defrag.error"
-                && case.passage.segment(*frame).is_some_and(|(_, packet, _)| {
-                    packet.fragments.is_some_and(|each| each < HEADER)
-                })
+                && case
+                    .passage
+                    .segment(*frame)
+                    .is_some_and(|(_, packet, _)| packet.fragments.is_some_and(|each| each < HEADER))
         }
         _ => false,
     };
@@ -360,7 +375,8 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 
 fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    let refuses = |alert: &Alert| case.rule(alert).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
+    let refuses =
+        |alert: &Alert| case.rule(alert).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
     let is = !case.ips
         && finding.more
         && matches!(name.as_str(), "dns" | "http" | "tls" | "fileinfo")

@@ -10,12 +10,7 @@ use std::collections::BTreeSet;
 
 /// What is left of a difference, and the reasons of what is not.
 #[must_use]
-pub fn explain(
-    pair: &Pair,
-    ips: bool,
-    got: &Answer,
-    want: &Answer,
-) -> (Vec<String>, BTreeSet<&'static str>) {
+pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<&'static str>) {
     let lines = got.differences(want);
     let read: Vec<Option<Finding>> = lines.iter().map(|line| Finding::read(line)).collect();
     let case = Case {
@@ -58,14 +53,17 @@ pub fn explain(
 
 /// Whether a finding follows from a flow's being refused with an alert: by this program, or only by the other one.
 fn follows(passage: &Passage<'_>, finding: &Finding, refused: &Alert, ours: bool) -> bool {
-    let in_flow = |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
+    let in_flow =
+        |frame: u32, flow: FlowKey| passage.packet(frame).is_some_and(|(_, packet)| key(packet) == flow);
     match &finding.what {
         // No more alerts where it was refused.
         What::Alert(alert) => {
             finding.more != ours && alert.flow == refused.flow && alert.place() >= refused.place()
         }
         What::Drop(Some(frame), reason) if finding.more == ours => {
-            matches!(reason.as_str(), "rules" | "flow.drop") && *frame >= refused.place() && in_flow(*frame, refused.flow)
+            matches!(reason.as_str(), "rules" | "flow.drop")
+                && *frame >= refused.place()
+                && in_flow(*frame, refused.flow)
         }
         What::Drop(Some(frame), _) => *frame >= refused.place() && in_flow(*frame, refused.flow),
         What::Drop(None, _) => finding.more != ours,

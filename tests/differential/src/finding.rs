@@ -100,10 +100,7 @@ mod tests {
     fn lines_are_taken_apart() {
         let read = |line| Finding::read(line).unwrap();
         let alert = Alert { rule: 2, frame: Some(5), flow: (3, 1), to_server: false, blocked: true };
-        assert_eq!(
-            read("-2@5<3.1:blocked"),
-            Finding { more: false, what: What::Alert(alert.clone()) }
-        );
+        assert_eq!(read("-2@5<3.1:blocked"), Finding { more: false, what: What::Alert(alert.clone()) });
         assert_eq!(
             read("+2@-<3.1:allowed*2").what,
             What::Alert(Alert { frame: None, blocked: false, ..alert })

@@ -101,8 +101,9 @@ impl<'p> Passage<'p> {
     /// Whether a flow has a SYN with data.
     #[must_use]
     pub fn has_data_with_syn(&self, flow: FlowKey) -> bool {
-        self.of_flow(flow)
-            .any(|(_, packet)| segment(packet).is_some_and(|one| one.flags & SYN != 0 && !one.load.is_empty()))
+        self.of_flow(flow).any(|(_, packet)| {
+            segment(packet).is_some_and(|one| one.flags & SYN != 0 && !one.load.is_empty())
+        })
     }
 
     /// Whether one direction of a flow is all there is.

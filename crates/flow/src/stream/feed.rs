@@ -205,7 +205,10 @@ impl Stream {
         let new = Span { start, end: start.saturating_add(bytes.len() as u64) };
         let inline = self.is(StreamFlags::INLINE);
         // The receiver has said that it has them, so it wants them no more; one that does reads what no parser saw.
-        if inline && context.config.strict && self.brings_what_was_missing(new, self.app, StreamFlags::APP_OFF) {
+        if inline
+            && context.config.strict
+            && self.brings_what_was_missing(new, self.app, StreamFlags::APP_OFF)
+        {
             return Fed::Late;
         }
         let given_up = inline && self.brings_what_was_missing(new, self.raw, StreamFlags::RAW_OFF);
