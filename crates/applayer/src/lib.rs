@@ -8,6 +8,7 @@
 pub mod detection;
 pub mod event;
 // libmagic is a C library that is looked up at run time: there is no safe binding of it that works so.
+mod engine;
 #[allow(unsafe_code)]
 mod ffi_magic;
 pub mod file;

@@ -284,7 +284,8 @@ fn states_of_transactions_are_judged_one_by_one() {
 #[test]
 fn policies_decide_where_no_rule_does() {
     let app = |key: &'static str, value: &'static str| vec![(key, value)];
-    let rows: &[(&str, Vec<(&str, &str)>, &str, &str)] = &[
+    type Row<'r> = (&'r str, Vec<(&'r str, &'r str)>, &'r str, &'r str);
+    let rows: &[Row<'_>] = &[
         ("packets", vec![("firewall.policies.packet.filter.0", "accept:packet")], "", ".........."),
         (
             "packets refuse the flow",
@@ -346,7 +347,8 @@ fn detection_sees_what_the_firewall_accepts() {
     let both = [ALL, TX].concat();
     let flow = "accept:flow tcp:all any any -> any any (sid:1;)";
     let packet = "accept:packet tcp:all any any -> any any (sid:1;)";
-    let rows: &[(&str, &str, String, &str, &[(u64, u64)])] = &[
+    type Row<'r> = (&'r str, &'r str, String, &'r str, &'r [(u64, u64)]);
+    let rows: &[Row<'_>] = &[
         ("accepted", &both, [syn, curl, uri].concat(), "..........", &[(102, 1), (100, 4), (101, 4)]),
         ("the flow", flow, [syn, uri].concat(), "..........", &[(102, 1), (101, 4)]),
         // What a packet that is accepted as it is brings to transactions is not looked at.

@@ -142,6 +142,8 @@ impl Worker {
             });
             let before = Detection::before(parts.app.as_deref(), occasion.direction);
             let failed_before = has_failed(&parts);
+            // What an earlier flow's end left there is no matter of this packet.
+            self.before_switch = None;
             bypass = streams::advance(self, &mut occasion, id, &mut parts, readable, recorder)
                 || tcp.is_some_and(|o| o.bypass);
             if let Some(decision) = self.before_switch.take() {

@@ -22,6 +22,7 @@ pub mod keyword;
 pub mod keywords;
 pub mod known;
 pub mod locations;
+pub mod needs;
 pub mod payloads;
 pub mod prefilter;
 pub mod protocol;

@@ -10,7 +10,7 @@ use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Work, Worker, inspect};
-use bartizan_detect::ruleset::Needs;
+use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};

@@ -164,7 +164,8 @@ fn trace(
     captures: &[PathBuf],
 ) -> Result<Trace, Failure> {
     let rules = Arc::new(rules);
-    let engine = Arc::new(load::app_layer(settings, &ruleset::Needs::of(&rules), load::Mode::Passive)?);
+    let engine =
+        Arc::new(load::app_layer(settings, &bartizan_detect::needs::Needs::of(&rules), load::Mode::Passive)?);
     let (engine_settings, _) =
         EngineSettings::from_settings(settings, false, [1, 2]).map_err(Failure::setting(settings))?;
     let Some(tracer) = Tracer::new(Arc::clone(&rules), rule.id(), origins) else {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the application layers of all flows share: detection, parsers, how files are tracked.
+
+use crate::detection::{Detector, Switch, switch};
+use crate::file::FileSettings;
+use crate::frames::Frames;
+use crate::magic::Magic;
+use crate::protocol::{Parser, ParserFactory, ProtocolId, Transport};
+use crate::protocols;
+use bartizan_base::{SettingError, Settings};
+use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What all flows share: detector, parser factories, file settings. Built from settings.
+pub struct Engine {
+    pub(crate) detector: Detector,
+    factories: Vec<Option<Box<dyn ParserFactory>>>,
+    parses: Vec<[bool; 2]>,
+    files: FileSettings,
+    /// Hashes that rules ask for, a bit each.
+    asked: AtomicU8,
+    /// Rules of a later generation ask for the kinds of files.
+    magic: OnceLock<Arc<Magic>>,
+    /// Database of libmagic (`magic-file`).
+    magic_file: Option<String>,
+}
+
+impl Engine {
+    /// Builds the engine.
+    ///
+    /// # Errors
+    /// A setting of a protocol cannot be understood.
+    pub fn new(settings: &Settings, files: FileSettings) -> Result<Self, SettingError> {
+        let mut factories = Vec::new();
+        let mut parses = Vec::new();
+        for spec in protocols::TABLE {
+            let section = settings.section(&format!("app-layer.protocols.{}", spec.name));
+            settings.mark_read(&format!("app-layer.protocols.{}", spec.name));
+            factories.push(Some((spec.configure)(&section)?));
+            let mut on = [false; 2];
+            for (flag, transport) in on.iter_mut().zip([Transport::Tcp, Transport::Udp]) {
+                *flag = switch(spec, transport, settings)? == Switch::On;
+            }
+            parses.push(on);
+        }
+        Ok(Engine {
+            detector: Detector::new(settings)?,
+            factories,
+            parses,
+            files,
+            asked: AtomicU8::new(0),
+            magic: OnceLock::new(),
+            magic_file: settings.get("magic-file").map(str::to_owned),
+        })
+    }
+
+    /// How files are tracked.
+    #[must_use]
+    pub fn files(&self) -> FileSettings {
+        let asked = self.asked.load(Ordering::Relaxed);
+        let mut files = self.files.clone();
+        files.md5 |= asked & 1 != 0;
+        files.sha1 |= asked & 2 != 0;
+        files.sha256 |= asked & 4 != 0;
+        if files.magic.is_none() {
+            files.magic = self.magic.get().cloned();
+        }
+        files
+    }
+
+    /// Rules of a new generation ask for hashes of files: MD5, SHA-1, SHA-256. Files that begin from here on have them.
+    pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
+        let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
+        self.asked.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Rules or outputs ask for frames; `streams`: also for that of the whole stream. New flows have them from here on.
+    pub fn ask_frames(&self, frames: bool, streams: bool) {
+        self.asked.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
+    }
+
+    /// Frames for a flow, if somebody asks.
+    pub(crate) fn frames(&self) -> Option<Box<Frames>> {
+        let asked = self.asked.load(Ordering::Relaxed);
+        (asked & 8 != 0).then(|| Box::new(Frames::new(asked & 16 != 0)))
+    }
+
+    /// Rules of a new generation ask for the kinds of files. Files that begin from here on have them.
+    pub fn ask_magic(&self) {
+        if self.files.magic.is_none()
+            && self.magic.get().is_none()
+            && let Ok(magic) = Magic::of(&self.magic_file)
+        {
+            let _ = self.magic.set(Arc::new(magic));
+        }
+    }
+
+    pub(crate) fn make(&self, id: ProtocolId, transport: Transport) -> Option<Box<dyn Parser>> {
+        let index = usize::from(id.0);
+        let [tcp, udp] = *self.parses.get(index)?;
+        let on = match transport {
+            Transport::Tcp => tcp,
+            Transport::Udp => udp,
+        };
+        if !on {
+            return None;
+        }
+        self.factories.get(index)?.as_ref().map(|f| f.make())
+    }
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine").field("detector", &self.detector).finish_non_exhaustive()
+    }
+}
