@@ -128,6 +128,16 @@ fn spread(mut content: Content, scale: usize) -> Content {
     content
 }
 
+/// Bytes in which the contents have room at least, each at its place.
+fn room(contents: &[Content]) -> usize {
+    let before = |place: &Place| match place {
+        Place::Free => 0,
+        Place::Absolute { offset, .. } => *offset,
+        Place::Relative { distance, .. } => usize::try_from(*distance).unwrap_or(0),
+    };
+    contents.iter().map(|content| before(&content.place) + content.bytes.len()).sum()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
@@ -149,6 +159,8 @@ proptest! {
         let contents: Vec<Content> = contents.into_iter().map(|c| spread(c, scale)).collect();
         let payload: Vec<u8> = planted.into_iter().flat_map(|(gap, text)| [vec![b'z'; gap], text].concat()).collect();
         let mut options = options(&contents);
+        // A rule whose contents have no room is refused.
+        let longest = longest.map(|more| room(&contents) + more);
         if let Some(longest) = longest {
             options += &format!(" dsize:<{longest};");
         }
