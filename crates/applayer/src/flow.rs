@@ -158,7 +158,7 @@ pub struct FlowInfo {
     /// Transport.
     pub transport: Transport,
     /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
-    /// the receiver acts, not from its answer ([`Detector::likely`]).
+    /// the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
 }
 
