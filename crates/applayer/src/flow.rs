@@ -463,8 +463,9 @@ impl AppLayer {
         self.prevents = flow.prevents;
         let other = self.by_direction[direction.flip()];
         if self.by_direction[direction] == Known::Pending {
-            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know.
-            let eof = input.eof && flow.prevents;
+            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know. Where the other side has told the
+            // protocol, what waits is parsed in any case.
+            let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
             match engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof) {
                 Detected::Protocol(_, shown)
                     if shown != direction && other == Known::Pending && self.parser.is_none() =>

@@ -236,6 +236,19 @@ fn records_say_of_detection_what_suricata_says() {
     assert_eq!(flow.left(TS), 0);
 }
 
+/// Passively the end of a side settles nothing, but once the other side has told the protocol no byte stays behind.
+#[test]
+fn what_waits_at_the_end_is_parsed_when_the_other_side_has_told_the_protocol() {
+    let engine = engine();
+    for make in [Feeder::new, Feeder::passive] {
+        let mut flow = make(&engine, 80);
+        flow.send(TS, b"GET / HTTP/1.1\r\n\r\n");
+        flow.send(TC, b"HT");
+        flow.finish();
+        assert_eq!((name(flow.app.protocol()), flow.left(TC), flow.app.waits(TC)), (Some("http"), 0, false));
+    }
+}
+
 #[test]
 fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_known_either() {
     for (port, banner, answer) in [
