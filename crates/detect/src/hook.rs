@@ -147,12 +147,12 @@ pub fn all() -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for spec in protocols::TABLE {
         let protocol = spec.aliases.iter().find(|alias| **alias == "http1").unwrap_or(&spec.name);
-        for (direction, general) in [
-            (Direction::ToServer, ["request_started", "request_complete"]),
-            (Direction::ToClient, ["response_started", "response_complete"]),
+        for (direction, started, complete) in [
+            (Direction::ToServer, "request_started", "request_complete"),
+            (Direction::ToClient, "response_started", "response_complete"),
         ] {
             let own = spec.states[direction].iter().copied();
-            for name in general.into_iter().take(1).chain(own).chain(general.into_iter().skip(1)) {
+            for name in core::iter::once(started).chain(own).chain([complete]) {
                 let hook = format!("{protocol}:{name}");
                 // The last of those that a protocol has under both names.
                 found.retain(|known| *known != hook);
