@@ -274,3 +274,41 @@ drop tcp any any -> any any (msg:\"stream\"; flow:established,to_server; content
         }
     }
 }
+
+/// What belongs to no connection opens none, and decides nothing of the one that opens on its tuple.
+#[test]
+fn strays_before_a_handshake_decide_nothing_of_it() {
+    let strays: [(u8, &[u8]); 7] = [
+        (SYN | ACK, b""),
+        (ACK, b""),
+        (RST, b""),
+        (RST | ACK, b""),
+        (FIN | ACK, b""),
+        (ACK, b"stray data"),
+        (SYN | FIN, b""),
+    ];
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            for (flags, data) in strays {
+                for client in [false, true] {
+                    for several in [1, 3] {
+                        let stray = segment(v6, client, (77, 99, flags), data);
+                        let mut frames = vec![stray; several];
+                        frames.push(segment(v6, true, (100, 0, SYN), b""));
+                        // The SYN comes again.
+                        frames.push(segment(v6, true, (100, 0, SYN), b""));
+                        frames.push(segment(v6, false, (500, 101, SYN | ACK), b""));
+                        frames.push(segment(v6, true, (101, 501, ACK), b""));
+                        frames.push(segment(v6, true, (101, 501, ACK), b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n"));
+                        frames.push(segment(v6, false, (501, 135, ACK), b"HTTP/1.1 204 No\r\n\r\n"));
+                        frames.push(segment(v6, true, (135, 521, ACK), REQUEST));
+                        let decided = play("strays", policy, HTTP, &frames);
+                        let (last, good) = decided[several..].split_last().unwrap();
+                        assert_eq!(*last, Some(Reason::IdsRule), "{policy}, {flags}, {client}: {decided:?}");
+                        assert!(good.iter().all(Option::is_none), "{policy}, {flags}, {client}: {decided:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -228,24 +228,33 @@ impl Worker {
         let rebuilt = packet.flags.contains(PacketFlags::REBUILT);
         let length = if rebuilt { packet.wire_len } else { packet.captured_len() };
         let mut proves = related != Some(true);
-        let mut direction = occasion.direction;
+        let mut id = id;
+        let mut opening = None;
+        if self.may_open_on_strays(occasion, id) {
+            opening = segment(self, occasion.packet);
+        }
+        let anew = opening.is_some_and(|segment| self.opens_on_strays(id, &segment, occasion.direction));
+        if anew {
+            match self.replace_flow(id, frame, packet, recorder) {
+                Ok(new) => id = new,
+                Err(why) => return self.without_flow(frame, occasion, why, recorder),
+            }
+        }
+        let mut direction = if anew { Direction::ToServer } else { occasion.direction };
+        let occasion = &Occasion { direction, ..*occasion };
         if let Some(decision) = self.settled(frame, occasion, id, length, recorder) {
             return decision;
         }
         // TCP may find that the packet begins another connection, or that the flow is the wrong way round.
         let mut outcome = Outcome::default();
         let mut tcp = None;
-        let mut id = id;
-        if let Some(segment) = segment(self, occasion.packet)
+        if let Some(segment) = opening.or_else(|| segment(self, occasion.packet))
             && self.flows.get(id).is_some_and(|e| e.key().protocol() == 6)
         {
             self.make_session_room(id, &segment, recorder);
             self.track(id, &segment, direction, frame, &mut outcome);
             if outcome.reuse {
-                let key = flow_key(self, frame, packet);
-                self.end_flow(id, EndReason::TcpReuse, recorder);
-                let new = key.ok_or(Flowless::Apart);
-                match new.and_then(|key| self.new_flow(&key, frame, packet, recorder)) {
+                match self.replace_flow(id, frame, packet, recorder) {
                     Ok(new) => id = new,
                     Err(why) => return self.without_flow(frame, occasion, why, recorder),
                 }
@@ -433,6 +442,38 @@ impl Worker {
         let ext = &mut entry.ext;
         let streams = ext.streams.as_deref_mut().filter(|_| feeds);
         ext.session.handle(segment, arrival, streams, &mut context, outcome);
+    }
+
+    /// Ends a flow, and begins the one that a packet opens on its tuple.
+    fn replace_flow(
+        &mut self,
+        id: FlowId,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+        recorder: &mut dyn Recorder,
+    ) -> Result<FlowId, Flowless> {
+        let key = flow_key(self, frame, packet);
+        self.end_flow(id, EndReason::TcpReuse, recorder);
+        self.new_flow(&key.ok_or(Flowless::Apart)?, frame, packet, recorder)
+    }
+
+    /// Whether a flow has no session yet although packets of it came, and this one may open one: asked of each packet, so it looks at the
+    /// flags first.
+    fn may_open_on_strays(&self, occasion: &Occasion<'_>, id: FlowId) -> bool {
+        let Transport::Tcp(tcp) = &occasion.packet.decoded().transport else { return false };
+        TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
+            && self.flows.get(id).is_some_and(|entry| {
+                let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
+                entry.key().protocol() == 6 && came && !entry.ext.session.exists()
+            })
+    }
+
+    /// Whether a segment opens a connection in a flow that strays began: what belongs to no connection decides neither which
+    /// side opens it, nor what becomes of it.
+    fn opens_on_strays(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
+        let config = &self.settings.stream;
+        let counts = segment.checksum_ok || !config.checksum_validation;
+        counts && self.flows.get(id).is_some_and(|e| e.ext.session.starts_anew(segment, direction, config))
     }
 
     /// How the receiver of a direction of a flow puts overlapping data together.

@@ -6,9 +6,8 @@ use super::{Segment, StreamConfig, TcpFlags, TcpSession, TcpState};
 use bartizan_base::Direction;
 
 impl TcpSession {
-    /// Whether this packet begins another session, so that the flow has to be replaced. A flow
-    /// whose session never came to be (no SYN, no memory) has seen packets before; the caller asks
-    /// [`TcpSession::starts_anew`] for that.
+    /// Whether this packet begins another session, so that the flow has to be replaced. Where none came to be yet (no SYN, no
+    /// memory) only the caller knows whether the flow has seen packets before: it asks [`TcpSession::starts_anew`].
     pub(crate) fn is_reused_by(
         &self,
         segment: &Segment<'_>,

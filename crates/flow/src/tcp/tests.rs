@@ -592,6 +592,43 @@ fn overtaken_acknowledgements_go_on() {
     }
 }
 
+/// Data that leaves by two processors overtakes other data: no receiver takes what was overtaken for old (RFC 7323 section 4.3).
+#[test]
+fn overtaken_data_goes_on() {
+    let stamped = |flags, seq, ack, payload, ts| {
+        let mut s = segment(flags, seq, ack, payload);
+        s.options.ts = Some(ts);
+        s
+    };
+    for strict in [false, true] {
+        let mut rig = Rig::new(StreamConfig { strict, ..inline() });
+        rig.handle(ToServer, &stamped(S, 100, 0, b"", (50, 0)));
+        rig.handle(ToClient, &stamped(SA, 500, 101, b"", (70, 50)));
+        rig.handle(ToServer, &stamped(A, 101, 501, b"ab", (51, 70)));
+        rig.handle(ToClient, &stamped(A, 501, 103, b"", (71, 51)));
+        // Behind a gap, and an acknowledgement that follows it there.
+        rig.handle(ToServer, &stamped(A, 105, 501, b"efgh", (60, 70)));
+        rig.handle(ToServer, &stamped(A, 109, 501, b"", (61, 70)));
+        let overtaken = rig.handle(ToServer, &stamped(A, 103, 501, b"cd", (52, 70)));
+        assert_eq!(overtaken.advice == Advice::Forward, strict, "{overtaken:?}");
+        // Acknowledged, and continued: what comes from before that is old.
+        rig.handle(ToClient, &stamped(A, 501, 109, b"", (80, 61)));
+        rig.handle(ToServer, &stamped(A, 109, 501, b"ij", (90, 80)));
+        let old = rig.handle(ToServer, &stamped(A, 111, 501, b"kl", (62, 80)));
+        assert_eq!(old.advice == Advice::Drop(Reason::StreamError), strict);
+        if !strict {
+            continue;
+        }
+        // A clock that runs on while nothing is acknowledged is not lost sight of.
+        let mut seq = 111;
+        for ts in (1_u32..12).map(|n| 90_u32.wrapping_add(n << 29)) {
+            let later = rig.handle(ToServer, &stamped(A, seq, 501, b"kl", (ts, 80)));
+            assert_eq!(later.advice, Advice::Forward, "{ts}");
+            seq += 2;
+        }
+    }
+}
+
 /// A decoy between a SYN without the option and its answer: liberal timestamps are for the answer.
 #[test]
 fn a_decoy_that_echoes_what_was_never_sent_is_refused() {

@@ -12,6 +12,9 @@ use super::{HostPolicy, StreamEvent, TcpFlags, TcpState};
 /// PAWS: a timestamp older than 24 days is no longer comparable.
 const TIMESTAMP_LIFETIME: u32 = 24 * 24 * 60 * 60;
 
+/// A quarter of the way to where a timestamp looks old again, in the sender's ticks.
+const TIMESTAMP_FAR_AHEAD: i32 = 1 << 29;
+
 /// What a timestamp check would change.
 #[derive(Clone, Copy, Default)]
 struct TimestampUpdate {
@@ -219,11 +222,22 @@ impl Step<'_, '_> {
         if refused && !(expected && outlived) {
             return (self.config.strict && self.is_disordered_ack()).then(TimestampUpdate::default);
         }
-        if expected {
+        let renews = if self.config.strict { outlived || self.renews_timestamp(advance) } else { expected };
+        if renews {
             update.last_ts = Some(ts);
         }
         update.last_pkt_ts = Some(self.now);
         Some(update)
+    }
+
+    /// Whether a packet's timestamp is the one that later packets are measured by, as receivers do it: only of what begins at or before the
+    /// last byte acknowledged, so that what is overtaken by data behind it is not taken for old (RFC 7323 section 4.3). Since acknowledgements
+    /// lag behind here, one that is far ahead counts at once: the clock of a busy sender must not go round unnoticed.
+    fn renews_timestamp(&self, advance: i32) -> bool {
+        let snd = self.snd();
+        // The sender's position may be in front of the segment still, or behind it already.
+        let leads = self.segment.seq == snd.next_seq || self.segment.end() == snd.next_seq;
+        self.segment.seq.at_most(snd.last_ack) || leads && advance > TIMESTAMP_FAR_AHEAD
     }
 
     /// An acknowledgement that others of its sender have overtaken, or data (they leave by several processors): it brings nothing and
