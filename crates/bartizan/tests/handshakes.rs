@@ -299,7 +299,12 @@ fn strays_before_a_handshake_decide_nothing_of_it() {
                         frames.push(segment(v6, true, (100, 0, SYN), b""));
                         frames.push(segment(v6, false, (500, 101, SYN | ACK), b""));
                         frames.push(segment(v6, true, (101, 501, ACK), b""));
-                        frames.push(segment(v6, true, (101, 501, ACK), b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n"));
+                        frames.push(segment(
+                            v6,
+                            true,
+                            (101, 501, ACK),
+                            b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n",
+                        ));
                         frames.push(segment(v6, false, (501, 135, ACK), b"HTTP/1.1 204 No\r\n\r\n"));
                         frames.push(segment(v6, true, (135, 521, ACK), REQUEST));
                         let decided = play("strays", policy, HTTP, &frames);
