@@ -81,6 +81,7 @@ pub const KINDS: &[Kind] = &[
     kind("times", 8, true, stream::times, "timestamps that are old, odd or there twice"),
     kind("syn-data", 8, true, stream::syn_data, "data with the SYN, for listeners with TCP fast open"),
     kind("ports-again", 8, true, stream::again, "another connection at once over the same ports"),
+    kind("strays", 8, true, stream::strays, "packets of no connection, and then one on their ports"),
     kind("icmp-errors", 6, true, stream::icmp_errors, "bad news of the connection by ICMP"),
     kind("windows", 6, true, stream::windows, "more than fits into the window, then other content"),
 ];

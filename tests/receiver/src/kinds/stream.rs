@@ -3,7 +3,7 @@
 
 use super::{Made, Play, payload};
 use crate::icmp;
-use crate::packet::{ACK, PSH, SYN, URG};
+use crate::packet::{ACK, FIN, PSH, RST, SYN, URG};
 use crate::receivers::Service;
 use crate::tcp::{Opening, Step, Style};
 
@@ -171,6 +171,26 @@ pub(super) fn again(made: &mut Made<'_>) -> Play {
         format!("first numbers {} and {}, first given up after {} ms", first.isn, second.isn, first.patience);
     first.next = Some(Box::new(second));
     Play::Tcp(Box::new(first))
+}
+
+/// Packets that belong to no connection, before the one that opens on their ports. Receivers answer them with a RST and forget them.
+pub(super) fn strays(made: &mut Made<'_>) -> Play {
+    made.tcp_service();
+    let mut client = made.client();
+    for _ in 0..made.random.within(1, 3) {
+        let flags =
+            *made.random.pick(&[ACK, ACK | PSH, SYN | ACK, RST, RST | ACK, FIN, FIN | ACK, SYN | FIN, 0]);
+        let load = match made.random.below(3) {
+            0 => client.lie.clone(),
+            1 => made.random.letters(20),
+            _ => Vec::new(),
+        };
+        let anywhere = made.random.draw() as u32;
+        let far = *made.random.pick(&[0, 1, 70_000, 1 << 31, anywhere]);
+        client.opening.push(Opening { far, flags, load, first: true });
+    }
+    made.note = format!("{:?}", client.opening);
+    Play::Tcp(Box::new(client))
 }
 
 /// ICMP errors about the connection before its data, between its parts, and behind them.
