@@ -74,6 +74,19 @@ impl TxCommon {
     }
 }
 
+/// The certificates of one side, as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificates<'a> {
+    /// Of the side's own certificate, `C=US, O=Example, CN=host`.
+    pub subject: &'a str,
+    /// Of the side's own certificate.
+    pub issuer: &'a str,
+    /// SHA-1 of the side's own certificate, `0a:ff:...`
+    pub fingerprint: &'a str,
+    /// All of them in DER, the side's own first.
+    pub chain: Vec<&'a [u8]>,
+}
+
 /// A transaction as functions, detection and events see it.
 pub trait Transaction: Send {
     /// The common part.
@@ -121,6 +134,24 @@ pub trait Transaction: Send {
     fn files_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
         let _ = direction;
         &mut []
+    }
+
+    /// A rule asks for the certificates of a side to be stored (`tls.store`), whether they are there or still to come.
+    /// `true`: nobody had asked before.
+    fn ask_for_certificates(&mut self, side: Direction) -> bool {
+        let _ = side;
+        false
+    }
+
+    /// The certificates of a side that are to be stored now: asked for, there, and not stored yet.
+    fn due_certificates(&self, side: Direction) -> Option<Certificates<'_>> {
+        let _ = side;
+        None
+    }
+
+    /// What [`Transaction::due_certificates`] gave was handed on.
+    fn certificates_stored(&mut self, side: Direction) {
+        let _ = side;
     }
 
     /// Whether a record is to be written now. Called whenever the transaction changed and was not logged; most

@@ -15,6 +15,7 @@ use bartizan_detect::shared::Shared;
 use bartizan_events::config::EveOutputs;
 use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
 use bartizan_events::output::Rights;
+use bartizan_events::tls_store::{TlsStore, TlsStoreOptions};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Cache, Compiler, Config};
@@ -335,6 +336,33 @@ pub fn file_store(
         Err(error) => Err(Failure::stopped(format!(
             "cannot keep files below {}: {error}; choose another folder, or switch the output `file-store` off",
             folder.display()
+        ))),
+    }
+}
+
+/// Starts storing certificates, if the settings ask for it; says where rules ask in vain.
+pub fn tls_store(
+    settings: &Settings,
+    needs: &Needs,
+    folder: &Path,
+    behind: WhenBehind,
+    warnings: &mut Vec<String>,
+) -> Result<Option<TlsStore>, Failure> {
+    let Some(options) = TlsStoreOptions::from_settings(settings).map_err(Failure::setting(settings))? else {
+        if needs.certificates {
+            warnings.push(
+                "rules ask for certificates to be stored (keyword `tls.store`), but the output `tls-store` is not \
+                 enabled: they match, and nothing is stored"
+                    .to_owned(),
+            );
+        }
+        return Ok(None);
+    };
+    match TlsStore::start(&options, folder, behind) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) => Err(Failure::stopped(format!(
+            "cannot store certificates in {}: {error}; choose another folder (`certs-log-dir`), or switch the output `tls-store` off",
+            options.place(folder).display()
         ))),
     }
 }

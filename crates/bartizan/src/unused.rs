@@ -15,7 +15,7 @@ const NAMED: usize = 5;
 /// Sections that the one line names.
 const SECTIONS: usize = 8;
 /// Outputs that are written.
-const OUTPUTS: [&str; 2] = ["eve-log", "file-store"];
+const OUTPUTS: [&str; 3] = ["eve-log", "file-store", "tls-store"];
 /// Read when a rule asks for it.
 const LATER: [&str; 2] = ["pcre.match-limit", "pcre.match-limit-recursion"];
 
@@ -133,7 +133,7 @@ impl Unused {
         }
         if !self.outputs.is_empty() {
             let names = self.outputs.join(", ");
-            lines.push(format!("warning: outputs that are switched on and not written here: {names}; eve-log and file-store are"));
+            lines.push(format!("warning: outputs that are switched on and not written here: {names}; eve-log, file-store and tls-store are"));
         }
         lines.extend(
             self.single

@@ -203,6 +203,11 @@ pub trait Recorder {
         Kept::Nothing
     }
 
+    /// The certificates of a side of a TLS session are to be stored ([`Transaction::due_certificates`]).
+    fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
+        let _ = (occasion, flow, tx, side);
+    }
+
     /// Between two batches of packets: what was made elsewhere is written.
     fn turn(&mut self) {}
 

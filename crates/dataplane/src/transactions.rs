@@ -70,6 +70,7 @@ pub(crate) fn log(
             }
             tx.common_mut().logged = true;
         }
+        store_certificates(tx, protocol, spec, entry, occasion, id, recorder);
         if !tx.files(direction).is_empty() {
             store_files(tx, protocol, spec, entry, occasion, id, recorder);
             log_files(tx, protocol, spec, entry, occasion, id, recorder);
@@ -119,6 +120,27 @@ fn log_events(
         recorder.anomaly(occasion, Some(entry), anomaly);
     }
     common.events_logged = common.events.as_slice().len();
+}
+
+/// Hands on the certificates that rules asked for: each side's once, when they are there.
+fn store_certificates(
+    tx: &mut dyn Transaction,
+    protocol: ProtocolId,
+    spec: &'static ProtocolSpec,
+    entry: &Entry,
+    occasion: &Occasion<'_>,
+    id: TxId,
+    recorder: &mut dyn Recorder,
+) {
+    if tx.common().silent {
+        return;
+    }
+    for side in [Direction::ToClient, Direction::ToServer] {
+        if tx.due_certificates(side).is_some() {
+            recorder.certificates(occasion, entry, TxRecord { protocol, spec, id, tx }, side);
+            tx.certificates_stored(side);
+        }
+    }
 }
 
 /// Hands on what is new of files that are to be kept.

@@ -11,8 +11,8 @@ use bartizan_dataplane::live::LiveCounters;
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::stats::visit_capture;
 use bartizan_dataplane::worker::Worker;
-use bartizan_events::FileStoreCounters;
 use bartizan_events::record::is_own;
+use bartizan_events::{FileStoreCounters, TlsStoreCounters};
 use bartizan_ports::PortStats;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +37,7 @@ fn every_counter_is_suricatas_or_our_own() {
     HandOverCounters::default().for_each(|name, _| add(name));
     RingCounters::default().for_each(|name, _| add(name));
     FileStoreCounters::default().for_each(|name, _| add(name));
+    TlsStoreCounters::default().for_each(|name, _| add(name));
     let known: BTreeSet<&str> = KNOWN.lines().filter(|line| !line.starts_with('#')).collect();
     let strange: Vec<_> = names.iter().filter(|name| !is_own(name) && !known.contains(*name)).collect();
     assert!(

@@ -503,8 +503,11 @@ impl Pass<'_, '_> {
 
     /// Notes what a match asks of the records and files of its transaction.
     fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
-        let Some(tx) = tx.or(self.guess) else { return };
         let direction = self.scene.direction;
+        if signature.requests.contains(&Request::StoreCertificates) {
+            self.flow.state.certificates[direction] = true;
+        }
+        let Some(tx) = tx.or(self.guess) else { return };
         let asked = |request: &Request| Asked {
             tx,
             rule: index,

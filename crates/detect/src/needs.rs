@@ -15,6 +15,8 @@ pub struct Needs {
     pub ja3: bool,
     /// Some rule asks for files to be kept.
     pub store: bool,
+    /// Some rule asks for certificates to be stored.
+    pub certificates: bool,
     /// Some rule asks what kind of file it is.
     pub magic: bool,
     /// Some rule looks at frames.
@@ -42,6 +44,7 @@ impl Needs {
             let kind =
                 |v: &crate::signature::ValueCheck| rules.buffers.name(v.buffer) == keywords::file::MAGIC;
             needs.magic |= signature.values.iter().any(kind);
+            needs.certificates |= signature.requests.contains(&Request::StoreCertificates);
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
         }
         needs
@@ -55,6 +58,7 @@ impl Needs {
         }
         self.ja3 |= other.ja3;
         self.store |= other.store;
+        self.certificates |= other.certificates;
         self.magic |= other.magic;
         self.frames |= other.frames;
         self.stream_frames |= other.stream_frames;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a match asks of what stands around the engine: files and transactions are marked, whoever writes records and files
-//! reads the marks. Source: Suricata 8's user guide, keywords `filestore` and `config`.
+//! reads the marks. Source: Suricata 8's user guide, keywords `filestore`, `tls.store` and `config`.
 
 use crate::state::FlowState;
 use crate::txstate::FlowDetect;
 use bartizan_applayer::file::FileTrack;
+use bartizan_applayer::protocol::Parser;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 
@@ -16,6 +17,8 @@ use bartizan_base::{Direction, PerDirection};
 pub enum Request {
     /// `filestore`: files are kept.
     StoreFiles(StoreFiles),
+    /// `tls.store`: the certificates of the side whose packet matched are stored.
+    StoreCertificates,
     /// `config: logging disable`: no record of the transaction is written.
     DisableLogging,
 }
@@ -60,6 +63,8 @@ pub(crate) fn carry_out(
 ) {
     match asked.request {
         Request::DisableLogging => tx.common_mut().silent = true,
+        // Asked of the flow: see `ask_for_certificates`.
+        Request::StoreCertificates => {}
         Request::StoreFiles(StoreFiles { directions, scope }) => {
             for file in tx.files_mut(asked.direction).iter_mut().filter(|f| matched(f)) {
                 file.note_rule(asked.sid);
@@ -76,6 +81,23 @@ pub(crate) fn carry_out(
             };
             keep.to_server |= wanted.to_server;
             keep.to_client |= wanted.to_client;
+        }
+    }
+}
+
+/// Tells a flow's transactions whose certificates rules asked for. They are noted on the flow, since a match on a packet is as good
+/// as one on a transaction: a TLS session has but one.
+pub(crate) fn ask_for_certificates(parser: &mut dyn Parser, state: &mut FlowState, direction: Direction) {
+    let asked = core::mem::take(&mut state.certificates);
+    for id in parser.tx_range() {
+        let Some(tx) = parser.tx_mut(id) else { continue };
+        let mut new = false;
+        for side in Direction::BOTH.into_iter().filter(|side| asked[*side]) {
+            new |= tx.ask_for_certificates(side);
+        }
+        if new {
+            // They may be there already: whoever stores them looks now.
+            parser.worklist_mut().inspected(id, direction);
         }
     }
 }

@@ -86,6 +86,8 @@ pub struct FlowState {
     pub refused: u64,
     /// Files of the flow are kept, by direction (`filestore` with the scope `flow`).
     pub store: bartizan_base::PerDirection<bool>,
+    /// Sides whose certificates a rule asked for (`tls.store`), until the flow's transaction is told.
+    pub certificates: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
     /// A pass rule with flow scope: all further packets pass detection. Stands as long as there is such a rule.

@@ -19,6 +19,7 @@ pub mod record;
 pub mod schema;
 pub mod sink;
 mod text;
+pub mod tls_store;
 
 pub use config::{EveOutput, EveOutputs, HeaderOptions};
 pub use file_store::{FileStore, FileStoreCounters, FileStoreHandle, FileStoreOptions};
@@ -27,6 +28,7 @@ pub use json::JsonWriter;
 pub use record::{Common, Own, Tuple};
 pub use sink::Sink;
 pub use text::time_text;
+pub use tls_store::{StoredChain, TlsStore, TlsStoreCounters, TlsStoreHandle, TlsStoreOptions};
 
 /// The version whose records these are, for `suricata_version`.
 pub const SURICATA_VERSION: &str = "8.0.8";

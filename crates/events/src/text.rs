@@ -30,6 +30,25 @@ pub(crate) fn push_timestamp(out: &mut Vec<u8>, at: Timestamp) {
     out.extend_from_slice(b"+0000");
 }
 
+/// `10/10/2018-09:24:31.516380`, as Suricata's text outputs have it.
+pub(crate) fn push_date_time(out: &mut Vec<u8>, at: Timestamp) {
+    let seconds = at.as_secs();
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let of_day = seconds % 86_400;
+    for (value, width, behind) in [
+        (month, 2, b'/'),
+        (day, 2, b'/'),
+        (year, 4, b'-'),
+        (of_day / 3_600, 2, b':'),
+        (of_day / 60 % 60, 2, b':'),
+        (of_day % 60, 2, b'.'),
+    ] {
+        push_digits(out, value, width);
+        out.push(behind);
+    }
+    push_digits(out, at.as_micros() % 1_000_000, 6);
+}
+
 /// A time as events have it: `2018-10-10T09:24:31.516380+0000`.
 #[must_use]
 pub fn time_text(at: Timestamp) -> String {
@@ -125,6 +144,8 @@ mod tests {
         ] {
             assert_eq!(text(|out| push_timestamp(out, Timestamp::from_parts(seconds, nanos))), expected);
         }
+        let at = Timestamp::from_parts(1_539_163_471, 16_380_000);
+        assert_eq!(text(|out| push_date_time(out, at)), "10/10/2018-09:24:31.016380");
         assert!(text(|out| push_timestamp(out, Timestamp::from_nanos(u64::MAX))).starts_with("2554-07-21T"));
     }
 

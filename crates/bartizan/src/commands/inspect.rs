@@ -18,6 +18,7 @@ use bartizan_events::EveOutputs;
 use bartizan_events::config::{Destination, EveOutput};
 use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::output::{Rights, Unfit};
+use bartizan_events::tls_store::TlsStore;
 use bartizan_rules::RuleSetReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -213,6 +214,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut store = load::file_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
+    let mut certificates = load::tls_store(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
+    let certificates_handle = || certificates.as_ref().and_then(TlsStore::handle);
+    recorder.store_certificates_in(certificates_handle());
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -233,6 +237,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             let half = EveRecorder::for_worker(settings, builder.shared(), ips, run.clone(), sender);
             let mut half = half.map_err(Failure::outputs(settings))?;
             half.keep_files(handle());
+            half.store_certificates_in(certificates_handle());
             halves.push(half);
             rings.push(receiver);
         }
@@ -242,6 +247,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let Inspected { counters: totals, stats, threads, clock, incomplete } = done;
     let kept = store.as_mut().and_then(FileStore::finish);
+    let stored = certificates.as_mut().and_then(TlsStore::finish);
     let report = &built.report;
     if let Some(warning) = stats::checksum_warning(&stats, None) {
         eprintln!("warning: {warning}");
@@ -253,6 +259,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
+    problems.extend(stored);
     problems.extend(load::save_datasets(builder.shared(), &rights));
     let written = write_stats(&out, &counters, &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);

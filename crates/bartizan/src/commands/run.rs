@@ -21,6 +21,7 @@ use bartizan_events::file_store::{FileStore, WhenBehind};
 use bartizan_events::harmless;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::{SinkProblem, SinkWatch};
+use bartizan_events::tls_store::TlsStore;
 use bartizan_ports::{
     AWAKE_DEVICE, Awake, InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort,
 };
@@ -85,6 +86,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
     recorder.keep_files(handle());
+    let mut certificates =
+        load::tls_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    let certificates_handle = || certificates.as_ref().and_then(TlsStore::handle);
+    recorder.store_certificates_in(certificates_handle());
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
     let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
@@ -125,11 +130,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let statistics_board = board.clone();
     let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
-    let keep = handle();
+    let (keep, keep_certificates) = (handle(), certificates_handle());
     let for_worker = |ring| {
         let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
         let mut half = half.map_err(Failure::outputs(&yaml))?;
         half.keep_files(keep.clone());
+        half.store_certificates_in(keep_certificates.clone());
         Ok(half)
     };
     let mut statistics = Statistics::new(
@@ -151,6 +157,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     recorder.finish().iter().for_each(tell);
     let mut problems: Vec<String> = Vec::new();
     problems.extend(store.as_mut().and_then(FileStore::finish));
+    problems.extend(certificates.as_mut().and_then(TlsStore::finish));
     problems.extend(load::save_datasets(&shared, &rights));
     problems.iter().for_each(|problem| eprintln!("error: {problem}"));
     let mut text = String::new();

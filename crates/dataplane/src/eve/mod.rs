@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The recorder that writes EVE: turns what workers find into the records of crate `events`.
 
+mod certificates;
 mod files;
 mod flow;
 mod head;
@@ -20,7 +21,7 @@ use bartizan_base::{
 use bartizan_detect::shared::Shared;
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, SinkProblem, SinkWatch};
-use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink};
+use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
 use std::collections::{BTreeMap, VecDeque};
@@ -98,6 +99,8 @@ pub struct EveRecorder {
     posted: Arc<Posted>,
     /// Where files are kept.
     store: Option<FileStoreHandle>,
+    /// Where certificates are stored.
+    certificates: Option<TlsStoreHandle>,
     /// One of several workers: formats events, the writer writes them.
     ring: Option<EventSender>,
 }
@@ -173,6 +176,7 @@ impl EveRecorder {
             refusals: BTreeMap::new(),
             posted: Arc::default(),
             store: None,
+            certificates: None,
             ring: None,
         })
     }
@@ -180,6 +184,11 @@ impl EveRecorder {
     /// Keeps the files that rules or the settings ask for.
     pub fn keep_files(&mut self, store: Option<FileStoreHandle>) {
         self.store = store;
+    }
+
+    /// Stores the certificates that rules ask for.
+    pub fn store_certificates_in(&mut self, store: Option<TlsStoreHandle>) {
+        self.certificates = store;
     }
 
     /// Closes the ring of a worker's recorder: the writer is told of the last losses.
@@ -411,6 +420,10 @@ impl Recorder for EveRecorder {
         index: usize,
     ) -> Kept {
         self.store_file(occasion, flow, tx, direction, index)
+    }
+
+    fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
+        self.store_certificates(occasion, flow, tx, side);
     }
 
     fn turn(&mut self) {

@@ -8,7 +8,7 @@ use super::EveRecorder;
 use bartizan_base::Timestamp;
 use bartizan_events::config::{HeaderOptions, StatsOptions};
 use bartizan_events::record::{Counter, DetectEngine, StatsRecord, ThreadCounters};
-use bartizan_events::{Common, FileStoreCounters, JsonWriter};
+use bartizan_events::{Common, FileStoreCounters, JsonWriter, TlsStoreCounters};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +71,7 @@ pub struct StatsWriter {
     outputs: Vec<(u16, HeaderOptions, StatsOptions)>,
     posted: Arc<Posted>,
     store: Option<Arc<FileStoreCounters>>,
+    certificates: Option<Arc<TlsStoreCounters>>,
     /// Values of the last event: of all, and of each worker by its name.
     last: BTreeMap<String, BTreeMap<&'static str, u64>>,
     writer: JsonWriter,
@@ -87,6 +88,7 @@ impl EveRecorder {
             outputs: outputs.collect(),
             posted: Arc::clone(&self.posted),
             store: self.store.as_ref().map(bartizan_events::FileStoreHandle::shared_counters),
+            certificates: self.certificates.as_ref().map(bartizan_events::TlsStoreHandle::shared_counters),
             last: BTreeMap::new(),
             writer: JsonWriter::new(),
         }
@@ -132,6 +134,9 @@ impl StatsWriter {
         match &self.store {
             Some(store) => store.for_each(|name, value| all.push((name, value))),
             None => all.push(("file_store.open_files", 0)),
+        }
+        if let Some(store) = &self.certificates {
+            store.for_each(|name, value| all.push((name, value)));
         }
         let wrong = u64::from(crate::stats::mostly_wrong_checksums(&all).is_some());
         all.push(("tcp.checksums_mostly_wrong", wrong));

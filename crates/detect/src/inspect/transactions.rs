@@ -8,12 +8,14 @@ use crate::condition::{Answer, Scene};
 use crate::content::{Outcome, VARIABLES_MAX};
 use crate::firewall::Gate;
 use crate::prefilter::{TxRules, check_directions};
+use crate::request::ask_for_certificates;
 use crate::signature::{Absent, Signature, ValueCheck};
 use crate::txstate::{Entry, Side, Status};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_applayer::worklist::Look;
+use bartizan_base::PerDirection;
 
 impl Pass<'_, '_> {
     /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
@@ -75,7 +77,7 @@ impl Pass<'_, '_> {
             let done = progress >= spec.complete[direction] || tx.common().ended[direction];
             if done {
                 tx.common_mut().inspected[direction] = true;
-                if tx.common().inspected == bartizan_base::PerDirection::new(true, true) {
+                if tx.common().inspected == PerDirection::new(true, true) {
                     self.flow.forget_tx(id);
                 }
             }
@@ -85,6 +87,9 @@ impl Pass<'_, '_> {
             parser.worklist_mut().inspected(id, direction);
         }
         parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+        if self.flow.state.certificates != PerDirection::default() {
+            ask_for_certificates(parser, &mut self.flow.state, direction);
+        }
     }
 
     fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {

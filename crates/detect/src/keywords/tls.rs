@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its names.
 //! The sticky buffers (`tls.sni`) come from the table of the protocol.
-//!
-//! `tls.store` is refused by name: certificates are not written to disk.
+//! `tls.store` marks the session; whoever stores certificates reads the mark.
 
 use super::number::{TxNumber, complete_of, later, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, Scene, TxCondition};
 use crate::content::{Item, Literal};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::request::Request;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
@@ -135,6 +135,17 @@ pub const KEYWORDS: &[Keyword] = &[
         example: r#"alert tls any any -> any any (msg:"tls.fingerprint"; tls.fingerprint:"f3:40:21:48:70:2c:31:bc:b5:aa:22:ad:63:d6:bc:2e:b3:46:e2:5a"; sid:1;)"#,
         note: "",
         parse: |builder, argument| contains(builder, "tls.cert_fingerprint", argument),
+    },
+    Keyword {
+        name: "tls.store",
+        aliases: &["tls_store"],
+        summary: "The certificates of the side that sent the matching packet are stored, with those of its chain: the server's for a match to the client.",
+        argument: Argument::None,
+        role: Role::Effect,
+        syntax: "tls.store",
+        example: r#"alert tls any any -> any any (msg:"tls.store"; tls.cert_issuer; content:"Example"; tls.store; sid:1;)"#,
+        note: "Needs the output `tls-store`; without it the rule matches and nothing is stored, which is said when rules load. Each side is stored once in a session, when its certificates are there. In `.meta` files a NUL byte in a name is shown (Suricata ends the name there), and times are UTC. There is no `tlsstore`, as in Suricata 8.",
+        parse: store,
     },
 ];
 
@@ -276,6 +287,12 @@ fn state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     builder.push_tx("tls", "ssl_state", BOTH, 0, Box::new(condition))
 }
 
+fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
+    builder.narrow_app_named("tls", "tls.store")?;
+    builder.requests.push(Request::StoreCertificates);
+    Ok(())
+}
+
 fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let check = UintMatch::<u32>::parse(unquoted(argument))?;
     let condition = TxNumber { name: "tls.chain_len", check, complete: complete_of("tls") };
@@ -411,7 +428,7 @@ fn contains(builder: &mut SignatureBuilder<'_>, buffer: &str, argument: &[u8]) -
 mod tests {
     use super::*;
     use crate::keyword::RefusalCode;
-    use crate::keywords::testing::{FakeTx, ipv4, on_scene, tcp};
+    use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, tcp};
 
     fn answer(condition: &dyn TxCondition, numbers: &[(&'static str, u64)]) -> Answer {
         let tx = FakeTx { numbers: numbers.to_vec(), ..FakeTx::default() };
@@ -451,6 +468,19 @@ mod tests {
         for bad in ["tls2", "", "tls1.0,tls1.0", "tls1.0,!tls1.2"] {
             assert_eq!(ssl_versions(bad.as_bytes()).unwrap_err().code, RefusalCode::BadArgument, "{bad}");
         }
+    }
+
+    #[test]
+    fn certificates_are_asked_for_by_rules_on_tls() {
+        for name in ["tls.store", "tls_store"] {
+            for protocol in ["tls", "tcp", "ip"] {
+                let built = build(protocol, &[(name, "")]).unwrap();
+                assert_eq!(built.protocol.app, [bartizan_applayer::protocols::by_name("tls").unwrap().0]);
+            }
+            // As in Suricata.
+            assert_eq!(build("http", &[(name, "")]).unwrap_err().code, RefusalCode::BadContext, "{name}");
+        }
+        assert!(crate::keywords::find("tlsstore").is_none());
     }
 
     #[test]

@@ -6,7 +6,6 @@
 /// Why, and the names.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
-    ("Certificates are not written to disk.", &["tls.store", "tlsstore"]),
     (
         "This engine does not evaluate it yet.",
         &["asn1", "pktvar", "flow.elephant", "ftpbounce", "nfq_set_mark", "subslice"],

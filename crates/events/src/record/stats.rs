@@ -28,6 +28,7 @@ const OWN: &[&str] = &[
     "tcp.ends_inspected",
     "tcp.reassembly_memory_closed",
     "tcp.rewritten",
+    "tls_store.",
 ];
 
 /// Whether a counter is one that Suricata does not have: it stands under `bartizan.stats`.

@@ -412,6 +412,37 @@ fn client_certificate_is_waited_for() {
 }
 
 #[test]
+fn certificates_are_due_once_when_asked_for_and_there() {
+    let mut flow = Flow::new();
+    let ask = |flow: &mut Flow, side| flow.parser.tx_mut(0).unwrap().ask_for_certificates(side);
+    let due = |flow: &Flow, side| {
+        let tx = flow.parser.tx(0).unwrap();
+        tx.due_certificates(side).map(|c| (c.subject.to_owned(), c.chain.concat()))
+    };
+    flow.feed(TS, &record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], &[])));
+    assert!(ask(&mut flow, TC) && !ask(&mut flow, TC), "before they came");
+    assert_eq!(due(&flow, TC), None);
+    let chain = [certificate(&[1], &[(3, "host")], &[]), certificate(&[2], &[(3, "above")], &[])];
+    let flight = join(&[
+        &server_hello(0x0303, b"", 0x2f, &[]),
+        &certificates(&chain),
+        &message(13, &[1, 1, 0, 0]),
+        &message(14, &[]),
+    ]);
+    flow.feed(TC, &record(22, 0x0303, &flight));
+    assert_eq!(due(&flow, TC), Some(("CN=host".to_owned(), chain.concat())));
+    flow.parser.tx_mut(0).unwrap().certificates_stored(TC);
+    assert_eq!(due(&flow, TC), None);
+    assert!(!ask(&mut flow, TC), "they were stored");
+    // The client's: not without being asked for, and then although they came before.
+    let own = certificate(&[7], &[(3, "client")], &[]);
+    flow.feed(TS, &record(22, 0x0303, &certificates(core::slice::from_ref(&own))));
+    assert_eq!(due(&flow, TS), None);
+    assert!(ask(&mut flow, TS));
+    assert_eq!(due(&flow, TS), Some(("CN=client".to_owned(), own)));
+}
+
+#[test]
 fn tls13_session() {
     let mut extensions = usual_extensions();
     extensions.push(extension(43, &sized(1, &words(&[0x5a5a, 0x0304, 0x0303]))));

@@ -8,7 +8,7 @@ use super::ja3::Ja3;
 use super::{buffers, events, log, version};
 use crate::event::EventCode;
 use crate::memory::Held as _;
-use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
+use crate::transaction::{BufferQuery, BufferView, Certificates, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
 use std::sync::Arc;
@@ -111,6 +111,16 @@ pub(super) struct Side {
     /// The first certificate that could be read.
     pub(super) certificate: Option<Box<Certificate>>,
     pub(super) chain: Chain,
+    storing: Storing,
+}
+
+/// Whether the certificates of a side are stored: once in a session at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Storing {
+    #[default]
+    No,
+    Asked,
+    Done,
 }
 
 /// The transaction of a TLS flow.
@@ -260,6 +270,33 @@ impl Transaction for TlsTx {
             let lists = side.hello.held().saturating_add(side.ja3.held()).saturating_add(side.chain.held());
             sum.saturating_add(certificate).saturating_add(texts).saturating_add(lists)
         })
+    }
+
+    fn ask_for_certificates(&mut self, side: Direction) -> bool {
+        let storing = &mut self.sides[side].storing;
+        let new = *storing == Storing::No;
+        if new {
+            *storing = Storing::Asked;
+        }
+        new
+    }
+
+    fn due_certificates(&self, side: Direction) -> Option<Certificates<'_>> {
+        let side = &self.sides[side];
+        if side.storing != Storing::Asked {
+            return None;
+        }
+        let own = side.certificate.as_deref()?;
+        Some(Certificates {
+            subject: &own.subject,
+            issuer: &own.issuer,
+            fingerprint: &own.fingerprint,
+            chain: side.chain.iter().collect(),
+        })
+    }
+
+    fn certificates_stored(&mut self, side: Direction) {
+        self.sides[side].storing = Storing::Done;
     }
 
     fn log_ready(&self, _complete: PerDirection<u8>) -> bool {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Certificates that are stored: handed to the store, which writes them.
+
+use super::EveRecorder;
+use super::head::flow_tuple;
+use crate::record::{Entry, Occasion, TxRecord};
+use bartizan_base::Direction;
+use bartizan_events::StoredChain;
+
+impl EveRecorder {
+    pub(super) fn store_certificates(
+        &self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        side: Direction,
+    ) {
+        let (Some(store), Some(found)) = (&self.certificates, tx.tx.due_certificates(side)) else { return };
+        store.store(StoredChain {
+            of_client: side == Direction::ToServer,
+            at: occasion.now,
+            packet: occasion.number,
+            tuple: flow_tuple(flow),
+            subject: found.subject.to_owned(),
+            issuer: found.issuer.to_owned(),
+            fingerprint: found.fingerprint.to_owned(),
+            chain: found.chain.into_iter().map(<[u8]>::to_vec).collect(),
+        });
+    }
+}
