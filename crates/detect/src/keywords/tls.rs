@@ -139,7 +139,7 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "tls.store",
         aliases: &["tls_store"],
-        summary: "The certificates of the side that sent the matching packet are stored, with those of its chain: the server's for a match to the client.",
+        summary: "The certificates of the side whose packet matched are stored, its whole chain: the server's for a match to the client.",
         argument: Argument::None,
         role: Role::Effect,
         syntax: "tls.store",
