@@ -227,7 +227,8 @@ fn without_the_output_nothing_is_stored_and_that_is_said() {
     assert!(!said.contains("nothing is stored"), "{said}");
     // A folder that cannot be had ends the run before it begins.
     folder.write("file", "x");
-    let set = ["--set", "outputs.9.tls-store.enabled=yes", "--set", "outputs.9.tls-store.certs-log-dir=../file"];
+    let set =
+        ["--set", "outputs.9.tls-store.enabled=yes", "--set", "outputs.9.tls-store.certs-log-dir=../file"];
     let args = [&["inspect", "--rules", "r.rules", "--out", "bad"][..], &set, &["c.pcap"]].concat();
     let ran = folder.run(&args);
     assert_ne!(ran.code(), 0);
