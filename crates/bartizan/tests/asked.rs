@@ -217,7 +217,9 @@ fn keywords_and_protocols_are_listed() {
     let run = |arguments: &[&str]| run(&folder.0, arguments);
     let lines = |ended: &Ended| ended.stdout.lines().map(str::to_owned).collect::<Vec<_>>();
     let names = lines(&run(&["--list-keywords"]));
-    for name in ["content", "http.uri", "http_uri", "dns.query", "dns_query", "pcre"] {
+    for name in
+        ["content", "http.uri", "http_uri", "dns.query", "dns_query", "pcre", "tls.store", "tls_store"]
+    {
         assert_eq!(names.iter().filter(|line| **line == format!("- {name}")).count(), 1, "{name}");
     }
     // Suricata's columns, and the line ends in a separator.

@@ -236,6 +236,26 @@ fn without_the_output_nothing_is_stored_and_that_is_said() {
 }
 
 #[test]
+fn a_check_reads_the_settings() {
+    let folder = stage("tls-store-check");
+    folder.write("r.rules", ANY);
+    let check = |set: &[&str]| folder.run(&[&["check", "-v", "r.rules"][..], set].concat());
+    let fine = check(&STORE);
+    assert_eq!(fine.code(), 0, "{}", fine.stderr());
+    assert!(!fine.stderr().contains("tls-store"), "{}", fine.stderr());
+    let bad = check(&["--set", "outputs.9.tls-store.enabled=maybe"]);
+    assert_ne!(bad.code(), 0);
+    assert!(bad.stderr().contains("outputs.9.tls-store.enabled"), "{}", bad.stderr());
+    let misspelt =
+        check(&["--set", "outputs.9.tls-store.enabled=yes", "--set", "outputs.9.tls-store.certs-dir=x"]);
+    assert!(
+        misspelt.stderr().contains("there is no setting `outputs.9.tls-store.certs-dir`"),
+        "{}",
+        misspelt.stderr()
+    );
+}
+
+#[test]
 fn a_link_in_a_files_place_is_not_followed() {
     let folder = stage("tls-store-link");
     let precious = folder.write("precious", "precious");

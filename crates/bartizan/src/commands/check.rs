@@ -10,8 +10,8 @@ use bartizan_base::{Generation, Settings};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::Loaded;
-use bartizan_events::EveOutputs;
 use bartizan_events::output::Rights;
+use bartizan_events::{EveOutputs, TlsStoreOptions};
 use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -176,6 +176,7 @@ fn settings_problems(
     let (_, more) = EngineSettings::from_settings(settings, false, load::seed()).map_err(&wrong)?;
     warnings.extend(more);
     warnings.extend(EveOutputs::from_settings(settings).map_err(&wrong)?.warnings);
+    TlsStoreOptions::from_settings(settings).map_err(&wrong)?;
     Rights::from_settings(settings).map_err(&wrong)?;
     // What only a run asks for.
     let _ = settings.get("default-log-dir");
