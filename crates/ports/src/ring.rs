@@ -13,7 +13,8 @@
 //! * a lease holds the mapping alive, gives its slots back when it is cleared or dropped, and a lease that is leaked only
 //!   starves the port;
 //! * header words are read as relaxed atomics, never through references to whole structures; every offset is checked
-//!   against the mapping, although the kernel is trusted.
+//!   against the mapping, although the kernel is trusted. What stands directly before a frame (`vnet`) is read while the slot is ours and before the frame
+//!   is leased, since a tag that is put back lies over it.
 
 pub(crate) mod tx;
 pub(crate) mod v2;

@@ -8,28 +8,10 @@ use bartizan_ports::{
     Batch, FrameFlags, FrameInfo, InlineOptions, InlinePort, PassiveOptions, PassivePort, Port, Segmentation,
     SendRefusal, Warning, wait_any,
 };
-use common::{in_namespace, ip, veth};
+use common::{in_namespace, ip, leave_to_device, veth};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-const UDP_SEGMENT: i32 = 103;
-
-#[allow(unsafe_code)]
-fn leave_to_device(socket: &UdpSocket, size: i32) {
-    // SAFETY: pointer and length describe `size`, which lives through the call; the kernel only reads.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_UDP,
-            UDP_SEGMENT,
-            std::ptr::from_ref(&size).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-}
 
 /// The datagrams that arrive at a port, from the test's own sender only.
 fn collect(port: &mut dyn Port, count: usize) -> Vec<(FrameInfo, Vec<u8>)> {
