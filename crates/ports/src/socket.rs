@@ -158,7 +158,7 @@ impl Socket {
         let fd = self.fd.as_fd();
         let level = libc::SOL_PACKET;
         let why = if !sys::kernel_is_at_least(6, 2) {
-            "the kernel is older than 6.2"
+            "the kernel does not say that it is Linux 6.2 or newer"
         } else if set_option(fd, level, libc::PACKET_RESERVE, &(VNET_RESERVE as i32)).is_err()
             || set_option(fd, level, libc::PACKET_VNET_HDR, &1i32).is_err()
         {
