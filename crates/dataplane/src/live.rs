@@ -69,7 +69,8 @@ pub struct LiveCounters {
     pub turns: u64,
     /// Frames that were to leave changed, and the change did not fit: they did not leave.
     pub unwritable: u64,
-    /// Frames of which only the first bytes were here when their turn to leave came at another worker: they did not leave.
+    /// Frames of which only the first bytes were here when their turn to leave came at another worker, and datagrams that came as one and could
+    /// not be taken apart: they did not leave.
     pub incomplete: u64,
     /// Frames that were on their way between workers when one of them ended by a defect.
     pub under_way: u64,
@@ -130,10 +131,10 @@ pub fn run_inline(
         let mut seen = 0;
         for side in Side::BOTH {
             let (ingress, egress) = pair.direction(side);
-            let frames = ingress.receive(&mut batch)?;
-            if frames == 0 {
+            if ingress.receive(&mut batch)? == 0 {
                 continue;
             }
+            let frames = take_apart(&mut batch, &mut decoder, &mut counters);
             seen += frames;
             counters.turns += 1;
             worker.arrives_by(side as u32);
@@ -191,6 +192,7 @@ pub fn run_passive(
 ) -> Result<LiveCounters, PortError> {
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
+    let mut decoder = Rejecter::default();
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
@@ -214,6 +216,7 @@ pub fn run_passive(
             continue;
         }
         counters.turns += 1;
+        let frames = take_apart(&mut batch, &mut decoder, &mut counters);
         for index in 0..frames {
             let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
             worker.arrives_with(checksums_of(info.flags));
@@ -249,6 +252,14 @@ impl LastTurns {
     const fn saw(&mut self, frames: usize) {
         self.idle = frames == 0;
     }
+}
+
+/// Takes datagrams apart that came as one, before anything looks at them. Gives the number of frames that the batch holds now.
+fn take_apart(batch: &mut Batch, rejecter: &mut Rejecter, counters: &mut LiveCounters) -> usize {
+    let split = segmentation::split(batch, &mut rejecter.decoder, &mut rejecter.output);
+    counters.normaliser.datagrams += split.datagrams;
+    counters.normaliser.joined += split.left;
+    batch.len()
 }
 
 /// A frame of a batch, as a worker takes it.
@@ -337,9 +348,10 @@ fn send_large(
         }
         batch.set_disposition(index, Disposition::Hold);
         egress.transmit(batch);
-        let whole = batch.info(index).is_some_and(|info| info.refusal().is_ok());
-        let sent = whole
-            && batch.bytes(index).is_some_and(|bytes| send_as_segments(egress, bytes, rejecter, counters));
+        let info = batch.info(index).copied().unwrap_or_default();
+        let told = info.segmentation.size;
+        let sent = info.refusal().is_ok()
+            && batch.bytes(index).is_some_and(|b| send_as_segments(egress, b, told, rejecter, counters));
         if !sent {
             batch.set_disposition(index, Disposition::Forward);
         }
@@ -351,17 +363,18 @@ fn is_large(bytes: &[u8], egress: &dyn Port) -> bool {
     bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG
 }
 
-/// Sends a frame as segments. `false`: it cannot be cut, and nothing was sent.
+/// Sends a frame as segments, of the size that its sender told (0: none). `false`: it cannot be cut, and nothing was sent.
 fn send_as_segments(
     egress: &mut dyn Port,
     bytes: &[u8],
+    told: u16,
     rejecter: &mut Rejecter,
     counters: &mut LiveCounters,
 ) -> bool {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     rejecter.decoder.decode(LinkType::ETHERNET, bytes, length, &mut rejecter.output);
     let (mtu, mut pieces) = (egress.mtu(), 0u64);
-    let done = segmentation::cut(bytes, &rejecter.output, mtu, |segment| {
+    let done = segmentation::cut(bytes, &rejecter.output, mtu, told, |segment| {
         pieces += 1;
         // The port counts what it does not take.
         let _ = egress.transmit_frame(segment);
@@ -406,7 +419,7 @@ fn settle(
     batch.set_disposition(index, Disposition::Forward);
 }
 
-/// Answers to rejected packets, sent after the batch; and room for a frame that leaves longer than it came.
+/// Answers to rejected packets, sent after the batch; what decodes frames that are cut; and room for a frame that leaves longer than it came.
 #[derive(Default)]
 struct Rejecter {
     decoder: Decoder,

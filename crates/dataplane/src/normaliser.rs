@@ -31,6 +31,10 @@ pub struct NormaliserCounters {
     pub cut: u64,
     /// Frames more that this made.
     pub pieces: u64,
+    /// Datagrams more that were made by taking apart those that came as one, before they were inspected.
+    pub datagrams: u64,
+    /// Frames of several datagrams that could not be taken apart: seen as one, and not sent.
+    pub joined: u64,
     /// RST segments made.
     pub resets: u64,
     /// ICMP messages made.
@@ -51,6 +55,8 @@ impl NormaliserCounters {
             checksums,
             cut,
             pieces,
+            datagrams,
+            joined,
             resets,
             unreachables,
             silent,
@@ -63,6 +69,8 @@ impl NormaliserCounters {
             checksums: self.checksums + checksums,
             cut: self.cut + cut,
             pieces: self.pieces + pieces,
+            datagrams: self.datagrams + datagrams,
+            joined: self.joined + joined,
             resets: self.resets + resets,
             unreachables: self.unreachables + unreachables,
             silent: self.silent + silent,
@@ -78,6 +86,8 @@ impl NormaliserCounters {
         each("normaliser.checksums", self.checksums);
         each("normaliser.cut", self.cut);
         each("normaliser.pieces", self.pieces);
+        each("normaliser.datagrams", self.datagrams);
+        each("normaliser.joined", self.joined);
         each("normaliser.resets", self.resets);
         each("normaliser.unreachables", self.unreachables);
         each("normaliser.silent", self.silent);

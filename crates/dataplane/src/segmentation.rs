@@ -4,9 +4,13 @@
 //!
 //! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. TCP over IPv4 or IPv6 in an Ethernet frame, or in
 //! tunnels of the kinds that Linux leaves to a device to cut: IP in IP, GRE without checksum and sequence, VXLAN, GENEVE. The size of the segments
-//! is that of the egress MTU: the sender's own is not handed over with the frame.
+//! is the sender's own, where the kernel hands it over, and no larger than the egress MTU allows.
 //!
-//! Not done: UDP (`UDP_SEGMENT`), where datagrams are what their sender made them; it is refused as too large (`egress_mtu`).
+//! UDP is another matter, since a datagram is what its receiver reads: see [`split`].
+
+mod datagrams;
+
+pub use datagrams::split;
 
 use bartizan_packet::{
     DecodeOutput, Decoded, InternetChecksum, Network, PacketFlags, PacketSource, TcpFlags, Transport,
@@ -15,23 +19,19 @@ use bartizan_packet::{
 
 /// Least payload of a segment: a smaller MTU is none (RFC 791 asks for 68 bytes of every link).
 const LEAST: usize = 8;
+/// Least size of a sender that is kept to: Linux has none below (`tcp_min_snd_mss`), and one frame would become thousands.
+const LEAST_TOLD: usize = 48;
 
-/// Cuts a frame into segments that fit a network-layer MTU; each is given to `each`. `None`: it cannot be cut, and nothing was given.
-pub fn cut(frame: &[u8], output: &DecodeOutput, mtu: u32, mut each: impl FnMut(&[u8])) -> Option<()> {
-    let plan = Plan::of(frame, output.packets(), mtu)?;
-    let head = frame.get(..plan.payload)?;
-    let data = frame.get(plan.payload..)?.get(..plan.length)?;
-    let pieces = data.len().div_ceil(plan.size);
-    let mut segment = Vec::with_capacity(plan.payload + plan.size);
-    // All are made alike: what can fail fails with the first.
-    for (number, piece) in data.chunks(plan.size).enumerate() {
-        segment.clear();
-        segment.extend_from_slice(head);
-        segment.extend_from_slice(piece);
-        plan.finish(&mut segment, number, number + 1 == pieces)?;
-        each(&segment);
-    }
-    Some(())
+/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `told`: bytes of its sender's segments, 0 where they
+/// are not known. `None`: it cannot be cut, and nothing was given.
+pub fn cut(
+    frame: &[u8],
+    output: &DecodeOutput,
+    mtu: u32,
+    told: u16,
+    mut each: impl FnMut(&[u8]),
+) -> Option<()> {
+    Plan::of_tcp(frame, output.packets(), mtu, told)?.carry_out(frame, &mut each)
 }
 
 /// Where things stand in the frame.
@@ -46,25 +46,57 @@ struct Plan<'p> {
 }
 
 impl<'p> Plan<'p> {
-    fn of(frame: &[u8], packets: &'p [Decoded], mtu: u32) -> Option<Self> {
+    fn of_tcp(frame: &[u8], packets: &'p [Decoded], mtu: u32, told: u16) -> Option<Self> {
         let (inner, outer) = packets.split_last()?;
         let Transport::Tcp(tcp) = &inner.transport else { return None };
-        let plain = packets.iter().all(is_plain)
-            && outer.iter().all(|packet| can_be_repeated(frame, packet))
+        let plain = are_plain(frame, inner, outer)
             && !tcp.flags.intersects(TcpFlags::URG | TcpFlags::SYN | TcpFlags::RST)
             && !tcp.options.md5
             && !tcp.options.ao;
         let payload = inner.payload as usize;
         let first = packets.first()?.l3 as usize;
         let size = (mtu as usize).checked_sub(payload.checked_sub(first)?)?;
+        let size = if usize::from(told) >= LEAST_TOLD { size.min(told.into()) } else { size };
         let length = inner.payload_len as usize;
         (plain && size >= LEAST).then_some(Plan { inner, outer, payload, length, size })
     }
 
+    /// Makes the segments.
+    fn carry_out(&self, frame: &[u8], each: &mut dyn FnMut(&[u8])) -> Option<()> {
+        let head = frame.get(..self.payload)?;
+        let data = frame.get(self.payload..)?.get(..self.length)?;
+        let pieces = data.len().div_ceil(self.size);
+        let mut segment = Vec::with_capacity(self.payload + self.size);
+        // All are made alike: what can fail fails with the first.
+        for (number, piece) in data.chunks(self.size).enumerate() {
+            segment.clear();
+            segment.extend_from_slice(head);
+            segment.extend_from_slice(piece);
+            self.finish(&mut segment, number, number + 1 == pieces)?;
+            each(&segment);
+        }
+        Some(())
+    }
+
     /// Makes the headers of a segment right.
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
-        let offset = u32::try_from(number.checked_mul(self.size)?).ok()?;
         renew_network(self.inner, segment, number)?;
+        match &self.inner.transport {
+            Transport::Tcp(_) => self.finish_tcp(segment, number, last)?,
+            _ => renew_udp(self.inner, segment)?,
+        }
+        // What is around it covers what is in it.
+        for packet in self.outer.iter().rev() {
+            renew_network(packet, segment, number)?;
+            if let Transport::Udp(_) = &packet.transport {
+                renew_udp(packet, segment)?;
+            }
+        }
+        Some(())
+    }
+
+    fn finish_tcp(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
+        let offset = u32::try_from(number.checked_mul(self.size)?).ok()?;
         let tcp = segment.get_mut(self.inner.l4 as usize..)?;
         let seq = tcp.get_mut(4..8)?;
         let first = u32::from_be_bytes(<[u8; 4]>::try_from(&*seq).ok()?);
@@ -76,22 +108,13 @@ impl<'p> Plan<'p> {
         if number > 0 {
             *flags &= !TcpFlags::CWR.bits();
         }
-        renew_sum(self.inner, 6, tcp, 16)?;
-        // What is around it covers what is in it.
-        for packet in self.outer.iter().rev() {
-            renew_network(packet, segment, number)?;
-            if let Transport::Udp(_) = &packet.transport {
-                let udp = segment.get_mut(packet.l4 as usize..)?;
-                let length = u16::try_from(udp.len()).ok()?;
-                udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-                // One that has no checksum stays without (RFC 768, RFC 6935).
-                if udp.get(6..8)? != [0, 0] {
-                    renew_sum(packet, 17, udp, 6)?;
-                }
-            }
-        }
-        Some(())
+        renew_sum(self.inner, 6, tcp, 16)
     }
+}
+
+/// Whether the packet to be cut and those around it allow it.
+fn are_plain(frame: &[u8], inner: &Decoded, outer: &[Decoded]) -> bool {
+    is_plain(inner) && outer.iter().all(|packet| is_plain(packet) && can_be_repeated(frame, packet))
 }
 
 /// Whether a packet lies in the frame as it is, whole and without faults.
@@ -137,6 +160,19 @@ fn renew_network(packet: &Decoded, frame: &mut [u8], number: usize) -> Option<()
     Some(())
 }
 
+/// Makes the UDP header of a packet right, in a frame that ends with it.
+fn renew_udp(packet: &Decoded, frame: &mut [u8]) -> Option<()> {
+    let udp = frame.get_mut(packet.l4 as usize..)?;
+    let length = u16::try_from(udp.len()).ok()?;
+    udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
+    // One that has no checksum stays without (RFC 768, RFC 6935). One that is left to a device is not 0: the sum over addresses, length
+    // and protocol stands there.
+    if udp.get(6..8)? != [0, 0] {
+        renew_sum(packet, 17, udp, 6)?;
+    }
+    Some(())
+}
+
 /// Makes the checksum at `field` of a transport header and what follows it right.
 fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -> Option<()> {
     segment.get_mut(field..field + 2)?.fill(0);
@@ -149,12 +185,12 @@ fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use bartizan_packet::{Decoder, LinkType, PacketView};
 
     /// An Ethernet frame with a TCP segment, its checksum not filled in.
-    fn frame(v6: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn frame(v6: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
         let mut tcp =
             vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xf0, 0, 0, 0, 1, 0x80, flags, 1, 0, 0, 0, 0, 0];
         // Timestamps.
@@ -182,7 +218,7 @@ mod tests {
         frame
     }
 
-    fn decode(frame: &[u8]) -> DecodeOutput {
+    pub(crate) fn decode(frame: &[u8]) -> DecodeOutput {
         let mut output = DecodeOutput::new();
         Decoder::default().decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut output);
         output
@@ -195,7 +231,7 @@ mod tests {
             // FIN, PSH, ACK, CWR.
             let large = frame(v6, 0x99, &payload);
             let mut segments = Vec::new();
-            cut(&large, &decode(&large), 1_500, |segment| segments.push(segment.to_vec()))
+            cut(&large, &decode(&large), 1_500, 0, |segment| segments.push(segment.to_vec()))
                 .expect("it can be cut");
             assert_eq!(segments.len(), payload.len().div_ceil(1_500 - 32 - if v6 { 40 } else { 20 }));
             let (mut read, mut next) = (Vec::new(), 0xffff_fff0u32);
@@ -221,7 +257,7 @@ mod tests {
     }
 
     /// A frame in a tunnel: headers of Ethernet, IP, and what says which tunnel; in UDP with or without a checksum.
-    fn tunnel(v6: bool, kind: &[u8], protocol: u8, sum: bool, inside: &[u8]) -> Vec<u8> {
+    pub(crate) fn tunnel(v6: bool, kind: &[u8], protocol: u8, sum: bool, inside: &[u8]) -> Vec<u8> {
         let mut around = kind.to_vec();
         around.extend_from_slice(inside);
         if protocol == 17 {
@@ -267,7 +303,7 @@ mod tests {
             ];
             for (kind, large) in tunnels.iter().enumerate() {
                 let (mut read, mut number) = (Vec::new(), 0);
-                let done = cut(large, &decode(large), 1_450, |segment| {
+                let done = cut(large, &decode(large), 1_450, 0, |segment| {
                     let output = decode(segment);
                     let packets = output.packets();
                     assert_eq!(packets.len(), 2, "{kind}");
@@ -289,15 +325,29 @@ mod tests {
             for flags in [0x80, 0x10] {
                 let checked = [&[flags, 0][..], &ether_type, &[0, 0, 0, 0]].concat();
                 let large = tunnel(outer6, &checked, 47, false, ip);
-                assert_eq!(cut(&large, &decode(&large), 1_450, |_| panic!("given")), None);
+                assert_eq!(cut(&large, &decode(&large), 1_450, 0, |_| panic!("given")), None);
             }
+        }
+    }
+
+    #[test]
+    fn segments_have_the_size_that_the_sender_chose_where_it_fits() {
+        let large = frame(false, 0x10, &[7; 5_000]);
+        for (told, size) in
+            [(0, 1_448), (1_000, 1_000), (1_001, 1_001), (1_448, 1_448), (9_000, 1_448), (8, 1_448)]
+        {
+            let mut sizes = Vec::new();
+            cut(&large, &decode(&large), 1_500, told, |segment| sizes.push(segment.len() - 66)).expect("cut");
+            let mut expected = vec![size; 5_000 / size];
+            expected.extend((5_000 % size != 0).then_some(5_000 % size));
+            assert_eq!(sizes, expected, "{told}");
         }
     }
 
     #[test]
     fn what_cannot_be_cut_is_left_alone() {
         let never = |frame: &[u8], mtu| {
-            assert_eq!(cut(frame, &decode(frame), mtu, |_| panic!("given")), None);
+            assert_eq!(cut(frame, &decode(frame), mtu, 0, |_| panic!("given")), None);
         };
         let urgent = frame(false, 0x30, &[0; 4_000]);
         never(&urgent, 1_500);

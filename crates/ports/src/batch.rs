@@ -24,6 +24,9 @@ impl FrameFlags {
     pub const TRUNCATED: FrameFlags = FrameFlags(4);
     /// The kernel had taken the outer VLAN tag out; it stands in the frame again.
     pub const VLAN_RESTORED: FrameFlags = FrameFlags(8);
+    /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the kernel put together (GRO), as
+    /// one: [`FrameInfo::segmentation`] says how. To be taken apart ([`Batch::split`]) before anything else.
+    pub const JOINED: FrameFlags = FrameFlags(16);
 
     /// Whether all flags of `other` are set.
     #[must_use]
@@ -44,6 +47,16 @@ impl FrameFlags {
     }
 }
 
+/// How a frame is to be cut that its sender left to a device to cut, or that the kernel put together. Zeros: it is not, or the kernel does not
+/// say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segmentation {
+    /// Bytes of payload behind TCP or UDP in each segment but the last.
+    pub size: u16,
+    /// Where the header that is repeated (TCP, UDP) begins in the frame; 0 when it is the first of the frame.
+    pub header: u16,
+}
+
 /// What a port says about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
@@ -53,16 +66,33 @@ pub struct FrameInfo {
     pub wire_length: u32,
     /// More about it.
     pub flags: FrameFlags,
+    /// How it is to be cut.
+    pub segmentation: Segmentation,
 }
 
 impl FrameInfo {
     /// Why such a frame must not be sent as it is, whatever the port.
     ///
     /// # Errors
-    /// [`SendRefusal::Incomplete`] when only its first bytes are here.
+    /// [`SendRefusal::Incomplete`] when only its first bytes are here, [`SendRefusal::Joined`] when it is several datagrams.
     pub const fn refusal(&self) -> Result<(), SendRefusal> {
-        if self.flags.contains(FrameFlags::TRUNCATED) { Err(SendRefusal::Incomplete) } else { Ok(()) }
+        if self.flags.contains(FrameFlags::TRUNCATED) {
+            Err(SendRefusal::Incomplete)
+        } else if self.flags.contains(FrameFlags::JOINED) {
+            Err(SendRefusal::Joined)
+        } else {
+            Ok(())
+        }
     }
+}
+
+/// What [`Batch::split`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Datagrams beyond the first of their frame.
+    pub datagrams: u64,
+    /// Frames that are several datagrams and were left as they are.
+    pub left: u64,
 }
 
 /// What is to become of a frame, and what became of it.
@@ -82,7 +112,15 @@ pub enum Disposition {
 #[derive(Clone, Copy)]
 enum Place {
     Leased(u32),
-    Owned { start: usize, end: usize },
+    Owned {
+        start: usize,
+        end: usize,
+    },
+    /// In what [`Batch::split`] wrote.
+    Cut {
+        start: usize,
+        end: usize,
+    },
 }
 
 struct Slot {
@@ -97,6 +135,11 @@ pub struct Batch {
     capacity: usize,
     lease: Lease,
     owned: Vec<u8>,
+    /// Some frame is several datagrams.
+    joined: bool,
+    cut: Vec<u8>,
+    /// The slots before the last split: kept for its memory.
+    before: Vec<Slot>,
 }
 
 impl Batch {
@@ -109,6 +152,9 @@ impl Batch {
             capacity,
             lease: Lease::with_capacity(capacity),
             owned: Vec::new(),
+            joined: false,
+            cut: Vec::new(),
+            before: Vec::new(),
         }
     }
 
@@ -142,6 +188,8 @@ impl Batch {
         self.slots.clear();
         self.lease.clear();
         self.owned.clear();
+        self.cut.clear();
+        self.joined = false;
     }
 
     /// What the port said about frame `index`.
@@ -160,6 +208,7 @@ impl Batch {
         match place {
             Place::Leased(span) => self.lease.bytes(span),
             Place::Owned { start, end } => self.owned.get(start..end),
+            Place::Cut { start, end } => self.cut.get(start..end),
         }
     }
 
@@ -168,6 +217,7 @@ impl Batch {
         match self.slots.get(index)?.place {
             Place::Leased(span) => self.lease.bytes_mut(span),
             Place::Owned { start, end } => self.owned.get_mut(start..end),
+            Place::Cut { start, end } => self.cut.get_mut(start..end),
         }
     }
 
@@ -176,7 +226,9 @@ impl Batch {
         if let Some(slot) = self.slots.get_mut(index) {
             match &mut slot.place {
                 Place::Leased(span) => self.lease.truncate(*span, length),
-                Place::Owned { start, end } => *end = (*end).min(start.saturating_add(length)),
+                Place::Owned { start, end } | Place::Cut { start, end } => {
+                    *end = (*end).min(start.saturating_add(length));
+                }
             }
         }
     }
@@ -220,47 +272,105 @@ impl Batch {
         let start = self.owned.len();
         self.owned.extend_from_slice(bytes);
         let place = Place::Owned { start, end: self.owned.len() };
-        self.slots.push(Slot { place, info, disposition: Disposition::Hold });
+        self.push(place, info);
         true
     }
 
-    /// Has `fill` write a frame of up to `room` bytes into the batch's own memory, then puts `tag` behind the MAC
-    /// addresses. The frame's length, or `None` when `fill` had nothing or more than there was room for.
+    fn push(&mut self, place: Place, info: FrameInfo) {
+        self.joined |= info.flags.contains(FrameFlags::JOINED);
+        self.slots.push(Slot { place, info, disposition: Disposition::Hold });
+    }
+
+    /// Has each frame that is several datagrams ([`FrameFlags::JOINED`]) taken apart, and puts them in its place: `cut` gives them one by
+    /// one, whole frames with checksums, or gives none and says `None`, which leaves the frame as it is, to be
+    /// refused. Where there is no such frame, this does nothing. The batch may then hold more frames than its capacity.
+    pub fn split(
+        &mut self,
+        mut cut: impl FnMut(&FrameInfo, &[u8], &mut dyn FnMut(&[u8])) -> Option<()>,
+    ) -> Split {
+        if !core::mem::take(&mut self.joined) {
+            return Split::default();
+        }
+        let mut pieces = core::mem::take(&mut self.cut);
+        let mut slots = core::mem::take(&mut self.before);
+        let mut split = Split::default();
+        for slot in self.slots.drain(..) {
+            let is_joined = slot.info.flags.contains(FrameFlags::JOINED);
+            let whole = match slot.place {
+                _ if !is_joined || slot.info.flags.contains(FrameFlags::TRUNCATED) => None,
+                Place::Leased(span) => self.lease.bytes(span),
+                Place::Owned { start, end } => self.owned.get(start..end),
+                // What was cut is joined no more.
+                Place::Cut { .. } => None,
+            };
+            let Some(whole) = whole else {
+                slots.push(slot);
+                split.left += u64::from(is_joined);
+                continue;
+            };
+            let flags = slot.info.flags.without(FrameFlags::JOINED).without(FrameFlags::CHECKSUM_PENDING);
+            let (first, end) = (slots.len(), pieces.len());
+            let done = cut(&slot.info, whole, &mut |datagram| {
+                let start = pieces.len();
+                pieces.extend_from_slice(datagram);
+                let info = FrameInfo {
+                    timestamp: slot.info.timestamp,
+                    wire_length: u32::try_from(datagram.len()).unwrap_or(u32::MAX),
+                    flags: flags.with(FrameFlags::CHECKSUM_VALID),
+                    segmentation: Segmentation::default(),
+                };
+                let place = Place::Cut { start, end: pieces.len() };
+                slots.push(Slot { place, info, disposition: Disposition::Hold });
+            });
+            if done.is_some() && slots.len() > first {
+                split.datagrams += (slots.len() - first - 1) as u64;
+            } else {
+                slots.truncate(first);
+                pieces.truncate(end);
+                slots.push(slot);
+                split.left += 1;
+            }
+        }
+        self.cut = pieces;
+        self.before = core::mem::replace(&mut self.slots, slots);
+        split
+    }
+
+    /// Has `fill` write `head` bytes and a frame of up to `room` bytes into the batch's own memory, then takes the head off and puts `tag` behind
+    /// the MAC addresses. The frame's length, or `None` when `fill` had no frame or more than there was room for.
     pub(crate) fn push_with(
         &mut self,
-        room: usize,
+        (head, room): (usize, usize),
         tag: Option<[u8; 4]>,
         info: FrameInfo,
         fill: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<usize> {
         const ADDRESSES: usize = 12;
         let start = self.owned.len();
-        let data = start.checked_add(4)?;
+        let filled = start.checked_add(4)?;
+        let data = filled.checked_add(head)?;
         self.owned.resize(data.checked_add(room)?, 0);
-        let got = fill(self.owned.get_mut(data..)?).filter(|got| *got <= room);
-        let Some(end) = got.and_then(|got| data.checked_add(got)) else {
+        let got = fill(self.owned.get_mut(filled..)?).and_then(|got| got.checked_sub(head));
+        let Some(end) = got.filter(|got| *got <= room).and_then(|got| data.checked_add(got)) else {
             self.owned.truncate(start);
             return None;
         };
         self.owned.truncate(end);
         let mut from = data;
         if let Some(tag) = tag.filter(|_| end - data >= ADDRESSES) {
-            self.owned.copy_within(data..data + ADDRESSES, start);
-            if let Some(gap) = self.owned.get_mut(start + ADDRESSES..start + ADDRESSES + 4) {
+            // At least four bytes stand before the frame.
+            from = data - 4;
+            self.owned.copy_within(data..data + ADDRESSES, from);
+            if let Some(gap) = self.owned.get_mut(from + ADDRESSES..from + ADDRESSES + 4) {
                 gap.copy_from_slice(&tag);
             }
-            from = start;
         }
-        self.slots.push(Slot {
-            place: Place::Owned { start: from, end },
-            info,
-            disposition: Disposition::Hold,
-        });
+        self.push(Place::Owned { start: from, end }, info);
         Some(end - from)
     }
 
     pub(crate) fn push_leased(&mut self, span: u32, info: FrameInfo) {
-        self.slots.push(Slot { place: Place::Leased(span), info, disposition: Disposition::Hold });
+        self.push(Place::Leased(span), info);
     }
 
     pub(crate) fn lease_mut(&mut self) -> &mut Lease {
@@ -351,19 +461,77 @@ mod tests {
             buffer[..60].copy_from_slice(&wire);
             Some(60)
         };
-        assert_eq!(batch.push_with(60, Some([0x81, 0, 0, 5]), FrameInfo::default(), fill), Some(64));
-        assert_eq!(batch.push_with(60, None, FrameInfo::default(), fill), Some(60));
+        assert_eq!(batch.push_with((0, 60), Some([0x81, 0, 0, 5]), FrameInfo::default(), fill), Some(64));
+        assert_eq!(batch.push_with((0, 60), None, FrameInfo::default(), fill), Some(60));
         assert_eq!(
-            batch.push_with(59, None, FrameInfo::default(), |_| Some(60)),
+            batch.push_with((0, 59), None, FrameInfo::default(), |_| Some(60)),
             None,
             "more than there was room for"
         );
-        assert_eq!(batch.push_with(60, None, FrameInfo::default(), |_| None), None);
+        assert_eq!(batch.push_with((0, 60), None, FrameInfo::default(), |_| None), None);
+        assert_eq!(
+            batch.push_with((10, 60), None, FrameInfo::default(), |_| Some(9)),
+            None,
+            "not even the head"
+        );
+        let behind = |buffer: &mut [u8]| {
+            assert_eq!(buffer.len(), 70);
+            buffer[..10].fill(0xee);
+            buffer[10..].copy_from_slice(&wire);
+            Some(70)
+        };
+        assert_eq!(batch.push_with((10, 60), None, FrameInfo::default(), behind), Some(60));
+        assert_eq!(batch.push_with((10, 60), Some([0x81, 0, 0, 5]), FrameInfo::default(), behind), Some(64));
+        assert_eq!(batch.bytes(2), Some(&wire[..]));
+        assert_eq!(batch.bytes(3), batch.bytes(0));
         let tagged = batch.bytes(0).unwrap();
         assert_eq!(tagged[..12], wire[..12]);
         assert_eq!(tagged[12..16], [0x81, 0, 0, 5]);
         assert_eq!(tagged[16..], wire[12..]);
         assert_eq!(batch.bytes(1), Some(&wire[..]));
-        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.len(), 4);
+    }
+
+    #[test]
+    fn joined_frames_are_split_in_their_place_and_those_that_cannot_be_are_refused() {
+        let joined = FrameInfo {
+            flags: FrameFlags::JOINED.with(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::VLAN_RESTORED),
+            segmentation: Segmentation { size: 2, header: 0 },
+            ..FrameInfo::default()
+        };
+        let mut batch = Batch::with_capacity(4);
+        // Twice, since memory is used again.
+        for _ in 0..2 {
+            batch.clear();
+            batch.push_copy(&[1, 1], FrameInfo::default());
+            batch.push_copy(&[2, 3, 4, 5, 6], joined);
+            batch.push_copy(&[7], joined);
+            let cut_off = FrameInfo { flags: joined.flags.with(FrameFlags::TRUNCATED), ..joined };
+            batch.push_copy(&[8, 9, 10], cut_off);
+            let split = batch.split(|info, bytes, each| {
+                assert_eq!(info.segmentation.size, 2);
+                bytes.chunks(2).for_each(&mut *each);
+                // What was given before it failed counts for nothing.
+                (bytes.len() > 1).then_some(())
+            });
+            assert_eq!((split, batch.len()), (Split { datagrams: 2, left: 2 }, 6));
+            let all: Vec<_> = batch.indices().map(|i| batch.bytes(i).unwrap().to_vec()).collect();
+            assert_eq!(all, [&[1, 1][..], &[2, 3], &[4, 5], &[6], &[7], &[8, 9, 10]]);
+            for index in 1..4 {
+                let info = batch.info(index).unwrap();
+                let flags = FrameFlags::CHECKSUM_VALID.with(FrameFlags::VLAN_RESTORED);
+                assert_eq!((info.flags, info.segmentation), (flags, Segmentation::default()));
+                assert_eq!(info.wire_length as usize, batch.bytes(index).unwrap().len());
+            }
+            batch.bytes_mut(2).unwrap()[0] = 0;
+            batch.truncate(2, 1);
+            assert_eq!(batch.bytes(2), Some(&[0][..]));
+            assert_eq!(batch.split(|_, _, _| panic!("nothing is left to split")), Split::default());
+            batch.forward_all();
+            let sent = batch.send_each(|info, _| info.refusal());
+            assert_eq!(sent, 4);
+            assert_eq!(batch.disposition(4), Some(Disposition::Refused(SendRefusal::Joined)));
+            assert_eq!(batch.disposition(5), Some(Disposition::Refused(SendRefusal::Incomplete)));
+        }
     }
 }

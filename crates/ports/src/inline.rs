@@ -5,7 +5,10 @@
 //! by `sendmmsg` straight from the receive ring (no copy in user space, one call a batch). A VLAN tag that the
 //! kernel took out stands in the frame again, so what is forwarded is what arrived.
 //!
-//! Not done: `PACKET_VNET_HDR`; frames larger than the MTU (GSO) are refused here, the data plane cuts those of TCP first.
+//! It has two sockets: one receives, and is told how large frames are to be segmented ([`crate::FrameInfo::segmentation`]), one sends frames as
+//! they leave. Frames larger than the MTU are refused here, the data plane cuts them first.
+//!
+//! Not done: leaving it to the kernel to cut what leaves (`PACKET_VNET_HDR` on the sending socket).
 
 use crate::batch::{Batch, Disposition, FrameInfo};
 use crate::error::{OpenError, PortError};
@@ -15,12 +18,11 @@ use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, SendRefusal};
 use crate::ring::tx::TxRing;
 use crate::ring::v2::RxV2;
 use crate::ring::{Geometry, Mapping};
-use crate::socket::{Fanout, Socket, SocketOptions};
+use crate::socket::{Fanout, SendSocket, Socket, SocketOptions, set_ring};
 use crate::sys::{self, Messages};
 use bartizan_base::{Spread, Timestamp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 /// How frames reach the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,10 +144,9 @@ impl InlinePort {
         socket.large_buffers(16 << 20);
         // Frames larger than a slot (the MTU was raised, offloads are on) are also queued whole.
         socket.set(libc::PACKET_COPY_THRESH, &1i32, "asking for copies of large frames")?;
-        if options.qdisc_bypass {
-            socket.set(libc::PACKET_QDISC_BYPASS, &1i32, "bypassing the queueing discipline")?;
-        }
+        let vnet = socket.ask_for_segmentation();
         let (mut rx, sender) = rings(&socket, options)?;
+        rx.vnet = vnet;
         rx.skip_outgoing = socket.skip_outgoing || member;
         if member {
             socket.hush()?;
@@ -175,7 +176,7 @@ fn check_options(name: &str, options: &InlineOptions) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes both rings in one mapping: receive first, as the kernel lays them.
+/// Makes both rings, each of its socket.
 fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), OpenError> {
     let name = &socket.interface.name;
     // A second tag can stand in the frame besides the one that the kernel takes out.
@@ -189,18 +190,19 @@ fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), Ope
         geometry.request().ok_or_else(|| memory(geometry.bytes(), io::Error::from_raw_os_error(libc::E2BIG)))
     };
     socket.set_ring(libc::PACKET_RX_RING, &request(&rx)?, rx.bytes())?;
-    let mut bytes = rx.bytes();
-    if options.transmit == TransmitPath::Ring {
-        bytes += tx.bytes();
-        socket.set_ring(libc::PACKET_TX_RING, &request(&tx)?, bytes)?;
-    }
-    let mapping = Mapping::new(socket.borrow(), bytes).map_err(|e| memory(bytes, e))?;
+    let mapping = |fd, bytes| Mapping::new(fd, bytes).map_err(|e| memory(bytes, e));
+    let receives = RxV2::new(mapping(socket.borrow(), rx.bytes())?, rx, MAX_FRAME);
+    let out = SendSocket::open(&socket.interface, options.qdisc_bypass)?;
     let path = match options.transmit {
-        TransmitPath::Ring => Path::Ring(TxRing::new(Arc::clone(&mapping), rx.bytes(), tx)),
+        TransmitPath::Ring => {
+            set_ring(out.fd.as_fd(), name, libc::PACKET_TX_RING, &request(&tx)?, tx.bytes())?;
+            Path::Ring(TxRing::new(mapping(out.fd.as_fd(), tx.bytes())?, 0, tx))
+        }
         TransmitPath::Calls => Path::Calls(Messages::with_capacity(options.transmit_frames)),
     };
+    out.start(&socket.interface)?;
     let limit = socket.interface.mtu as usize + HEADER;
-    Ok((RxV2::new(mapping, rx, MAX_FRAME), Sender { path, limit, stalls: 0 }))
+    Ok((receives, Sender { out, path, limit, stalls: 0 }))
 }
 
 enum Path {
@@ -209,6 +211,7 @@ enum Path {
 }
 
 struct Sender {
+    out: SendSocket,
     path: Path,
     /// Largest untagged frame.
     limit: usize,
@@ -241,9 +244,9 @@ impl Sender {
         }
     }
 
-    fn send_batch(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch, stats: &mut PortStats) -> usize {
+    fn send_batch(&mut self, batch: &mut Batch, stats: &mut PortStats) -> usize {
         if matches!(self.path, Path::Ring(_)) {
-            return batch.send_each(|info, frame| self.queue(fd, info, frame, stats));
+            return batch.send_each(|info, frame| self.queue(info, frame, stats));
         }
         for index in batch.indices() {
             if batch.disposition(index) == Some(Disposition::Forward)
@@ -256,10 +259,11 @@ impl Sender {
         }
         let Path::Calls(messages) = &mut self.path else { return 0 };
         let mut failed: Option<Vec<(usize, SendRefusal)>> = None;
-        stats.send_calls += messages.send(fd, batch.marked().map(|(_, frame)| frame), |position, error| {
-            // Allocates only when the device refuses frames.
-            failed.get_or_insert_default().push((position, refusal_of(&error)));
-        });
+        stats.send_calls +=
+            messages.send(self.out.fd.as_fd(), batch.marked().map(|(_, frame)| frame), |position, error| {
+                // Allocates only when the device refuses frames.
+                failed.get_or_insert_default().push((position, refusal_of(&error)));
+            });
         let mut refused = failed.unwrap_or_default().into_iter().peekable();
         let (mut position, mut sent) = (0, 0);
         for index in batch.indices() {
@@ -285,30 +289,19 @@ impl Sender {
     }
 
     /// Takes one frame: into the ring, or out at once.
-    fn queue(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        info: &FrameInfo,
-        frame: &[u8],
-        stats: &mut PortStats,
-    ) -> Result<(), SendRefusal> {
-        let result = self.check(info, frame).and_then(|()| self.queue_checked(fd, frame, stats));
+    fn queue(&mut self, info: &FrameInfo, frame: &[u8], stats: &mut PortStats) -> Result<(), SendRefusal> {
+        let result = self.check(info, frame).and_then(|()| self.queue_checked(frame, stats));
         if let Err(refusal) = result {
             stats.send_failures.add(refusal, 1);
         }
         result
     }
 
-    fn queue_checked(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        frame: &[u8],
-        stats: &mut PortStats,
-    ) -> Result<(), SendRefusal> {
+    fn queue_checked(&mut self, frame: &[u8], stats: &mut PortStats) -> Result<(), SendRefusal> {
         match &mut self.path {
             Path::Ring(ring) => match ring.push(frame) {
                 Err(SendRefusal::RingFull) => {
-                    self.flush(fd, stats);
+                    self.flush(stats);
                     match &mut self.path {
                         Path::Ring(ring) => ring.push(frame),
                         Path::Calls(_) => Err(SendRefusal::RingFull),
@@ -318,8 +311,8 @@ impl Sender {
             },
             Path::Calls(messages) => {
                 let mut result = Ok(());
-                stats.send_calls +=
-                    messages.send(fd, std::iter::once(frame), |_, e| result = Err(refusal_of(&e)));
+                stats.send_calls += messages
+                    .send(self.out.fd.as_fd(), std::iter::once(frame), |_, e| result = Err(refusal_of(&e)));
                 if result.is_ok() {
                     stats.sent += 1;
                     stats.sent_bytes += frame.len() as u64;
@@ -331,12 +324,12 @@ impl Sender {
 
     /// Sends what waits in the ring. One call, more only where the kernel stopped at a frame. True when the
     /// interface may be gone.
-    fn flush(&mut self, fd: BorrowedFd<'_>, stats: &mut PortStats) -> bool {
+    fn flush(&mut self, stats: &mut PortStats) -> bool {
         let Path::Ring(ring) = &mut self.path else { return false };
         let mut stale = true;
         while ring.queued() > 0 {
             stats.send_calls += 1;
-            let result = sys::send_ring(fd);
+            let result = sys::send_ring(self.out.fd.as_fd());
             let (frames, bytes) = ring.reap();
             stats.sent += frames;
             stats.sent_bytes += bytes;
@@ -395,15 +388,15 @@ impl Port for InlinePort {
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> usize {
-        self.sender.send_batch(self.socket.fd.as_fd(), batch, &mut self.socket.stats)
+        self.sender.send_batch(batch, &mut self.socket.stats)
     }
 
     fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal> {
-        self.sender.queue(self.socket.fd.as_fd(), &FrameInfo::default(), frame, &mut self.socket.stats)
+        self.sender.queue(&FrameInfo::default(), frame, &mut self.socket.stats)
     }
 
     fn flush(&mut self) -> Result<(), PortError> {
-        if self.sender.flush(self.socket.fd.as_fd(), &mut self.socket.stats) {
+        if self.sender.flush(&mut self.socket.stats) {
             return self.socket.still_there();
         }
         Ok(())

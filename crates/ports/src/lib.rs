@@ -35,7 +35,7 @@ mod testport;
 mod wait;
 
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
-pub use batch::{Batch, Disposition, FrameFlags, FrameInfo};
+pub use batch::{Batch, Disposition, FrameFlags, FrameInfo, Segmentation, Split};
 pub use error::{OpenError, PortError};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::Interface;

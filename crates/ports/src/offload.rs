@@ -148,6 +148,13 @@ pub enum Warning {
         /// The interface.
         interface: String,
     },
+    /// The kernel does not say how merged frames are to be taken apart.
+    NoSegmentSizes {
+        /// The interface.
+        interface: String,
+        /// Why it is not asked or refused.
+        why: &'static str,
+    },
     /// Frames larger than what is carried can arrive.
     LargeMtu {
         /// The interface.
@@ -173,6 +180,10 @@ impl fmt::Display for Warning {
                 f,
                 "interface `{interface}` has no hardware timestamps (`ethtool -T {interface}`): the kernel's are used"
             ),
+            Warning::NoSegmentSizes { interface, why } => write!(
+                f,
+                "interface `{interface}`: {why}, so UDP datagrams that a sender on this host leaves to a device to take apart (UDP_SEGMENT, as QUIC servers use it) are seen as one, and inline those that are too large are refused; `ethtool -K {interface} tx-udp-segmentation off`, on a veth pair for the other end, has the kernel take them apart"
+            ),
             Warning::LargeMtu { interface, mtu } => write!(
                 f,
                 "interface `{interface}` has MTU {mtu}: frames over 65,535 bytes are cut; `ip link set dev {interface} mtu 65517` avoids that"
@@ -189,5 +200,7 @@ mod tests {
     fn the_warning_holds_the_exact_command() {
         let warning = Warning::Offloads { interface: "eth0".into(), on: vec![Offload::Tso, Offload::Gro] };
         assert!(warning.to_string().contains("`ethtool -K eth0 tso off gro off`"), "{warning}");
+        let warning = Warning::NoSegmentSizes { interface: "eth0".into(), why: "it is old" };
+        assert!(warning.to_string().contains("`ethtool -K eth0 tx-udp-segmentation off`"), "{warning}");
     }
 }

@@ -105,6 +105,7 @@ impl PassivePort {
         if socket.interface.mtu as usize + 18 > MAX_FRAME {
             socket.warnings.push(Warning::LargeMtu { interface: name.to_owned(), mtu: socket.interface.mtu });
         }
+        let vnet = socket.ask_for_segmentation();
         let bytes = options.block_size * options.blocks;
         socket.set_ring(libc::PACKET_RX_RING, &request, bytes)?;
         let mapping = Mapping::new(socket.borrow(), bytes).map_err(|source| OpenError::RingMemory {
@@ -113,6 +114,7 @@ impl PassivePort {
             source,
         })?;
         let mut rx = RxV3::new(mapping, options.block_size, options.blocks);
+        rx.vnet = vnet;
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
             socket.hush()?;

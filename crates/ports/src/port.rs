@@ -26,13 +26,15 @@ pub enum SendRefusal {
     NoMemory,
     /// Only its first bytes are here ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
     Incomplete,
+    /// Several datagrams in one that were not taken apart ([`crate::FrameFlags::JOINED`]): sending it would forge one.
+    Joined,
     /// The port cannot send.
     ReceiveOnly,
 }
 
 impl SendRefusal {
     /// All, in the order of the counters.
-    pub const ALL: [SendRefusal; 8] = [
+    pub const ALL: [SendRefusal; 9] = [
         SendRefusal::TooLarge,
         SendRefusal::TooShort,
         SendRefusal::RingFull,
@@ -40,6 +42,7 @@ impl SendRefusal {
         SendRefusal::DeviceRefused,
         SendRefusal::NoMemory,
         SendRefusal::Incomplete,
+        SendRefusal::Joined,
         SendRefusal::ReceiveOnly,
     ];
 
@@ -54,6 +57,7 @@ impl SendRefusal {
             SendRefusal::DeviceRefused => "device_refused",
             SendRefusal::NoMemory => "no_memory",
             SendRefusal::Incomplete => "incomplete",
+            SendRefusal::Joined => "joined",
             SendRefusal::ReceiveOnly => "receive_only",
         }
     }
@@ -62,7 +66,9 @@ impl SendRefusal {
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
-            SendRefusal::TooLarge | SendRefusal::TooShort | SendRefusal::Incomplete => Reason::EgressMtu,
+            SendRefusal::TooLarge | SendRefusal::TooShort | SendRefusal::Incomplete | SendRefusal::Joined => {
+                Reason::EgressMtu
+            }
             SendRefusal::RingFull
             | SendRefusal::DeviceDown
             | SendRefusal::DeviceRefused

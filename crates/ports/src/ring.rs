@@ -13,11 +13,13 @@
 //! * a lease holds the mapping alive, gives its slots back when it is cleared or dropped, and a lease that is leaked only
 //!   starves the port;
 //! * header words are read as relaxed atomics, never through references to whole structures; every offset is checked
-//!   against the mapping, although the kernel is trusted.
+//!   against the mapping, although the kernel is trusted. What stands directly before a frame (`vnet`) is read while the slot is ours and before the frame
+//!   is leased, since a tag that is put back lies over it.
 
 pub(crate) mod tx;
 pub(crate) mod v2;
 pub(crate) mod v3;
+mod vnet;
 
 use crate::sys;
 use std::io;
@@ -25,6 +27,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+pub(crate) use vnet::{BYTES as VNET_BYTES, RESERVE as VNET_RESERVE};
 
 /// The rings of one socket, mapped.
 pub(crate) struct Mapping {
@@ -223,7 +226,7 @@ pub(crate) struct Geometry {
     pub(crate) blocks: usize,
 }
 
-/// Space that a slot needs besides the frame: header, address, alignment, room for a restored tag.
+/// Space that a slot needs besides the frame: header, address, alignment, what is said of segmentation, room for a restored tag.
 pub(crate) const SLOT_OVERHEAD: usize = 96;
 
 impl Geometry {
@@ -300,6 +303,8 @@ struct Header {
     vlan_tpid: u16,
     /// Bytes from the header's start to the end of the link-layer address that follows it.
     before: usize,
+    /// Before the frame stands what the kernel says of its segmentation (`PACKET_VNET_HDR`).
+    vnet: bool,
 }
 
 /// A frame found in a ring, ready to be leased.
@@ -318,7 +323,8 @@ impl Header {
     unsafe fn locate(&self, mapping: &Mapping, start: usize, size: usize) -> Option<Found> {
         use crate::batch::{FrameFlags, FrameInfo};
         let (mac, length) = (usize::from(self.mac), self.captured as usize);
-        if mac < self.before || mac.checked_add(length)? > size || start.checked_add(size)? > mapping.length {
+        let least = self.before + if self.vnet { VNET_BYTES } else { 0 };
+        if mac < least || mac.checked_add(length)? > size || start.checked_add(size)? > mapping.length {
             return None;
         }
         let (mut offset, mut captured) = (start + mac, length);
@@ -326,7 +332,16 @@ impl Header {
             timestamp: bartizan_base::Timestamp::from_parts(u64::from(self.seconds), self.nanos),
             wire_length: self.length,
             flags: FrameFlags::default(),
+            segmentation: crate::batch::Segmentation::default(),
         };
+        if self.vnet {
+            // Before a tag is written over it.
+            let told = vnet::read(mapping, start + mac - VNET_BYTES);
+            info.segmentation = told.segmentation;
+            if told.joined {
+                info.flags = info.flags.with(FrameFlags::JOINED);
+            }
+        }
         if self.status & libc::TP_STATUS_CSUMNOTREADY != 0 {
             info.flags = info.flags.with(FrameFlags::CHECKSUM_PENDING);
         }
@@ -349,6 +364,9 @@ impl Header {
             captured += 4;
             info.wire_length = info.wire_length.saturating_add(4);
             info.flags = info.flags.with(FrameFlags::VLAN_RESTORED);
+            if info.segmentation.header != 0 {
+                info.segmentation.header = info.segmentation.header.saturating_add(4);
+            }
         }
         Some(Found { offset, length: captured, info })
     }

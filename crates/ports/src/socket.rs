@@ -8,7 +8,8 @@ use crate::filter;
 use crate::interface::Interface;
 use crate::offload::{OffloadGuard, Warning, offloads_on};
 use crate::port::PortStats;
-use crate::sys::{self, set_option};
+use crate::ring::VNET_RESERVE;
+use crate::sys::{self, Receives, set_option};
 use bartizan_base::{Spread, Timestamp};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -148,31 +149,36 @@ impl Socket {
         value: &T,
         bytes: usize,
     ) -> Result<(), OpenError> {
-        set_option(self.fd.as_fd(), libc::SOL_PACKET, option, value).map_err(|e| match e.raw_os_error() {
-            Some(libc::ENOMEM | libc::ENOBUFS) => {
-                OpenError::RingMemory { name: self.interface.name.clone(), mebibytes: bytes >> 20, source: e }
-            }
-            _ => OpenError::system(&self.interface.name, "setting up the ring", e),
-        })
+        set_ring(self.fd.as_fd(), &self.interface.name, option, value, bytes)
+    }
+
+    /// Asks that the kernel say how frames are to be segmented, before the rings are made. False, with a warning, where it cannot: kernels that
+    /// do not know UDP there yet (before 6.2) would drop such frames.
+    pub(crate) fn ask_for_segmentation(&mut self) -> bool {
+        let fd = self.fd.as_fd();
+        let level = libc::SOL_PACKET;
+        let why = if !sys::kernel_is_at_least(6, 2) {
+            "the kernel does not say that it is Linux 6.2 or newer"
+        } else if set_option(fd, level, libc::PACKET_RESERVE, &(VNET_RESERVE as i32)).is_err()
+            || set_option(fd, level, libc::PACKET_VNET_HDR, &1i32).is_err()
+        {
+            "the kernel does not offer PACKET_VNET_HDR"
+        } else {
+            return true;
+        };
+        self.warnings.push(Warning::NoSegmentSizes { interface: self.interface.name.clone(), why });
+        false
     }
 
     /// Makes the socket's send and receive buffers large; more than the administrator's limit where the process may.
     pub(crate) fn large_buffers(&self, bytes: i32) {
-        let fd = self.fd.as_fd();
-        for (force, plain) in
-            [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
-        {
-            if set_option(fd, libc::SOL_SOCKET, force, &bytes).is_err() {
-                // Without the right, the limit's size is the best that can be had.
-                let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
-            }
-        }
+        large_buffers(self.fd.as_fd(), bytes);
     }
 
     /// Begins to receive.
     pub(crate) fn start(&mut self, options: &SocketOptions) -> Result<(), OpenError> {
         let name = self.interface.name.clone();
-        sys::bind(self.fd.as_fd(), self.interface.index)
+        sys::bind(self.fd.as_fd(), self.interface.index, Receives::All)
             .map_err(|e| OpenError::system(&name, "binding to the interface", e))?;
         if options.promiscuous {
             let request = libc::packet_mreq {
@@ -316,5 +322,60 @@ impl Socket {
 
     pub(crate) fn borrow(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+fn large_buffers(fd: BorrowedFd<'_>, bytes: i32) {
+    for (force, plain) in [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)] {
+        if set_option(fd, libc::SOL_SOCKET, force, &bytes).is_err() {
+            // Without the right, the limit's size is the best that can be had.
+            let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+        }
+    }
+}
+
+/// Sets a ring, with the error that names its size.
+pub(crate) fn set_ring<T: sys::Plain>(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    option: i32,
+    value: &T,
+    bytes: usize,
+) -> Result<(), OpenError> {
+    set_option(fd, libc::SOL_PACKET, option, value).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            OpenError::RingMemory { name: name.to_owned(), mebibytes: bytes >> 20, source: e }
+        }
+        _ => OpenError::system(name, "setting up the ring", e),
+    })
+}
+
+/// A socket that only sends by an interface. Not the one that receives: where that one is told how frames are to be segmented, it must say so of
+/// each frame that it sends, and the kernel no longer compares their sizes with the MTU.
+pub(crate) struct SendSocket {
+    pub(crate) fd: OwnedFd,
+}
+
+impl SendSocket {
+    /// Opens one. It is still to be bound, behind its ring, if it gets one.
+    pub(crate) fn open(interface: &Interface, qdisc_bypass: bool) -> Result<Self, OpenError> {
+        let failed = |what| move |error| OpenError::system(&interface.name, what, error);
+        let fd = sys::packet_socket().map_err(failed("opening a packet socket"))?;
+        let version = libc::tpacket_versions::TPACKET_V2 as i32;
+        let level = libc::SOL_PACKET;
+        set_option(fd.as_fd(), level, libc::PACKET_VERSION, &version)
+            .map_err(failed("choosing the ring version (TPACKET)"))?;
+        if qdisc_bypass {
+            set_option(fd.as_fd(), level, libc::PACKET_QDISC_BYPASS, &1i32)
+                .map_err(failed("bypassing the queueing discipline"))?;
+        }
+        large_buffers(fd.as_fd(), 16 << 20);
+        Ok(Self { fd })
+    }
+
+    /// Binds it to its interface.
+    pub(crate) fn start(&self, interface: &Interface) -> Result<(), OpenError> {
+        sys::bind(self.fd.as_fd(), interface.index, Receives::Nothing)
+            .map_err(|e| OpenError::system(&interface.name, "binding to the interface", e))
     }
 }

@@ -92,12 +92,36 @@ pub(crate) fn get_option<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) ->
     Ok(value)
 }
 
-/// Binds a packet socket to one interface and all protocols: from here on it receives.
-pub(crate) fn bind(fd: BorrowedFd<'_>, interface_index: u32) -> io::Result<()> {
+/// Whether the running kernel is that version or a later one; `false` also when it does not say.
+pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    is_at_least(&release, major, minor)
+}
+
+/// The same of the text of a release ("6.12.38+deb13-amd64").
+fn is_at_least(release: &str, major: u32, minor: u32) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
+    numbers.next().zip(numbers.next()).is_some_and(|version| version >= (major, minor))
+}
+
+/// Which frames a packet socket receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receives {
+    /// All.
+    All,
+    /// None: it only sends.
+    Nothing,
+}
+
+/// Binds a packet socket to one interface: from here on it receives.
+pub(crate) fn bind(fd: BorrowedFd<'_>, interface_index: u32, receives: Receives) -> io::Result<()> {
     // SAFETY: integers and bytes only; zeros are a value.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = match receives {
+        Receives::All => (libc::ETH_P_ALL as u16).to_be(),
+        Receives::Nothing => 0,
+    };
     address.sll_ifindex = interface_index as i32;
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: pointer and length describe `address`, which lives through the call.
@@ -411,4 +435,23 @@ pub(crate) fn page_size() -> usize {
     // SAFETY: no pointers.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_at_least;
+
+    #[test]
+    fn releases_are_compared_by_numbers() {
+        for (release, newer) in [
+            ("6.2.0", true),
+            ("6.12.38+deb13-amd64", true),
+            ("10.0", true),
+            ("6.1.99-foo", false),
+            ("5.14.0-503.el9", false),
+        ] {
+            assert_eq!(is_at_least(release, 6, 2), newer, "{release}");
+        }
+        assert!(!is_at_least("", 6, 2) && !is_at_least("6", 6, 2) && !is_at_least("next", 6, 2));
+    }
 }

@@ -169,7 +169,7 @@ impl Port for TestPort {
                 break;
             };
             let wire_length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-            batch.push_copy(&frame, FrameInfo { timestamp, wire_length, flags: Default::default() });
+            batch.push_copy(&frame, FrameInfo { timestamp, wire_length, ..FrameInfo::default() });
             self.stats.received += 1;
             self.stats.received_bytes += frame.len() as u64;
         }

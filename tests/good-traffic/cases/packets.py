@@ -11,6 +11,7 @@ from good.case import Case, equal, need, pump
 PORT = 7002
 IP_MTU, IP_MTU_DISCOVER, PMTU_DO = 14, 10, 2
 IPV6_MTU, IPV6_MTU_DISCOVER = 24, 23
+UDP_SEGMENT = 103
 
 
 def ping(way, size, count, *more, where=None):
@@ -165,12 +166,49 @@ def tunnel(way):
         ping(way, 3_000, 5, where=server)
 
 
+@contextlib.contextmanager
+def left_to_devices(way):
+    """The ends leave checksums and segmentation to their devices, which are none: frames arrive as large as they were sent."""
+    words = [word for name in ("tx", "sg", "tx-udp-segmentation", "gso") for word in (name, "on")]
+    ends = [(which, f"{which}{way.path}") for which in "cs"]
+    try:
+        for which, device in ends:
+            way.command(["ethtool", "-K", device, *words], which=which)
+        yield
+    finally:
+        for which, device in ends:
+            way.command(["ethtool", "-K", device, *("off" if word == "on" else word for word in words)], which=which)
+
+
+def udp_segment(way):
+    """What QUIC stacks do: many datagrams in one call, which the device would take apart (UDP_SEGMENT), there and back. Each arrives as a
+    datagram of its own: full ones, a last one that is shorter, small ones that would fit one frame together."""
+    source = random.Random(7)
+    with left_to_devices(way), way.socket("s", socket.SOCK_DGRAM) as server, way.socket("c", socket.SOCK_DGRAM) as client:
+        server.bind(("::" if way.version == 6 else "0.0.0.0", PORT))
+        client.connect((way.server, PORT))
+        client.send(b"hello")
+        server.connect(server.recvfrom(100)[1])
+        for sock in (client, server):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_000_000)
+        # (bytes of a datagram, bytes of the call); 128 datagrams are the most that Linux takes, 64 before 6.9.
+        for size, whole in ((1200, 12_000), (1200, 1_201), (1199, 11_000), (300, 900), (1, 7), (1200, 64_800), (500, 32_000)) * 3:
+            data = source.randbytes(whole)
+            expected = [data[at : at + size] for at in range(0, whole, size)]
+            for name, sender, receiver in (("up", client, server), ("down", server, client)):
+                sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+                equal(sender.send(data), whole, "bytes taken")
+                got = [receiver.recv(70_000) for _ in expected]
+                need(got == expected, f"{name}: {len(expected)} datagrams of {size} bytes, {whole} in all, arrived as {[len(one) for one in got]}")
+
+
 ALL = (1280, 1500, 4000, 9000)
 CASES = [
     Case("pings", pings, clients=(("ping", "iputils-ping"),), mtus=ALL, short=True),
     Case("datagrams", datagrams, mtus=ALL, short=True),
     Case("bulk-by-mtu", bulk, mtus=ALL, short=True),
     Case("tunnel", tunnel, clients=(("ip", "iproute2"), ("ping", "iputils-ping")), mtus=(1500, 9000), short=True),
+    Case("udp-segment", udp_segment, clients=(("ethtool", "ethtool"),), mtus=(1280, 1500, 9000), short=True),
     Case("path-mtu", path_mtu, mtus=ALL, short=True),
     Case("time-exceeded", time_exceeded, clients=(("ping", "iputils-ping"),), short=True),
 ]

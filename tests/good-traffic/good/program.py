@@ -27,6 +27,7 @@ METRIC = re.compile(r'^(\w+)(?:\{(.*)\})? (\S+)$')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 # Where a packet that does not pass can be counted. The verdict that lets a packet pass is `pass`.
 PIECES = re.compile(r"(\d+) normaliser\.pieces")
+DATAGRAMS = re.compile(r"(\d+) normaliser\.datagrams")
 SUMMARY = re.compile(r"(\d+) frames, (\d+) forwarded, (\d+) refused")
 PORT = re.compile(r"^(\w+): (\d+) received, (\d+) dropped in the ring, (\d+) sent", re.MULTILINE)
 
@@ -99,6 +100,9 @@ class Program:
             # A frame larger than the link leaves as several.
             pieces = PIECES.search(log)
             pieces = int(pieces[1]) if pieces else 0
+            # Datagrams that came as one are taken apart before they are counted.
+            datagrams = DATAGRAMS.search(log)
+            received += int(datagrams[1]) if datagrams else 0
             if frames != forwarded + refused or frames != received or sent != forwarded + pieces:
                 wrong.append(f"the program's sums do not meet: {summary[0]}; " + "; ".join(" ".join(port) for port in ports))
         return wrong

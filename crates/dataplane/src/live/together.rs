@@ -13,7 +13,7 @@ use super::control::Control;
 use super::unsent::UnsentFrames;
 use super::{
     LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, frame_of, is_followed, is_large, release,
-    send_as_segments, send_large, send_released, settle,
+    send_as_segments, send_large, send_released, settle, take_apart,
 };
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
@@ -26,7 +26,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Batch, FrameFlags, InlinePair, Port, PortError, PortStats, Side, Woke, look_any, stay_on_processor,
+    Batch, FrameInfo, InlinePair, Port, PortError, PortStats, Side, Woke, look_any, stay_on_processor,
     wait_any,
 };
 use std::sync::Arc;
@@ -36,8 +36,10 @@ use std::time::Duration;
 pub const PARCELS: usize = 2048;
 /// The side that a frame came in by, in its parcel's tag.
 const SIDE_B: u32 = 1;
-/// Only the first bytes of the frame are here.
+/// The frame may not leave as it is: only its first bytes are here, or it is several datagrams.
 const INCOMPLETE: u32 = 2;
+/// From here on the size that its sender told.
+const TOLD: u32 = 16;
 
 /// A worker's own ports.
 pub enum Ports {
@@ -288,14 +290,14 @@ impl<R: Recorder> Post<R> {
                 let Hands { batch, rejecters, changed, unsent } = &mut *hands;
                 for (side, rejecter) in Side::BOTH.into_iter().zip(rejecters) {
                     let (ingress, egress) = pair.direction(side);
-                    let frames = ingress.receive(batch)?;
-                    if frames == 0 {
+                    if ingress.receive(batch)? == 0 {
                         continue;
                     }
+                    let frames = take_apart(batch, rejecter, counters);
                     seen += frames;
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
-                        let tag = tag_of(side, info.flags);
+                        let tag = tag_of(side, info);
                         station.worker_mut().arrives_with(checksums_of(info.flags));
                         let follows = is_followed(station.worker(), batch, index);
                         let handled = station.frame_in_batch(&frame, tag, follows, recorder);
@@ -317,7 +319,9 @@ impl<R: Recorder> Post<R> {
                 }
             }
             Ports::Passive(port) => {
-                seen = port.receive(&mut hands.batch)?;
+                let [rejecter, _] = &mut hands.rejecters;
+                port.receive(&mut hands.batch)?;
+                seen = take_apart(&mut hands.batch, rejecter, counters);
                 for index in 0..seen {
                     let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
                     station.worker_mut().arrives_with(checksums_of(info.flags));
@@ -374,7 +378,8 @@ impl<R: Recorder> Post<R> {
                 return;
             }
             let egress = pair.direction(side).1;
-            if is_large(bytes, egress) && send_as_segments(egress, bytes, rejecter, counters) {
+            let told = (tag >> TOLD) as u16;
+            if is_large(bytes, egress) && send_as_segments(egress, bytes, told, rejecter, counters) {
                 return;
             }
             // The port counts it as well.
@@ -414,12 +419,10 @@ impl<R: Recorder> Post<R> {
     }
 }
 
-fn tag_of(side: Side, flags: FrameFlags) -> u32 {
-    let cut = if flags.contains(FrameFlags::TRUNCATED) { INCOMPLETE } else { 0 };
-    match side {
-        Side::A => cut,
-        Side::B => cut | SIDE_B,
-    }
+fn tag_of(side: Side, info: &FrameInfo) -> u32 {
+    let incomplete = if info.refusal().is_err() { INCOMPLETE } else { 0 };
+    let side = if side == Side::B { SIDE_B } else { 0 };
+    u32::from(info.segmentation.size) << TOLD | incomplete | side
 }
 
 /// What a worker works with.
@@ -446,7 +449,7 @@ impl Hands {
 /// Where the frames of an inline run went, summed over workers and ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Handed out by the ports.
+    /// Handed out by the ports, and what was made by taking datagrams apart.
     pub received: u64,
     /// Decided to leave.
     pub forwarded: u64,
@@ -469,6 +472,7 @@ pub struct Balance {
 impl Balance {
     /// Adds a worker with its ports.
     pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
+        self.received += live.normaliser.datagrams;
         self.forwarded += counters.forwarded + counters.let_go;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;

@@ -3,7 +3,7 @@
 //!
 //! Source: Linux `packet_mmap.rst`, `struct tpacket2_hdr`. See [`super`] for why handing out frames is sound.
 
-use super::{Geometry, Header, Mapping, Place, vlan_tag};
+use super::{Geometry, Header, Mapping, Place, VNET_BYTES, vlan_tag};
 use crate::batch::{Batch, FrameFlags};
 use crate::sys;
 use std::mem::offset_of;
@@ -53,12 +53,14 @@ pub(crate) struct RxV2 {
     pub(crate) skip_outgoing: bool,
     /// Largest frame that is fetched whole through the socket when it exceeds its slot.
     pub(crate) max_frame: usize,
+    /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
+    pub(crate) vnet: bool,
 }
 
 impl RxV2 {
     /// Reads the ring at the start of `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, geometry: Geometry, max_frame: usize) -> Self {
-        Self { mapping, geometry, next: Place::default(), skip_outgoing: false, max_frame }
+        Self { mapping, geometry, next: Place::default(), skip_outgoing: false, max_frame, vnet: false }
     }
 
     /// Whether a frame waits.
@@ -124,8 +126,10 @@ impl RxV2 {
                     .then(|| vlan_tag(status, header.vlan_tci, header.vlan_tpid));
                 let whole = (header.length as usize).min(self.max_frame);
                 found.info.flags = found.info.flags.without(FrameFlags::TRUNCATED);
-                let got =
-                    batch.push_with(whole, tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
+                // The same as before the frame in the ring.
+                let head = if self.vnet { VNET_BYTES } else { 0 };
+                let got = batch
+                    .push_with((head, whole), tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());
                 if let Some(length) = got {
                     filled.copied += 1;
                     filled.count(length, found.info.flags);
@@ -154,6 +158,7 @@ impl RxV2 {
             vlan_tci: m.half(start + offset_of!(libc::tpacket2_hdr, tp_vlan_tci)),
             vlan_tpid: m.half(start + offset_of!(libc::tpacket2_hdr, tp_vlan_tpid)),
             before: BEFORE,
+            vnet: self.vnet,
         }
     }
 

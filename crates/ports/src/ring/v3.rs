@@ -30,12 +30,14 @@ pub(crate) struct RxV3 {
     open: Option<(u32, usize)>,
     /// Leave out frames that this host sent (for kernels without `PACKET_IGNORE_OUTGOING`).
     pub(crate) skip_outgoing: bool,
+    /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
+    pub(crate) vnet: bool,
 }
 
 impl RxV3 {
     /// Reads the ring at the start of `mapping`.
     pub(crate) fn new(mapping: Arc<Mapping>, block_size: usize, blocks: usize) -> Self {
-        Self { mapping, block_size, blocks, block: 0, open: None, skip_outgoing: false }
+        Self { mapping, block_size, blocks, block: 0, open: None, skip_outgoing: false, vnet: false }
     }
 
     /// Whether a packet waits.
@@ -107,6 +109,7 @@ impl RxV3 {
             vlan_tci: m.load(start + VARIANT + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tci)) as u16,
             vlan_tpid: m.half(start + VARIANT + offset_of!(libc::tpacket_hdr_variant1, tp_vlan_tpid)),
             before: BEFORE,
+            vnet: self.vnet,
         };
         let outgoing = self.skip_outgoing && {
             let pair = m.half(start + ADDRESS + offset_of!(libc::sockaddr_ll, sll_pkttype));

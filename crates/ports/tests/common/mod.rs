@@ -6,6 +6,8 @@
 #![allow(dead_code)]
 
 use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -60,6 +62,23 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
         }
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test took more than {LIMIT:?}"),
     }
+}
+
+/// Has what is sent in one call taken apart into datagrams of `size` bytes: by the device, if it says that it can (udp(7)).
+#[allow(unsafe_code)]
+pub fn leave_to_device(socket: &UdpSocket, size: i32) {
+    const UDP_SEGMENT: i32 = 103;
+    // SAFETY: pointer and length describe `size`, which lives through the call; the kernel only reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            UDP_SEGMENT,
+            std::ptr::from_ref(&size).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// `ip ARGUMENTS`, which must succeed.
