@@ -392,6 +392,10 @@ fn supported_versions(
                 side.hello.set_version(preferred);
             }
             tx.flags.insert(Flags::VERSIONS_OFFERED);
+            // The answer may be read first.
+            if tx.flags.contains(Flags::SERVER_HELLO) && tx.sides.to_client.version > version::TLS12 {
+                tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+            }
         }
         Kind::Server => {
             let chosen = cursor.u16()?;
