@@ -34,6 +34,9 @@ pub const CAUSES: &[Cause] = &[
     told_once,
     passed_by_a_body,
     message_beyond_the_limit,
+    passed_without_flags,
+    silent_on_the_handshake,
+    depth_that_varies,
     crate::lost::request_without_a_head,
     crate::lost::other_side_of_a_hole,
     crate::lost::messages_behind_a_hole,
@@ -232,17 +235,58 @@ fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static
     is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
 }
 
+/// Whether a packet has none of the flags of a kind that a rule does not want.
+fn lacks(option: &str, flags: u16) -> bool {
+    let unwanted = option.strip_prefix("flags:!").and_then(|rest| rest.split(',').next()).unwrap_or_default();
+    let ends = unwanted.contains(['S', 'F', 'R']) && flags & (SYN | FIN | RST) == 0;
+    let rare = unwanted.contains(['U', 'E', 'C']) && flags & (URG | 0xc0) == 0;
+    ends || rare
+}
+
+/// The same where such a rule passes.
+fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (_, _, segment) = case.passage.segment(alert.frame?)?;
+    let passes =
+        |rule: &Rule| rule.action == "pass" && rule.options.iter().any(|option| lacks(option, segment.flags));
+    (!finding.more && !segment.load.is_empty() && case.pair.rules.iter().any(passes))
+        .then_some("a `pass` with `flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
+}
+
+/// A rule that refuses in silence when the handshake is somewhere is asked with each packet.
+fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    let silent = |rule: &Rule| {
+        let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
+        matches!(rule.action, "drop" | "reject") && has("noalert") && has("ssl_state")
+    };
+    // This program refuses first.
+    let before = case.findings.iter().any(|other| {
+        let rules =
+            matches!(&other.what, What::Drop(Some(first), reason) if first <= frame && reason == "rules");
+        rules && other.more
+    });
+    let kind = matches!((finding.more, reason.as_str()), (true, "rules" | "flow.drop") | (false, "rules"));
+    (case.ips && kind && before && case.pair.rules.iter().any(silent))
+        .then_some("`ssl_state` holds for packets without data, too, once the handshake is there")
+}
+
+/// Suricata takes the number of a variable for a depth that `dsize` bounds, and then reads another variable.
+fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let varies = |option: &String| {
+        option.strip_prefix("depth:").is_some_and(|depth| !depth.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is = finding.more && case.asks(alert, &["dsize:"]) && case.rule(alert)?.options.iter().any(varies);
+    is.then_some("`depth` by a variable holds beside `dsize`; Suricata then reads another variable")
+}
+
 /// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
 fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
-    let flags = case.rule(alert)?.options.iter().find_map(|option| option.strip_prefix("flags:!"))?;
-    let flags = flags.split(',').next().unwrap_or_default();
-    let ends = flags.contains(['S', 'F', 'R']) && segment.flags & (SYN | FIN | RST) == 0;
-    let rare = flags.contains(['U', 'E', 'C']) && segment.flags & (URG | 0xc0) == 0;
-    (finding.more && (ends || rare)).then_some(
-        "`flags:!` holds for packets without any flag of that kind; Suricata does not look at those",
-    )
+    let is = finding.more && case.rule(alert)?.options.iter().any(|option| lacks(option, segment.flags));
+    is.then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
 fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {

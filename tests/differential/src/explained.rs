@@ -139,4 +139,16 @@ mod tests {
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
         assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
     }
+    #[test]
+    fn flags_states_and_depths_explain_rules_that_have_them_only() {
+        // Rule 0 passes packets without a SYN; that of pair 1208, its scene, does not ask for flags.
+        assert!(left_of(4, 1213, true, &[], &["1@4>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(4, 1213, true, &[], &["1@1>1.0:allowed"]), ["-1@1>1.0:allowed"], "a SYN");
+        assert_eq!(left_of(4, 1208, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"]);
+        let (ours, theirs) = (["drop@5:rules", "drop@6:flow.drop"], ["drop@6:rules"]);
+        assert!(left_of(4, 561, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(4, 561, true, &[], &theirs), ["-drop@6:rules"]);
+        assert!(left_of(4, 773, true, &["0@4>1.0:blocked", "drop@4:rules"], &[]).is_empty());
+        assert_eq!(left_of(4, 773, true, &["1@4>1.0:allowed"], &[]), ["+1@4>1.0:allowed"]);
+    }
 }
