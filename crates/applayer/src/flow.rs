@@ -146,6 +146,8 @@ pub struct AppLayer {
     prevents: bool,
     /// First bytes of the direction that did not come: they were given up before the protocol was known.
     missing: PerDirection<u64>,
+    /// Bytes of the direction were lost, not left unread.
+    holes: PerDirection<bool>,
 }
 
 /// What the caller tells about a flow with each call.
@@ -419,6 +421,8 @@ impl AppLayer {
         self.waiting.swap();
         self.unlikely.swap();
         self.parsed.swap();
+        self.missing.swap();
+        self.holes.swap();
         if let Some(frames) = self.frames.as_deref_mut() {
             frames.turn();
         }
@@ -628,7 +632,7 @@ impl AppLayer {
         if missing > 0 {
             let files = engine.files();
             if !parser.gap(direction, missing, &mut context(flow, &files, &mut self.events)) {
-                self.disrupt(engine, direction, Disruption::Gap, flow);
+                self.lost(engine, direction, flow);
                 return all;
             }
         }
@@ -754,8 +758,14 @@ impl AppLayer {
         self.parse(engine, direction, Input { data, offset: 0, eof: false }, flow)
     }
 
-    /// `missing` bytes of a direction will never come.
+    /// `missing` bytes of a direction will never come: its receiver has bytes that nobody saw.
     pub fn gap(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
+        self.holes[direction] = true;
+        self.pass_over(engine, direction, missing, flow);
+    }
+
+    /// `missing` bytes of a direction went by while nobody asked to read it.
+    pub fn pass_over(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
         if self.finished || self.stopped[direction] {
             return;
         }
@@ -780,7 +790,17 @@ impl AppLayer {
             frames.take(notes);
         }
         if !goes_on {
-            self.disrupt(engine, direction, Disruption::Gap, flow);
+            self.lost(engine, direction, flow);
+        }
+    }
+
+    /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection to offer
+    /// (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the other direction is read on.
+    fn lost(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
+        self.disrupt(engine, direction, Disruption::Gap, flow);
+        if flow.prevents && self.holes[direction] {
+            self.failed_parsing = true;
+            self.disrupt(engine, direction.flip(), Disruption::Gap, flow);
         }
     }
 

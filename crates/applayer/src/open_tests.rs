@@ -215,6 +215,36 @@ fn an_answer_shows_what_the_request_was() {
 }
 
 #[test]
+fn a_hole_that_a_parser_cannot_pass_fails_it_also_before_the_protocol_is_known() {
+    let engine = engine();
+    for known_before in [false, true] {
+        for prevents in [false, true] {
+            let mut flow = if prevents { Feeder::new(&engine, 443) } else { Feeder::passive(&engine, 443) };
+            if known_before {
+                flow.send(TS, &record(1, &hello(b"evil.example")));
+            }
+            flow.lose(TS, 10);
+            flow.send(TS, &[7; 40]);
+            flow.send(TC, &server_hello());
+            assert_eq!(name(flow.app.protocol()), Some("tls"));
+            assert_eq!(flow.app.failed_parsing, prevents, "known before: {known_before}");
+            assert_eq!(flow.app.finished(), prevents, "passively the other side is read on");
+        }
+    }
+}
+
+#[test]
+fn what_was_left_unread_fails_nothing() {
+    let engine = engine();
+    let mut flow = Feeder::new(&engine, 443);
+    flow.pass_over(TS, 10);
+    flow.send(TS, &[7; 40]);
+    flow.send(TC, &server_hello());
+    assert_eq!(name(flow.app.protocol()), Some("tls"));
+    assert!(!flow.app.failed_parsing && !flow.app.finished());
+}
+
+#[test]
 fn records_say_of_detection_what_suricata_says() {
     // Recognised before the answer, the client's side counts as not detected all the same.
     let engine = engine();

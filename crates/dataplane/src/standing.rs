@@ -174,7 +174,7 @@ impl Worker {
         for direction in Direction::BOTH {
             if missed[direction] > 0 {
                 let app = entry.ext.app.get_or_insert_default();
-                app.gap(&self.engine, direction, missed[direction], &info);
+                app.pass_over(&self.engine, direction, missed[direction], &info);
             }
         }
     }

@@ -193,14 +193,7 @@ fn read(
                 advance
             }
             Some(AppChunk::Gap { len, .. }) => {
-                let open = app.disrupted(direction).is_none();
                 app.gap(engine, direction, len, info);
-                // The receiver has bytes that nobody saw, and what follows cannot be parsed without them: prevention has no
-                // more inspection to offer (`app-layer.error-policy`).
-                if info.prevents && open && app.disrupted(direction) == Some(Disruption::Gap) {
-                    app.failed_parsing = true;
-                    app.disrupt(engine, direction.flip(), Disruption::Gap, info);
-                }
                 stream.app_consume(len);
                 Advance::default()
             }

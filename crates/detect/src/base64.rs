@@ -19,7 +19,8 @@ pub enum Mode {
     /// RFC 2045: characters outside of the alphabet are skipped.
     #[default]
     Rfc2045,
-    /// RFC 4648: the first character outside of the alphabet ends the text.
+    /// RFC 4648: the first character outside of the alphabet ends the text. One symbol alone behind the last whole group is no byte, and what
+    /// ends so is no base64: nothing is decoded, as in Suricata.
     Rfc4648,
     /// Anything but complete, padded text is nothing.
     Strict,
@@ -56,7 +57,7 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     flush(group, filled, out);
 }
 
-/// Decodes in a mode. `false`: the text is not base64 in this mode (strict only); `out` is then empty.
+/// Decodes in a mode. `false`: the text is not base64 in this mode; `out` is then empty.
 pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
     let mut group = [0u8; 4];
     let mut filled = 0usize;
@@ -75,6 +76,9 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
         }
     }
     if mode == Mode::Strict && !(filled + padding).is_multiple_of(4) {
+        return fail(out);
+    }
+    if mode == Mode::Rfc4648 && filled == 1 {
         return fail(out);
     }
     flush(group, filled, out);
@@ -135,6 +139,10 @@ mod tests {
         assert_eq!(get(b"SGVs bG8=", Mode::Rfc2045), Some(b"Hello".to_vec()));
         assert_eq!(get(b"SGVs bG8=", Mode::Rfc4648), Some(b"Hel".to_vec()));
         assert_eq!(get(b"SGVs bG8=", Mode::Strict), None);
+        // One symbol is no byte, and what ends with one is nothing.
+        assert_eq!(get(b"ajabab255 evi", Mode::Rfc4648), None);
+        assert_eq!(get(b"ajabab25", Mode::Rfc4648).map(|bytes| bytes.len()), Some(6));
+        assert_eq!(get(b"ajabab255", Mode::Rfc2045).map(|bytes| bytes.len()), Some(6));
         assert_eq!(get(b"SGVsbG8=", Mode::Strict), Some(b"Hello".to_vec()));
         let mut out = Vec::new();
         decode_lenient(b"SGVs\r\nbG8-x", &mut out);

@@ -32,6 +32,18 @@ pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
 /// All of them.
 pub const CAUSES: &[Cause] = &[
     told_once,
+    passed_by_a_body,
+    message_beyond_the_limit,
+    passed_without_flags,
+    silent_on_the_handshake,
+    depth_that_varies,
+    crate::lost::request_without_a_head,
+    crate::lost::other_side_of_a_hole,
+    crate::lost::messages_behind_a_hole,
+    crate::numbers::numbers_that_wrapped,
+    crate::numbers::refused_far_ahead,
+    crate::numbers::shown_with_the_fin,
+    crate::numbers::told_of_old_data,
     closes_early,
     stays_open,
     held_until_known,
@@ -67,7 +79,7 @@ impl Case<'_> {
     }
 
     /// Whether an option of an alert's rule begins with one of these words.
-    fn asks(&self, alert: &Alert, words: &[&str]) -> bool {
+    pub(crate) fn asks(&self, alert: &Alert, words: &[&str]) -> bool {
         let begins = |option: &String| words.iter().any(|word| option.starts_with(word));
         self.rule(alert).is_some_and(|rule| rule.options.iter().any(begins))
     }
@@ -89,7 +101,7 @@ impl Case<'_> {
     }
 
     /// The other program's alert of the same kind that this one's comes before: what differs is when.
-    fn comes_earlier(&self, finding: &Finding) -> bool {
+    pub(crate) fn comes_earlier(&self, finding: &Finding) -> bool {
         let What::Alert(alert) = &finding.what else { return false };
         self.findings.iter().any(|other| match &other.what {
             What::Alert(there) if there.is_like(alert) && other.more != finding.more => {
@@ -98,6 +110,17 @@ impl Case<'_> {
             }
             _ => false,
         })
+    }
+
+    /// Whether an alert's rule looks at payloads, and only for what must not be there.
+    pub(crate) fn only_denies(&self, alert: &Alert) -> bool {
+        let negated = |option: &String| {
+            let looks = ["content:", "pcre:", "isdataat:"].iter().find_map(|word| option.strip_prefix(word));
+            looks.map(|argument| argument.starts_with('!'))
+        };
+        let looks: Vec<bool> =
+            self.rule(alert).into_iter().flat_map(|rule| &rule.options).filter_map(negated).collect();
+        !looks.is_empty() && looks.iter().all(|negated| *negated) && !self.is_on_buffers(alert)
     }
 
     /// Whether this program has alerted alike before.
@@ -121,6 +144,43 @@ fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let is = !finding.more && name.starts_with("anomaly:") && case.got.has(name);
     is.then_some("an event of a transaction is told once, also when Suricata's parser raises it twice")
+}
+
+/// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body, and alerts until then.
+fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let passes = case
+        .pair
+        .rules
+        .iter()
+        .enumerate()
+        .any(|(rule, text)| text.action == "pass" && case.is_on_body(&Alert { rule, ..alert.clone() }));
+    let body = |to_server: bool| {
+        let said = case.passage.said_before(alert.flow, to_server, at);
+        let head = said.windows(4).position(|end| end == b"\r\n\r\n").map(|head| head + 4);
+        let head = head.or_else(|| said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2));
+        head.is_some_and(|head| said.len() > head)
+    };
+    let is = case.ips && !finding.more && passes && (body(true) || body(false));
+    is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
+}
+
+/// A handshake message is passed over where it says that it is larger than any is.
+fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const LIMIT: u32 = 256 << 10;
+    let What::Record(name) = &finding.what else { return None };
+    let large = |flow: FlowKey| {
+        [true, false].into_iter().any(|to_server| match case.passage.first(flow, to_server, 9).as_slice() {
+            [0x16, 3, _, _, _, _, high, middle, low] => u32::from_be_bytes([0, *high, *middle, *low]) > LIMIT,
+            _ => false,
+        })
+    };
+    let is = case.ips
+        && finding.more
+        && name == "anomaly:INVALID_HANDSHAKE_MESSAGE"
+        && case.passage.flows().any(large);
+    is.then_some("a TLS handshake message of more than 256 KiB is an event")
 }
 
 fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -175,17 +235,58 @@ fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static
     is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
 }
 
+/// Whether a packet has none of the flags of a kind that a rule does not want.
+fn lacks(option: &str, flags: u16) -> bool {
+    let unwanted = option.strip_prefix("flags:!").and_then(|rest| rest.split(',').next()).unwrap_or_default();
+    let ends = unwanted.contains(['S', 'F', 'R']) && flags & (SYN | FIN | RST) == 0;
+    let rare = unwanted.contains(['U', 'E', 'C']) && flags & (URG | 0xc0) == 0;
+    ends || rare
+}
+
+/// The same where such a rule passes.
+fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (_, _, segment) = case.passage.segment(alert.frame?)?;
+    let passes =
+        |rule: &Rule| rule.action == "pass" && rule.options.iter().any(|option| lacks(option, segment.flags));
+    (!finding.more && !segment.load.is_empty() && case.pair.rules.iter().any(passes))
+        .then_some("a `pass` with `flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
+}
+
+/// A rule that refuses in silence when the handshake is somewhere is asked with each packet.
+fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    let silent = |rule: &Rule| {
+        let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
+        matches!(rule.action, "drop" | "reject") && has("noalert") && has("ssl_state")
+    };
+    // This program refuses first.
+    let before = case.findings.iter().any(|other| {
+        let rules =
+            matches!(&other.what, What::Drop(Some(first), reason) if first <= frame && reason == "rules");
+        rules && other.more
+    });
+    let kind = matches!((finding.more, reason.as_str()), (true, "rules" | "flow.drop") | (false, "rules"));
+    (case.ips && kind && before && case.pair.rules.iter().any(silent))
+        .then_some("`ssl_state` holds for packets without data, too, once the handshake is there")
+}
+
+/// Suricata takes the number of a variable for a depth that `dsize` bounds, and then reads another variable.
+fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let varies = |option: &String| {
+        option.strip_prefix("depth:").is_some_and(|depth| !depth.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is = finding.more && case.asks(alert, &["dsize:"]) && case.rule(alert)?.options.iter().any(varies);
+    is.then_some("`depth` by a variable holds beside `dsize`; Suricata then reads another variable")
+}
+
 /// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
 fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
-    let flags = case.rule(alert)?.options.iter().find_map(|option| option.strip_prefix("flags:!"))?;
-    let flags = flags.split(',').next().unwrap_or_default();
-    let ends = flags.contains(['S', 'F', 'R']) && segment.flags & (SYN | FIN | RST) == 0;
-    let rare = flags.contains(['U', 'E', 'C']) && segment.flags & (URG | 0xc0) == 0;
-    (finding.more && (ends || rare)).then_some(
-        "`flags:!` holds for packets without any flag of that kind; Suricata does not look at those",
-    )
+    let is = finding.more && case.rule(alert)?.options.iter().any(|option| lacks(option, segment.flags));
+    is.then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
 fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -330,6 +431,9 @@ fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         .iter()
         .any(|other| !other.more && matches!(&other.what, What::Record(name) if name == WRONG));
     let headless = case.passage.flows().any(|flow| {
+        if !case.passage.of_flow(flow).any(|(_, packet)| packet.to_server) {
+            return true;
+        }
         let first = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
         let edge = case.passage.contiguous(flow, true, usize::MAX);
         first.zip(edge).is_some_and(|(first, edge)| first.seq.wrapping_add(1) == edge)
@@ -368,7 +472,7 @@ fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
 
-/// Suricata stops looking at the bytes of a TLS connection once both sides encrypt.
+/// Suricata stops looking at the bytes of a side of a TLS connection once it encrypts.
 fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
@@ -382,7 +486,7 @@ fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str
     let is = finding.more
         && case.rule(alert)?.head.starts_with("tls ")
         && !case.is_on_buffers(alert)
-        && (encrypts(true) && encrypts(false) || again);
+        && (encrypts(alert.to_server) || again);
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
@@ -405,7 +509,7 @@ fn end_in_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 
 const FIN_IN_ORDER: &str = "a FIN that comes in order goes on, whatever lay far ahead of it before";
 
-fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(*frame)?;
     let same = case
@@ -459,11 +563,6 @@ fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'stati
 fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(alert.frame?)?;
-    let negated = |option: &String| {
-        let looks = ["content:", "pcre:", "isdataat:"].iter().find_map(|word| option.strip_prefix(word));
-        looks.map(|argument| argument.starts_with('!'))
-    };
-    let looks: Vec<bool> = case.rule(alert)?.options.iter().filter_map(negated).collect();
     let unread = case
         .passage
         .of_flow(alert.flow)
@@ -477,13 +576,7 @@ fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str
                 .filter(|one| !one.load.is_empty())
                 .all(|one| ahead(one.seq, other.ack) >= 0)
         });
-    let is = !case.ips
-        && !finding.more
-        && segment.flags & FIN != 0
-        && unread
-        && !looks.is_empty()
-        && looks.iter().all(|negated| *negated)
-        && !case.is_on_buffers(alert);
+    let is = !case.ips && !finding.more && segment.flags & FIN != 0 && unread && case.only_denies(alert);
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
 }
 

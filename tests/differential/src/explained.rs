@@ -80,19 +80,24 @@ fn alerts(answer: &Answer) -> Vec<Alert> {
     answer.names().filter_map(alert).collect()
 }
 
+/// What is left of a difference of a pair.
+#[cfg(test)]
+pub(crate) fn left_of(seed: u64, number: u32, ips: bool, got: &[&str], want: &[&str]) -> Vec<String> {
+    let answer = |items: &[&str]| {
+        let mut answer = Answer::default();
+        items.iter().for_each(|item| answer.add((*item).into()));
+        answer
+    };
+    explain(&crate::make::pair(seed, number), ips, &answer(got), &answer(want)).0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::make::pair;
 
     /// What is left of a difference of a pair of seed 1.
     fn left(number: u32, ips: bool, got: &[&str], want: &[&str]) -> Vec<String> {
-        let answer = |items: &[&str]| {
-            let mut answer = Answer::default();
-            items.iter().for_each(|item| answer.add((*item).into()));
-            answer
-        };
-        explain(&pair(1, number), ips, &answer(got), &answer(want)).0
+        left_of(1, number, ips, got, want)
     }
 
     #[test]
@@ -122,5 +127,28 @@ mod tests {
         assert_eq!(left(560, true, &ours, &["1@3>1.0:allowed"]), ["-1@3>1.0:allowed"], "before it");
         let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
         assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
+    }
+    #[test]
+    fn bodies_that_pass_and_messages_beyond_the_limit_explain_themselves_only() {
+        // Rule 0 passes a body, which packets 13 and 15 bring.
+        assert!(left_of(3, 302, true, &[], &["1@19<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(3, 302, true, &[], &["3@7>1.0:allowed"]), ["-3@7>1.0:allowed"], "before the body");
+        assert_eq!(left_of(3, 302, false, &[], &["1@19<1.0:allowed"]), ["-1@19<1.0:allowed"]);
+        // The hello's length comes from a segment that was there first.
+        const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
+        assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
+        assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
+    }
+    #[test]
+    fn flags_states_and_depths_explain_rules_that_have_them_only() {
+        // Rule 0 passes packets without a SYN; that of pair 1208, its scene, does not ask for flags.
+        assert!(left_of(4, 1213, true, &[], &["1@4>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(4, 1213, true, &[], &["1@1>1.0:allowed"]), ["-1@1>1.0:allowed"], "a SYN");
+        assert_eq!(left_of(4, 1208, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"]);
+        let (ours, theirs) = (["drop@5:rules", "drop@6:flow.drop"], ["drop@6:rules"]);
+        assert!(left_of(4, 561, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(4, 561, true, &[], &theirs), ["-drop@6:rules"]);
+        assert!(left_of(4, 773, true, &["0@4>1.0:blocked", "drop@4:rules"], &[]).is_empty());
+        assert_eq!(left_of(4, 773, true, &["1@4>1.0:allowed"], &[]), ["+1@4>1.0:allowed"]);
     }
 }

@@ -104,6 +104,23 @@ impl<'p> Passage<'p> {
         self.before(flow, to_server, at).flat_map(|one| one.load.iter().copied()).collect()
     }
 
+    /// The first bytes of a direction as prevention reads them: of each the copy that came first. Fewer where some are missing.
+    #[must_use]
+    pub fn first(&self, flow: FlowKey, to_server: bool, count: u32) -> Vec<u8> {
+        let all = usize::MAX;
+        let Some(syn) = self.before(flow, to_server, all).find(|segment| segment.flags & SYN != 0) else {
+            return Vec::new();
+        };
+        let begin = syn.seq.wrapping_add(1);
+        let byte = |of: u32| {
+            self.before(flow, to_server, all).filter(|one| one.flags & SYN == 0).find_map(|one| {
+                let at = begin.wrapping_add(of).wrapping_sub(one.seq);
+                one.load.get(at as usize).copied()
+            })
+        };
+        (0..count).map_while(byte).collect()
+    }
+
     /// Whether a flow has a SYN with data.
     #[must_use]
     pub fn has_data_with_syn(&self, flow: FlowKey) -> bool {

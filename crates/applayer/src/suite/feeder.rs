@@ -47,6 +47,18 @@ impl<'e> Feeder<'e> {
         self.sent[direction].len() - self.taken[direction]
     }
 
+    /// Bytes of a direction were acknowledged that nobody saw.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn lose(&mut self, direction: Direction, missing: u64) {
+        self.app.gap(self.engine, direction, missing, &self.info);
+    }
+
+    /// Bytes of a direction went by unread.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn pass_over(&mut self, direction: Direction, missing: u64) {
+        self.app.pass_over(self.engine, direction, missing, &self.info);
+    }
+
     /// Both sides are over.
     pub(crate) fn finish(&mut self) {
         for direction in Direction::BOTH {

@@ -6,6 +6,7 @@ use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_base::{Direction, PerDirection};
+use bartizan_flow::tcp::TcpSession;
 use bartizan_rules::UintMatch;
 
 macro_rules! counts {
@@ -227,11 +228,15 @@ fn bytes(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     push(builder, false, sides, check.as_bytes())
 }
 
-/// Sequence numbers used so far, the SYN included.
 fn stream_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
-    let tcp = scene.flow?.tcp?;
+    used(scene.flow?.tcp?)
+}
+
+/// Sequence numbers used so far, the SYN included. Without a session (one that was met in the middle and not taken up) there is
+/// nothing to count: not even 0 bytes, as in Suricata.
+fn used(tcp: &TcpSession) -> Option<PerDirection<u64>> {
     let used = |direction| u64::from(tcp.sequence_used(direction));
-    Some(PerDirection::new(used(Direction::ToServer), used(Direction::ToClient)))
+    tcp.exists().then(|| PerDirection::new(used(Direction::ToServer), used(Direction::ToClient)))
 }
 
 fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -262,4 +267,14 @@ fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
     };
     builder.packet.push(Box::new(Count { sides, check, value: stream_counts, cut: to_u32, of_stream: true }));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_session_there_is_no_size() {
+        assert_eq!(used(&TcpSession::default()), None);
+    }
 }

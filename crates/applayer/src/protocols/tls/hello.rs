@@ -134,7 +134,7 @@ fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_
     let short = kind == Kind::Server && tx.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE);
     if !short {
         let length = usize::from(cursor.u8()?);
-        session_id(tx, direction, kind, cursor.take(length)?);
+        session_id(tx, direction, cursor.take(length)?);
     }
     ciphers(tx, direction, kind, cursor)?;
     if !short {
@@ -171,13 +171,14 @@ fn read_version(tx: &mut TlsTx, direction: Direction, kind: Kind, version: u16) 
     }
 }
 
-fn session_id(tx: &mut TlsTx, direction: Direction, kind: Kind, id: &[u8]) {
+fn session_id(tx: &mut TlsTx, direction: Direction, id: &[u8]) {
     let side = &mut tx.sides[direction];
     if id.is_empty() || !side.session_id.is_empty() {
         return;
     }
     side.session_id = id.to_vec();
-    if kind == Kind::Server && tx.sides.to_server.session_id == tx.sides.to_client.session_id {
+    // The answer may be read first, where it is acknowledged first.
+    if tx.sides.to_server.session_id == tx.sides.to_client.session_id {
         tx.flags.insert(Flags::SESSION_RESUMED);
     }
 }
@@ -391,6 +392,10 @@ fn supported_versions(
                 side.hello.set_version(preferred);
             }
             tx.flags.insert(Flags::VERSIONS_OFFERED);
+            // The answer may be read first.
+            if tx.flags.contains(Flags::SERVER_HELLO) && tx.sides.to_client.version > version::TLS12 {
+                tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
+            }
         }
         Kind::Server => {
             let chosen = cursor.u16()?;

@@ -484,6 +484,30 @@ fn resumed_session() {
 }
 
 #[test]
+fn a_session_is_resumed_whichever_hello_is_read_first() {
+    let mut flow = Flow::new();
+    flow.feed(TC, &record(22, 0x0301, &server_hello(0x0301, b"same", 0x2f, &[])));
+    flow.feed(TS, &record(22, 0x0301, &client_hello(0x0301, b"same", &[0x2f], &[]))).end();
+    assert_eq!(flow.log(&[("extended", "no")], &[])["session_resumed"], true);
+    let mut flow = Flow::new();
+    flow.feed(TC, &record(22, 0x0301, &server_hello(0x0301, b"other", 0x2f, &[])));
+    flow.feed(TS, &record(22, 0x0301, &client_hello(0x0301, b"same", &[0x2f], &[]))).end();
+    assert!(flow.log(&[("extended", "no")], &[]).get("session_resumed").is_none());
+}
+
+#[test]
+fn a_session_of_tls_1_3_has_a_record_whichever_hello_is_read_first() {
+    let offers = client_hello(0x0303, b"", &[0x1301], &[extension(43, &sized(1, &words(&[0x0304])))]);
+    for chosen in [0x0304, 0x0303] {
+        let answer = server_hello(0x0303, b"", 0x1301, &[extension(43, &words(&[chosen]))]);
+        let mut flow = Flow::new();
+        flow.feed(TC, &record(22, 0x0303, &answer));
+        flow.feed(TS, &record(22, 0x0301, &offers)).end();
+        assert_eq!(flow.ready(), chosen == 0x0304);
+    }
+}
+
+#[test]
 fn nothing_to_log_without_certificate() {
     let mut flow = Flow::new();
     flow.feed(TS, &record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], &[]))).end();

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences where bytes are lost and connections go on; as in [`crate::causes`].
+
+use crate::causes::Case;
+use crate::finding::{Finding, FlowKey, What};
+use crate::passage::{ahead, segment};
+use bartizan_receiver::packet::{ACK, SYN};
+
+/// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
+const HEADER: usize = 20;
+
+/// Whether the server acknowledges first bytes of the client that nobody saw (they may come later).
+fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
+    let Some(syn) = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0) else {
+        return false;
+    };
+    let begin = syn.seq.wrapping_add(1);
+    for (_, packet) in case.passage.of_flow(flow) {
+        let Some(one) = segment(packet).filter(|one| one.chksum_error == 0) else { continue };
+        let refused = case.ips && packet.fragments.is_some_and(|each| each < HEADER);
+        if packet.to_server {
+            let end = one.seq.wrapping_add(one.load.len() as u32);
+            if !refused && ahead(one.seq, begin) <= 0 && ahead(end, begin) > 0 {
+                return false;
+            }
+        } else if one.flags & ACK != 0 && ahead(one.ack, begin) > 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The parser of HTTP is told of first bytes that are missing; Suricata's begins with what it gets.
+pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const FOLLOWS: &[&str] = &[
+        "http",
+        "anomaly:INVALID_GAP",
+        "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST",
+        "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION",
+        "anomaly:REQUEST_LINE_MISSING_PROTOCOL",
+        "anomaly:REQUEST_LINE_UNKNOWN_METHOD_NO_PROTOCOL",
+    ];
+    let is = match &finding.what {
+        What::Record(name) => {
+            FOLLOWS.contains(&name.as_str()) && case.passage.flows().any(|flow| begins_late(case, flow))
+        }
+        // What is left of the request is parsed later than Suricata has it.
+        What::Alert(alert) => {
+            case.ips
+                && alert.to_server
+                && case.asks(alert, &["http"])
+                && begins_late(case, alert.flow)
+                && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
+        }
+        What::Drop(..) => false,
+    };
+    (finding.more && is && case.got.has("flow:TCP:http")).then_some(
+        "where the first bytes of a connection are missing its parser of HTTP is told so, and what answers them stands at no request; \
+         Suricata's begins with what it gets",
+    )
+}
+
+/// Passively a hole ends TLS of its direction only.
+pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const TLS: &[&str] = &["tls.", "tls_", "ssl_", "ja3", "ja4"];
+    let is = match &finding.what {
+        What::Record(name) => {
+            let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
+            name == "tls" && case.passage.flows().any(hole)
+        }
+        What::Alert(alert) => case.asks(alert, TLS) && case.passage.has_hole(alert.flow, !alert.to_server),
+        What::Drop(..) => false,
+    };
+    (!case.ips && finding.more && is && case.got.has("flow:TCP:tls")).then_some(
+        "passively the other side of a TLS connection is read on behind a hole; Suricata gives up both",
+    )
+}
+
+/// Suricata finds no further messages of a DNS connection behind one that was lost in part.
+pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
+    let is = match &finding.what {
+        What::Record(name) => finding.more && name == "dns" && case.passage.flows().any(hole),
+        // The stream is shown when a message is parsed.
+        What::Alert(alert) => {
+            let of_dns = case.pair.rules.get(alert.rule)?.head.starts_with("dns ");
+            of_dns && hole(alert.flow) && case.comes_earlier(finding)
+        }
+        What::Drop(..) => false,
+    };
+    (is && case.got.has("flow:TCP:dns")).then_some(
+        "DNS over TCP is read on behind a message that was lost in part; Suricata finds no further ones",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explained::left_of;
+
+    #[test]
+    fn what_is_lost_explains_what_follows_from_it_only() {
+        const GAP: &str = "anomaly:INVALID_GAP";
+        // The first request is lost; pair 744 is its scene.
+        assert!(left_of(3, 748, false, &[GAP, "flow:TCP:http"], &["flow:TCP:http"]).is_empty());
+        assert_eq!(left_of(3, 748, false, &[], &[GAP]), ["-anomaly:INVALID_GAP"]);
+        assert_eq!(
+            left_of(3, 744, false, &[GAP, "flow:TCP:http"], &["flow:TCP:http"]),
+            ["+anomaly:INVALID_GAP"]
+        );
+        // A segment of the client's hello is lost; rule 1 is on the server's certificate.
+        let tls = &["flow:TCP:tls"];
+        assert!(left_of(3, 566, false, &["tls", "1@98<1.0:allowed", "flow:TCP:tls"], tls).is_empty());
+        assert_eq!(left_of(3, 566, true, &["tls", "flow:TCP:tls"], tls), ["+tls"]);
+        assert_eq!(
+            left_of(3, 566, false, &["2@98>1.0:allowed", "flow:TCP:tls"], tls),
+            ["+2@98>1.0:allowed"],
+            "its own side"
+        );
+        assert_eq!(left_of(3, 560, false, &["tls", "flow:TCP:tls"], tls), ["+tls"], "nothing is lost");
+        // The end of the first message is lost.
+        let dns = &["flow:TCP:dns"];
+        assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
+        assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences that have to do with sequence numbers: such as wrap, are far ahead, or are old; as in [`crate::causes`].
+
+use crate::causes::{Case, old_data};
+use crate::finding::{Finding, FlowKey, What};
+use crate::passage::{ahead, key};
+use bartizan_receiver::packet::{FIN, SYN};
+
+/// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it takes such a stream for one
+/// that has more to show, and shows nothing, to packets without data.
+pub fn numbers_that_wrapped(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, _, segment) = case.passage.segment(alert.frame?)?;
+    let before = || case.passage.before(alert.flow, alert.to_server, at);
+    let first = before().find(|one| one.flags & SYN != 0)?;
+    let wrapped = case.passage.contiguous(alert.flow, alert.to_server, at)? < first.seq;
+    let is = !case.ips
+        && !finding.more
+        && wrapped
+        && segment.load.is_empty()
+        && before().any(|one| one.flags & FIN != 0)
+        && case.only_denies(alert);
+    is.then_some("a packet without data behind a FIN shows rules nothing; Suricata shows it once more where sequence numbers have wrapped")
+}
+
+/// A segment that lies beyond any window is part of the stream that leaves: what refuses it refuses the flow.
+pub fn refused_far_ahead(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const WINDOW: i32 = 65_535;
+    let refused = |flow: FlowKey, upto: u32| {
+        case.ours.iter().any(|alert| {
+            let far =
+                alert.frame.and_then(|frame| case.passage.segment(frame)).is_some_and(|(at, _, one)| {
+                    let edge = case.passage.contiguous(flow, alert.to_server, at);
+                    edge.is_some_and(|edge| ahead(one.seq, edge) > WINDOW)
+                });
+            alert.blocked && alert.flow == flow && alert.place() < upto && far && case.theirs.contains(alert)
+        })
+    };
+    let is = match &finding.what {
+        What::Alert(alert) => !finding.more && refused(alert.flow, alert.place()),
+        What::Drop(Some(frame), reason) => {
+            matches!((finding.more, reason.as_str()), (true, "flow.drop") | (false, "rules"))
+                && refused(key(case.passage.packet(*frame)?.1), *frame)
+        }
+        _ => false,
+    };
+    (case.ips && is).then_some("`drop` on a segment far ahead refuses the flow, whose stream it is of; Suricata refuses the packet alone")
+}
+
+/// What lies far ahead is looked at when its side closes.
+pub fn shown_with_the_fin(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, packet, segment) = case.passage.segment(alert.frame?)?;
+    let end = segment.seq.wrapping_add(segment.load.len() as u32);
+    let beyond = case
+        .passage
+        .before(alert.flow, alert.to_server, at)
+        .any(|one| !one.load.is_empty() && ahead(one.seq, end) > 0);
+    let is = !case.ips
+        && finding.more
+        && packet.to_server == alert.to_server
+        && segment.flags & FIN != 0
+        && beyond
+        && case.theirs.iter().any(|one| one.is_like(alert) && one.frame.is_none());
+    is.then_some(
+        "data that lies beyond a FIN is looked at with it; Suricata looks at it when the connection ends",
+    )
+}
+
+/// Rules on packets see data that comes again behind its FIN, since it goes on.
+pub fn told_of_old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let goes_on = case.findings.iter().any(|other| {
+        let of_it = matches!(&other.what, What::Drop(frame, _) if frame.is_some() && *frame == alert.frame);
+        of_it && old_data(case, other).is_some()
+    });
+    (finding.more && !alert.blocked && goes_on)
+        .then_some("rules see data that comes again at a connection's end and goes on; Suricata drops it")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explained::left_of;
+
+    #[test]
+    fn numbers_explain_packets_of_their_kind_only() {
+        // Numbers wrap; packet 10 is the last acknowledgment. Rule 2 only says what must not be there, rule 0 does not.
+        assert!(left_of(3, 1028, false, &[], &["2@10>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(3, 1028, false, &[], &["2@6>1.0:allowed"]), ["-2@6>1.0:allowed"]);
+        assert_eq!(left_of(3, 1028, false, &[], &["0@10>1.0:allowed"]), ["-0@10>1.0:allowed"]);
+        assert_eq!(left_of(3, 1028, true, &[], &["2@10>1.0:allowed"]), ["-2@10>1.0:allowed"]);
+        assert_eq!(left_of(3, 1024, false, &[], &["2@10>1.0:allowed"]), ["-2@10>1.0:allowed"], "no wrap");
+        // Packet 4 lies far ahead.
+        let ours = ["0@4<1.0:blocked", "drop@5:flow.drop"];
+        let theirs = ["0@4<1.0:blocked", "0@5<1.0:blocked", "drop@5:rules"];
+        assert!(left_of(3, 862, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(3, 862, true, &["drop@5:flow.drop"], &[]), ["+drop@5:flow.drop"]);
+        assert!(left_of(3, 862, false, &["0@10<1.0:allowed"], &["0@-<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(3, 862, false, &["0@10<1.0:allowed"], &[]), ["+0@10<1.0:allowed"]);
+        // Packet 13 is packet 10 again, behind the FIN.
+        assert!(left_of(3, 926, true, &["1@13>1.0:allowed"], &["drop@13:stream.error"]).is_empty());
+        assert_eq!(left_of(3, 926, true, &["1@13>1.0:allowed"], &[]), ["+1@13>1.0:allowed"]);
+    }
+}
