@@ -200,7 +200,7 @@ proptest! {
 fn an_answer_shows_what_the_request_was() {
     let engine = engine();
     let mut flow = Feeder::new(&engine, 80);
-    let request = format!("{} /evil.php HTTP/1.1\r\n\r\n", "A".repeat(40)).into_bytes();
+    let request = format!("{} /evil.php HTTP/1.1\r\n\r\n", "@".repeat(40)).into_bytes();
     flow.send(TS, &request[..20]);
     flow.send(TS, &request[20..]);
     assert_eq!(flow.app.protocol(), Known::Pending);

@@ -7,6 +7,11 @@ pub(super) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
+/// White space as Python's `str.split` has it, with which its servers take request lines apart.
+pub(super) const fn is_wide_space(byte: u8) -> bool {
+    is_space(byte) || matches!(byte, 0x1c..=0x1f | 0x85 | 0xa0)
+}
+
 /// Space and tab only.
 pub(super) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')

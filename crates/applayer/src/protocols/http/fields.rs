@@ -105,6 +105,21 @@ pub(super) fn chunk_line(line: &[u8]) -> ChunkLine {
     }
 }
 
+/// Whether all receivers read the same chunk's length here (RFC 9112 section 7.1): digits, blanks, perhaps an extension behind a semicolon.
+/// What else stands there some pass over, some take for a part of the number (`0x10`, `1_0`), and for some it is the next request.
+pub(super) fn is_plain_chunk_line(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let (digits, rest) = span(line, |b| b.is_ascii_hexdigit());
+    let (_, rest) = span(rest, is_blank);
+    !digits.is_empty() && matches!(rest, [] | [b';', ..]) && !rest.contains(&b'\r')
+}
+
+/// Whether these bytes can be, or become, all that stands between a chunk's data and the next chunk's length.
+pub(super) fn may_be_chunk_end(data: &[u8]) -> bool {
+    matches!(data, b"" | b"\r" | b"\r\n" | b"\n")
+}
+
 /// Whether these bytes, without a line end yet, can become a chunk line.
 pub(super) fn may_be_chunk_line(data: &[u8]) -> bool {
     let (_, rest) = span(data, is_chunk_filler);

@@ -7,7 +7,7 @@
 
 use crate::memory::Held as _;
 
-use super::bytes::{after, equals_nocase_nonul, is_blank, is_token, span, trim};
+use super::bytes::{after, before, equals_nocase_nonul, is_blank, is_token, span, trim};
 
 /// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making each packet rescan all.
 const MAX_FOLDS: usize = 128;
@@ -23,6 +23,10 @@ bitflags::bitflags! {
         const SPACE_BEFORE_NAME = 16;
         const NO_COLON = 32;
         const DEFORMED_EOL = 64;
+        /// A CR that is not before LF, in the line or as its end, or a NUL that continues it.
+        const BARE_CR = 128;
+        /// The name holds a byte that no name has: white space, a control, one beyond ASCII.
+        const NAME_UNPRINTABLE = 256;
     }
 }
 
@@ -35,14 +39,25 @@ pub(super) struct RawField {
 }
 
 impl RawField {
-    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded. Gateways need not pass these on: a
-    /// bare CR, which for some ends the line (RFC 9112 section 2.2), and a field about the body that is folded (section 5.2), of which
-    /// some read the first line only.
-    pub(super) fn is_ambiguous(&self) -> bool {
+    /// Whether it says where the body ends or how it is coded.
+    fn is_about_body(&self) -> bool {
         const ABOUT_BODIES: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"content-encoding"];
-        let about_body = ABOUT_BODIES.iter().any(|name| self.name.eq_ignore_ascii_case(name));
-        let bare_cr = self.name.contains(&b'\r') || self.value.contains(&b'\r');
-        bare_cr || about_body && self.odd.contains(Odd::FOLDED)
+        ABOUT_BODIES.iter().any(|name| equals_nocase_nonul(&self.name, name))
+    }
+
+    /// Whether some receivers take its line for no field at all. Python's end the headers there; others pass over it, or refuse the message.
+    pub(super) fn ends_headers(&self) -> bool {
+        self.odd.intersects(Odd::NO_COLON | Odd::NAME_UNPRINTABLE)
+    }
+
+    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded. Gateways need not pass these on:
+    /// a bare CR, which for some ends the line (RFC 9112 section 2.2); a field about the body that is folded (section 5.2), of which some
+    /// read the first line only, that has white space at its name (section 5.1), or that stands behind a line that is no field
+    /// (`ended`: one was seen, [`RawField::ends_headers`]), which some do not read at all.
+    pub(super) fn is_ambiguous(&self, ended: bool) -> bool {
+        let odd = Odd::FOLDED | Odd::SPACE_BEFORE_NAME | Odd::SPACE_AFTER_NAME;
+        self.odd.intersects(Odd::BARE_CR | Odd::DEFORMED_EOL)
+            || self.is_about_body() && (ended || self.ends_headers() || self.odd.intersects(odd))
     }
 }
 
@@ -161,7 +176,7 @@ impl Scanner {
             _ => {}
         }
         loop {
-            let (field, length) = match self.field(after(input, used)) {
+            let (mut field, length) = match self.field(after(input, used)) {
                 Scan::Got(found) => found,
                 Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
                 Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
@@ -169,6 +184,8 @@ impl Scanner {
             };
             match self.empty_line(after(input, used + length)) {
                 Scan::Got(end) => {
+                    let bare = end == 1 && input.get(used + length) == Some(&b'\r');
+                    field.odd.set(Odd::BARE_CR, field.odd.contains(Odd::BARE_CR) || bare);
                     fields.push(field);
                     return Scan::Got(Block { fields, used: used + length + end, waits_for: None });
                 }
@@ -219,6 +236,9 @@ impl Scanner {
                 odd.set(Odd::SPACE_BEFORE_NAME, is_blank(*first));
                 odd.set(Odd::SPACE_AFTER_NAME, is_blank(*last));
                 odd.set(Odd::NAME_NOT_TOKEN, !is_padded_token(name));
+                let (_, bare) = span(name, is_blank);
+                odd.set(Odd::NAME_UNPRINTABLE, !bare.iter().all(u8::is_ascii_graphic));
+                odd.set(Odd::BARE_CR, name.contains(&b'\r'));
             }
             _ => odd |= Odd::NAME_EMPTY,
         }
@@ -326,7 +346,20 @@ impl Scanner {
         }
         let (line, rest) = input.split_at_checked(length).unwrap_or((input, &[]));
         match self.line_end(rest) {
-            Scan::Got(end) => Scan::Got((line, end)),
+            Scan::Got(mut end) => {
+                // LF CR is the end of a line and the beginning of an empty one, if LF follows.
+                let plain = match before(rest, end.length - usize::from(end.fold.is_some())) {
+                    b"\n" | b"\r\n" => true,
+                    b"\n\r" => rest.get(2) == Some(&b'\n'),
+                    _ => false,
+                };
+                // A NUL that continues a line does so for libhtp only.
+                let plain = plain && end.fold != Some(0);
+                if !plain || line.contains(&b'\r') {
+                    end.odd |= Odd::BARE_CR;
+                }
+                Scan::Got((line, end))
+            }
             Scan::Need(until) => Scan::Need(until),
             Scan::Bad => Scan::Bad,
         }
@@ -524,8 +557,9 @@ mod tests {
         ];
         assert_eq!(names(&got), pairs(&want));
         let Scan::Got(block) = scan(true, b"A b : c\r\nX\t: d\r\n\r\n") else { panic!("block") };
-        assert_eq!(block.fields[0].odd, Odd::NAME_NOT_TOKEN | Odd::SPACE_AFTER_NAME);
-        assert_eq!(block.fields[1].odd, Odd::SPACE_AFTER_NAME);
+        let spaced = Odd::NAME_NOT_TOKEN | Odd::SPACE_AFTER_NAME | Odd::NAME_UNPRINTABLE;
+        assert_eq!(block.fields[0].odd, spaced);
+        assert_eq!(block.fields[1].odd, Odd::SPACE_AFTER_NAME | Odd::NAME_UNPRINTABLE);
     }
 
     #[test]

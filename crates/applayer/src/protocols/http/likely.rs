@@ -5,7 +5,8 @@
 //! what a method is only some of them know from a list. A request without a version (HTTP/0.9) they take of known methods only.
 
 use super::PATTERNS;
-use super::bytes::{before, is_space, span};
+use super::bytes::{after, before, is_token, is_wide_space, span};
+use super::proxy::{self, ProxyHeader};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
@@ -13,20 +14,28 @@ use bartizan_base::Direction;
 const BLANK_MAX: usize = 256;
 /// A line of white space that goes on beyond this is no empty line to any server, but somebody's data.
 const BLANK_LINE_MAX: usize = 16 << 10;
-/// Longest method: the longest of the registered ones (RFC 9110 section 18.2) has 17 letters.
-const METHOD_MAX: usize = 32;
+/// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110 section 18.2) has 17 letters.
+/// A longer one, which servers take that know no list of methods, is a token.
+const WORD_MAX: usize = 32;
 /// Longest request line; servers take 8 to 16 KB.
 const LINE_MAX: usize = 32 << 10;
 
-/// The method of HTTP/2's preface (RFC 9113 section 3.4): not ours.
-const HTTP2: &[u8] = b"PRI";
+/// The line of HTTP/2's preface (RFC 9113 section 3.4): not ours. Any other line with its method is.
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Looks at a client's first bytes.
 pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if direction != Direction::ToServer {
         return Probe::No;
     }
-    let (blank, rest) = span(data, is_space);
+    match proxy::header(data) {
+        ProxyHeader::No => request(data, direction),
+        _ => proxy::behind(data).map_or(Probe::More, |behind| request(behind, direction)),
+    }
+}
+
+fn request(data: &[u8], direction: Direction) -> Probe {
+    let (blank, rest) = span(data, is_wide_space);
     let lines = blank.contains(&b'\n');
     if lines && blank.len() > BLANK_MAX {
         return Probe::Yes(direction);
@@ -40,48 +49,104 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
     if is_known_method(rest) {
         return Probe::Yes(direction);
     }
-    match has_version(rest) {
+    match is_request(rest) {
         Some(true) => Probe::Yes(direction),
         Some(false) => Probe::No,
         None => Probe::More,
     }
 }
 
-/// Whether a method that has a pattern stands here, and white space behind it.
+/// Whether a method that has a pattern stands here, and white space behind it that does not end the line.
 fn is_known_method(text: &[u8]) -> bool {
     let mut patterns = PATTERNS.iter().filter(|p| p.direction == Direction::ToServer);
-    patterns.any(|p| text.get(..p.bytes.len()).is_some_and(|head| head.eq_ignore_ascii_case(p.bytes)))
+    patterns.any(|p| {
+        let Some((_, method)) = p.bytes.split_last() else { return false };
+        let Some((head, behind)) = text.split_at_checked(method.len()) else { return false };
+        let gap = behind.first().is_some_and(|b| is_wide_space(*b) && !matches!(b, b'\r' | b'\n'));
+        gap && head.eq_ignore_ascii_case(method)
+    })
 }
 
-/// Whether a line is a method, a target and a version. `None`: more bytes are needed.
-fn has_version(text: &[u8]) -> Option<bool> {
+/// Whether a line is a method, a target and a version, or by what stands behind it a request of which the server does not read the version.
+/// `None`: more bytes are needed.
+fn is_request(text: &[u8]) -> Option<bool> {
     let (method, rest) = span(text, |b| b.is_ascii_graphic());
-    if method.is_empty() || method.len() > METHOD_MAX {
+    if method.is_empty() || method.len() > LINE_MAX {
         return Some(false);
     }
-    let (gap, target) = span(rest, |b| is_space(b) && b != b'\n');
+    if method.len() > WORD_MAX && !method.iter().all(|b| is_token(*b)) {
+        return Some(false);
+    }
+    let (gap, target) = span(rest, |b| is_wide_space(b) && b != b'\n');
     if gap.is_empty() {
         // More may follow; else it is a line of one word, or no text at all.
         return (!rest.is_empty()).then_some(false);
     }
-    if method.eq_ignore_ascii_case(HTTP2) {
+    if text.starts_with(HTTP2) {
         return Some(false);
     }
-    let target = before(target, LINE_MAX);
-    let end = memchr::memchr(b'\n', target);
-    let line = before(target, end.unwrap_or(LINE_MAX));
-    if memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash)) {
+    if HTTP2.starts_with(text) {
+        return None;
+    }
+    let all = before(target, LINE_MAX);
+    let end = memchr::memchr(b'\n', all);
+    let line = before(all, end.unwrap_or(LINE_MAX));
+    if has_version(line) {
         return Some(true);
     }
-    (end.is_some() || target.len() == LINE_MAX).then_some(false)
+    let Some(end) = end else { return (all.len() == LINE_MAX).then_some(false) };
+    if gap == b" " && has_any_version(line) { begins_fields(after(target, end + 1)) } else { Some(false) }
 }
 
-/// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it.
+/// Whether a line that begins with the target holds a version behind it. `line`: without its end, or as far as it is there.
+pub(super) fn has_version(line: &[u8]) -> bool {
+    memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash))
+}
+
+/// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it. Node's server takes the versions of two
+/// other protocols as well; those have targets of another form when they are meant.
 fn is_version(line: &[u8], slash: usize) -> bool {
     let Some((head, tail)) = line.split_at_checked(slash) else { return false };
     let digit = tail.get(1).is_some_and(u8::is_ascii_digit);
-    let Some((target, name)) = head.split_last_chunk::<4>() else { return false };
-    digit && name.eq_ignore_ascii_case(b"HTTP") && target.last().is_some_and(|b| is_space(*b))
+    let (before_name, name) = span_back(head, |b| b.is_ascii_alphabetic());
+    let behind_space = before_name.last().is_some_and(|b| is_wide_space(*b));
+    let ours = name.eq_ignore_ascii_case(b"HTTP");
+    let odd = [&b"RTSP"[..], b"ICE"].iter().any(|other| name.eq_ignore_ascii_case(other));
+    let path = line.first() == Some(&b'/') || before(line, 4).eq_ignore_ascii_case(b"http");
+    digit && behind_space && (ours || odd && path)
+}
+
+/// What of a text stands before its last bytes of a class, and those.
+fn span_back(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let at = text.iter().rposition(|b| !class(*b)).map_or(0, |last| last + 1);
+    text.split_at_checked(at).unwrap_or((text, &[]))
+}
+
+/// Whether a line that begins with the target goes on behind it, so that a server which does not look at the version takes it: the target is
+/// a path, alone or behind a scheme.
+pub(super) fn has_any_version(line: &[u8]) -> bool {
+    let (target, rest) = span(line, |b| b != b' ');
+    let (scheme, path) = span(target, is_token);
+    // These are those of other protocols.
+    let foreign = [&b"rtsp"[..], b"rtspu", b"sip"].iter().any(|other| scheme.eq_ignore_ascii_case(other));
+    let behind_scheme = !scheme.is_empty() && !foreign && path.starts_with(b":/");
+    let is_path = target.first() == Some(&b'/') || behind_scheme;
+    is_path && !rest.is_empty() && line.iter().all(|b| *b == b'\r' || *b == b' ' || b.is_ascii_graphic())
+}
+
+/// Whether a header field or the end of the headers stands here. `None`: more bytes are needed.
+fn begins_fields(text: &[u8]) -> Option<bool> {
+    match text {
+        [b'\n', ..] | [b'\r', b'\n', ..] => return Some(true),
+        [] | [b'\r'] => return None,
+        _ => {}
+    }
+    let (name, rest) = span(before(text, LINE_MAX), is_token);
+    match rest {
+        [b':', ..] => Some(!name.is_empty()),
+        [] if name.len() < LINE_MAX => None,
+        _ => Some(false),
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +181,20 @@ mod tests {
             b"FOO \x0c/evil HTTP/01.1",
             b"FOO /a b/c HTTP/1.1",
             b"FOO\r/evil HTTP/1.1",
+            b"PRI /evil HTTP/1.1",
+            b"PRI * HTTP/1.1",
+            b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA /evil HTTP/1.1",
+            b"SOURCE /evil ICE/1.0",
+            b"SETUP /evil RTSP/1.0",
+            b"SETUP http://a/evil RTSP/1.0",
+            b"GET\xa0/evil\xa0HTTP/1.1",
+            b"GET\x1f/evil",
+            b"FOO\x85/evil\x1cHTTP/1.1",
+            b"\xa0\x1dFOO /evil HTTP/1.1",
+            b"FOO /evil X\r\n\r\n",
+            b"FOO x:/evil \nHost:",
+            b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 80\r\nFOO /evil HTTP/1.1",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0GET /evil",
         ] {
             assert_eq!(look(request), yes, "{}", request.escape_ascii());
             for end in 0..request.len() {
@@ -140,10 +219,18 @@ mod tests {
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             b"HTTP/1.1 200 OK\r\n",
             b"AMQP\0\0\x09\x01",
+            b"SETUP rtsp://a/evil RTSP/1.0\r\n",
+            b"incr /key 1\r\nget other\r\n",
+            b"set key /value x\r\n\r\n",
+            b"SET /key value\r\nSET other value\r\n",
+            b"LIST\r\n/a b\r\n",
+            b"PROXY TCP4 1.2.3.4 5.6.7.8 1000 80\r\n\x16\x03\x01\x02",
+            b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0\x16\x03\x01\x02",
         ] {
             assert_eq!(look(other), Probe::No, "{}", other.escape_ascii());
         }
-        assert_eq!(look(&[b'A'; METHOD_MAX + 1]), Probe::No);
+        assert_eq!(look(&[b'/'; WORD_MAX + 1]), Probe::No);
+        assert_eq!(look(&[b'A'; LINE_MAX + 1]), Probe::No);
         assert_eq!(look(&[b"FOO /".as_slice(), &[b'a'; LINE_MAX]].concat()), Probe::No);
     }
 }

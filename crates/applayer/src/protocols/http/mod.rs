@@ -32,6 +32,7 @@ mod likely;
 mod log;
 mod multipart;
 mod parser;
+mod proxy;
 mod ranges;
 mod request;
 mod request_body;

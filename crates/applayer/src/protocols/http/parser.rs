@@ -42,8 +42,8 @@ impl HttpParser {
     pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
         HttpParser {
             txs: Table::new(Arc::clone(&settings)),
+            request: request::Side::new(settings.strict),
             settings,
-            request: request::Side::new(),
             response: response::Side::new(),
             request_id: 0,
             response_id: 0,

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as libhtp).
 
-use super::bytes::{chomp, is_space, line_to_lf, span};
+use super::bytes::{chomp, is_space, is_wide_space, line_to_lf, span};
 use super::events;
 use super::feed::{Feed, Status, Step};
 use super::headers::{Scan, Scanner, Until, is_empty_line};
+use super::likely;
 use super::parser::HttpParser;
+use super::proxy::{self, ProxyHeader};
 use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
 use super::uri::Uri;
 use crate::frames::Note;
+use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;
 
 /// Place of requests in the list of frames.
@@ -19,6 +22,8 @@ const HTTP09_JUNK: usize = 16;
 /// Where the request side stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// Before the first byte, where a proxy may have put its header.
+    Proxy,
     Idle,
     Line,
     Protocol,
@@ -55,9 +60,10 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) const fn new() -> Self {
+    /// `strict`: as a server that expects a proxy's header reads it, too.
+    pub(super) const fn new(strict: bool) -> Self {
         Side {
-            state: State::Idle,
+            state: if strict { State::Proxy } else { State::Idle },
             status: Status::Open,
             line: Vec::new(),
             header: None,
@@ -87,6 +93,7 @@ impl HttpParser {
                 return Step::More;
             }
             let step = match state {
+                State::Proxy => self.request_proxy(feed),
                 State::Idle => self.request_idle(feed),
                 State::Line => self.request_line(feed),
                 State::Protocol => self.request_protocol(feed),
@@ -158,6 +165,25 @@ impl HttpParser {
         }
     }
 
+    /// Leaves out the header of a proxy.
+    fn request_proxy(&mut self, feed: &mut Feed<'_>) -> Step {
+        let data = [self.request.line.as_slice(), feed.rest()].concat();
+        let skip = match proxy::header(&data) {
+            ProxyHeader::Need if self.request.status == Status::Closed => 0,
+            ProxyHeader::Need => return self.hold_request(feed),
+            ProxyHeader::Length(length) if length > data.len() => return self.hold_request(feed),
+            ProxyHeader::Length(length) => length,
+            ProxyHeader::No => 0,
+        };
+        self.request.state = State::Idle;
+        let held = core::mem::take(&mut self.request.line);
+        feed.take(skip.saturating_sub(held.len()));
+        match super::bytes::after(&held, skip) {
+            [] => Step::Again,
+            left => feed.replay(left, |again| self.run_request(again)),
+        }
+    }
+
     fn request_idle(&mut self, feed: &mut Feed<'_>) -> Step {
         // What is held without more coming is only read at the end of the stream.
         if !self.request_begins(feed) || feed.is_empty() && self.request.status != Status::Closed {
@@ -196,6 +222,9 @@ impl HttpParser {
         let settings = self.settings.clone();
         let Some(tx) = self.request_tx() else { return Step::Fail };
         tx.read_request_line(chomp(&line));
+        if settings.strict && words_differ(&line) {
+            return Step::Fail;
+        }
         let request = &mut tx.request;
         if request.method_kind == Method::Connect && request.uri.is_none() {
             return Step::Fail;
@@ -334,7 +363,7 @@ impl HttpParser {
         };
         for field in block.fields {
             tx.note_request_field(&field);
-            if tx.settings.strict && field.is_ambiguous() {
+            if tx.settings.strict && tx.message_mut(Direction::ToServer).differs_over(&field) {
                 return None;
             }
             if !tx.add_field(Direction::ToServer, field, limit) {
@@ -359,6 +388,9 @@ impl HttpParser {
     fn connect_check(&mut self) -> Step {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         if tx.request.method_kind == Method::Connect {
+            // The server acts on it, and answers or not.
+            let strict = tx.settings.strict;
+            tx.request.message.headers_end(strict);
             self.request.state = State::ConnectWait;
         } else {
             self.request.state = State::BodyDetermine;
@@ -376,6 +408,11 @@ impl HttpParser {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         let answered = tx.response.message.progress > LINE;
         if !answered && !unread {
+            // Servers that know no tunnels read on; what they would take for a request is one, since it leaves before the answer comes.
+            let asks = likely::likely(Transport::Tcp, Direction::ToServer, feed.rest());
+            if self.settings.strict && matches!(asks, Probe::Yes(_)) {
+                return self.request_complete();
+            }
             return Step::Wait;
         }
         let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code)) || !answered;
@@ -416,7 +453,9 @@ impl HttpParser {
         let (_, text) = span(&data, is_space);
         let (method, behind) = span(text, |b| !is_space(b));
         let known = (!behind.is_empty() || closed) && Method::of(method) != Method::Unknown;
-        if known || line.is_some() && is_request_line(text) {
+        let strict = self.settings.strict;
+        let other = if strict { is_any_request_line } else { is_request_line };
+        if known || line.is_some() && other(text) {
             // The next request: what is held of it is the beginning of its line.
             self.request.left = None;
             return self.request_complete();
@@ -466,6 +505,29 @@ fn is_request_line(line: &[u8]) -> bool {
     words.next().is_some()
         && words.next().is_some()
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
+}
+
+/// Whether some server takes a line for a request's.
+fn is_any_request_line(line: &[u8]) -> bool {
+    let line = chomp(span(line, is_wide_space).1);
+    let (method, rest) = span(line, |b| !is_wide_space(b));
+    let target = span(rest, is_wide_space).1;
+    let graphic = method.iter().all(u8::is_ascii_graphic);
+    is_request_line(line) || graphic && (likely::has_version(target) || likely::has_any_version(target))
+}
+
+/// Whether Python's servers take a request line apart into other words than the rest of the world, because of white space that only they
+/// know. No honest client puts that behind a method; in a target it may be a part of UTF-8.
+fn words_differ(line: &[u8]) -> bool {
+    let only_python = |b: &u8| is_wide_space(*b) && !is_space(*b);
+    let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
+    if words.next().is_some_and(|method| method.iter().any(only_python)) {
+        return true;
+    }
+    // A target and a version that are one word for others.
+    let (target, more) = (words.next().unwrap_or_default(), words.next());
+    let last = target.iter().rposition(only_python).and_then(|at| target.get(at + 1..));
+    more.is_none() && last.is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
 /// Appends to raw headers what was not there before, within the limit: of `data` all up to `to`. The first `held` bytes were kept

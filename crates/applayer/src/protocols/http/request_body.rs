@@ -7,21 +7,22 @@ use super::feed::{Feed, Step};
 use super::fields::{self, ChunkLine};
 use super::parser::HttpParser;
 use super::request::State;
-use super::tx::{BODY, Coding, Flags, TRAILER};
+use super::tx::{Coding, Flags, TRAILER};
 use bartizan_base::Direction;
 
 impl HttpParser {
     pub(super) fn request_body_determine(&mut self) -> Step {
         let Some(tx) = self.request_tx() else { return Step::Fail };
+        let strict = tx.settings.strict;
         let message = &mut tx.request.message;
         let length = message.content_length;
-        let (next, progress) = match message.coding {
-            Coding::Chunked => (State::ChunkLength, BODY),
-            Coding::Identity if length > Some(0) => (State::BodyIdentity, BODY),
-            Coding::Identity | Coding::NoBody => (State::Finalize, message.progress),
+        let (next, has_body) = match message.coding {
+            Coding::Chunked => (State::ChunkLength, true),
+            Coding::Identity if length > Some(0) => (State::BodyIdentity, true),
+            Coding::Identity | Coding::NoBody => (State::Finalize, false),
             Coding::Unknown | Coding::Invalid => return Step::Fail,
         };
-        message.progress = progress;
+        message.headers_end(strict || has_body);
         if message.coding == Coding::Identity {
             self.request.content_length = length;
             self.request.left = length;
@@ -94,6 +95,9 @@ impl HttpParser {
             }
             let mut line = core::mem::take(&mut self.request.line);
             line.extend_from_slice(part);
+            if self.settings.strict && !fields::is_plain_chunk_line(&line) {
+                return self.bad_request_chunk();
+            }
             if line.iter().all(|b| fields::is_chunk_filler(*b)) {
                 self.count_request_bytes(line.len());
                 continue;
@@ -144,6 +148,9 @@ impl HttpParser {
     }
 
     pub(super) fn request_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.settings.strict {
+            return self.request_plain_chunk_end(feed);
+        }
         let Some((line, _)) = line_to_lf(feed.rest()) else {
             // What stands between a chunk and the end of its line is nobody's data, however it is cut.
             let length = feed.rest().len();
@@ -153,6 +160,23 @@ impl HttpParser {
         };
         self.count_request_bytes(line.len());
         feed.take(line.len());
+        self.request.state = State::ChunkLength;
+        Step::Again
+    }
+
+    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the same to both.
+    fn request_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
+        let seen = [self.request.line.as_slice(), part].concat();
+        if !fields::may_be_chunk_end(&seen) {
+            return self.bad_request_chunk();
+        }
+        self.count_request_bytes(part.len());
+        if !seen.ends_with(b"\n") {
+            return self.hold_request(feed);
+        }
+        feed.take(part.len());
+        self.request.line.clear();
         self.request.state = State::ChunkLength;
         Step::Again
     }

@@ -9,6 +9,7 @@ use super::fields::{self, Version};
 use super::headers::{Odd, RawField, Scan, Scanner, Until, is_empty_line};
 use super::parser::HttpParser;
 use super::request::{self, keep_raw};
+use super::response_body;
 use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
 use super::uri::Uri;
 use crate::frames::Note;
@@ -252,7 +253,9 @@ impl HttpParser {
         }
         tx.read_status_line(line);
         // An interim response may follow another: progress does not go back.
-        if tx.response.code != Some(100) {
+        let strict = tx.settings.strict;
+        let interim = tx.response.code.is_some_and(|c| c == 100 || strict && response_body::is_interim(c));
+        if !interim {
             tx.response.message.progress = HEADERS;
         }
         self.response.state = State::Headers;
@@ -361,7 +364,7 @@ impl HttpParser {
         };
         for field in block.fields {
             tx.note_response_field(&field);
-            if tx.settings.strict && field.is_ambiguous() {
+            if tx.settings.strict && tx.message_mut(Direction::ToClient).differs_over(&field) {
                 return None;
             }
             if !tx.add_field(Direction::ToClient, field, limit) {

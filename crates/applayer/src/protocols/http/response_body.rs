@@ -11,14 +11,21 @@ use super::response::State;
 use super::tx::{BODY, Coding, Flags, LINE, Method, TRAILER};
 use bartizan_base::Direction;
 
+/// Whether a response with this code is followed by another one to the same request.
+pub(super) fn is_interim(code: u16) -> bool {
+    matches!(code, 100 | 102..=199)
+}
+
 impl HttpParser {
     pub(super) fn response_body_determine(&mut self) -> Step {
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         let code = tx.response.code;
+        let strict = tx.settings.strict;
         if tx.request.method_kind == Method::Connect {
             match code {
                 Some(200..300) => {
                     self.response.state = State::Finalize;
+                    tx.response.message.headers_end(strict);
                     tx.set_encodings(Direction::ToClient);
                     return Step::Again;
                 }
@@ -29,9 +36,11 @@ impl HttpParser {
         let fields = &tx.response.message.fields;
         let has_length = fields.get("content-length").is_some();
         let has_transfer = fields.get("transfer-encoding").is_some();
+        let plain = !has_length && !has_transfer;
         if code == Some(101) {
-            if !has_length && !has_transfer {
+            if plain || strict {
                 self.response.state = State::Finalize;
+                tx.response.message.headers_end(strict);
                 if self.request.status != Status::Failed {
                     self.request.status = Status::Tunnel;
                 }
@@ -40,6 +49,9 @@ impl HttpParser {
                 return Step::Again;
             }
             tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
+        } else if strict && code.is_some_and(is_interim) {
+            // Whatever it says of a body, there is none, and the answer to this request comes behind it (RFC 9110 section 15.2).
+            return self.interim_response();
         } else if code == Some(100) && !has_transfer {
             let found = fields.value("content-length").map(fields::content_length);
             if let Some(found) = found {
@@ -77,13 +89,16 @@ impl HttpParser {
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         let mut no_body = tx.request.method_kind == Method::Head;
         if !no_body && matches!(tx.response.code, Some(100..200 | 204 | 304)) {
-            no_body = !has_length && !has_transfer;
-            if !no_body {
+            // There is none, whatever they say (RFC 9112 section 6.3); libhtp goes by what they say.
+            no_body = tx.settings.strict || !has_length && !has_transfer;
+            if has_length || has_transfer {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
             }
         }
         if no_body {
             tx.response.message.coding = Coding::NoBody;
+            let strict = tx.settings.strict;
+            tx.response.message.headers_end(strict);
             self.response.state = State::Finalize;
             tx.set_encodings(Direction::ToClient);
             return Step::Again;
@@ -116,7 +131,11 @@ impl HttpParser {
                     tx.raise(events::INVALID_CONTENT_LENGTH_FIELD_IN_RESPONSE);
                     return Step::Fail;
                 }
-                Some(0) => self.response.state = State::Finalize,
+                Some(0) => {
+                    let strict = tx.settings.strict;
+                    tx.response.message.headers_end(strict);
+                    self.response.state = State::Finalize;
+                }
                 Some(_) => {
                     tx.response.message.progress = BODY;
                     self.response.state = State::BodyKnown;
@@ -211,6 +230,9 @@ impl HttpParser {
             let Some((part, _)) = line_to_lf(feed.rest()) else {
                 let data = [self.response.line.as_slice(), feed.rest()].concat();
                 if !data.is_empty() && !fields::may_be_chunk_line(&data) {
+                    if self.settings.strict {
+                        return self.bad_response_chunk();
+                    }
                     feed.take_all();
                     return self.unchunked_response(&data);
                 }
@@ -222,6 +244,9 @@ impl HttpParser {
             }
             let mut line = core::mem::take(&mut self.response.line);
             line.extend_from_slice(part);
+            if self.settings.strict && !fields::is_plain_chunk_line(&line) {
+                return self.bad_response_chunk();
+            }
             let chunk = fields::chunk_line(&line);
             if chunk == ChunkLine::Invalid {
                 return self.unchunked_response(&line);
@@ -232,6 +257,7 @@ impl HttpParser {
             }
             let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
             match chunk {
+                ChunkLine::Unusable if tx.settings.strict => return self.bad_response_chunk(),
                 ChunkLine::Unusable | ChunkLine::Invalid => {}
                 ChunkLine::Length(length, extension) => {
                     if extension {
@@ -248,6 +274,14 @@ impl HttpParser {
             }
             return Step::Again;
         }
+    }
+
+    /// Receivers differ over this chunk: prevention lets none of it pass.
+    fn bad_response_chunk(&mut self) -> Step {
+        if let Some(tx) = self.response_tx() {
+            tx.raise(events::INVALID_RESPONSE_CHUNK_LEN);
+        }
+        Step::Fail
     }
 
     /// What should be chunks is none: it is taken as it is, to the end of the stream.
@@ -283,6 +317,9 @@ impl HttpParser {
     }
 
     pub(super) fn response_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        if self.settings.strict {
+            return self.response_plain_chunk_end(feed);
+        }
         let Some((line, _)) = line_to_lf(feed.rest()) else {
             let skipped = feed.take_all();
             self.count_response_bytes(skipped.len());
@@ -290,6 +327,23 @@ impl HttpParser {
         };
         feed.take(line.len());
         self.count_response_bytes(line.len());
+        self.response.state = State::ChunkLength;
+        Step::Again
+    }
+
+    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the same to both.
+    fn response_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
+        let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
+        let seen = [self.response.line.as_slice(), part].concat();
+        if !fields::may_be_chunk_end(&seen) {
+            return self.bad_response_chunk();
+        }
+        self.count_response_bytes(part.len());
+        if !seen.ends_with(b"\n") {
+            return self.hold_response(feed);
+        }
+        feed.take(part.len());
+        self.response.line.clear();
         self.response.state = State::ChunkLength;
         Step::Again
     }

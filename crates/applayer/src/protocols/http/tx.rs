@@ -8,7 +8,7 @@ use super::body::{Body, FileContext, FileSource};
 use super::buffers;
 use super::events;
 use super::fields::{ContentRange, Version, content_range, parameter};
-use super::headers::Fields;
+use super::headers::{Fields, RawField};
 use super::log;
 use super::multipart::Multipart;
 use super::ranges::Ranges;
@@ -80,6 +80,8 @@ pub(super) struct Message {
     pub protocol: Option<Vec<u8>>,
     pub version: Version,
     pub fields: Fields,
+    /// A line among the headers was none of them for some receivers.
+    pub no_field: bool,
     /// Fields whose repetition was counted.
     pub repetitions: u16,
     pub raw_headers: Vec<u8>,
@@ -89,6 +91,21 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Whether receivers differ over where the body ends, or how it is coded, because of this field and those before it.
+    pub(super) fn differs_over(&mut self, field: &RawField) -> bool {
+        let ended = self.no_field;
+        self.no_field |= field.ends_headers();
+        field.is_ambiguous(ended)
+    }
+
+    /// The headers are over and no body comes. `strict`: that is what a rule waits for, whatever stands behind the empty line, since the
+    /// receiver acts now; libhtp's message stays among its headers until the line behind it is known, and so do passive alerts.
+    pub(super) fn headers_end(&mut self, strict: bool) {
+        if strict {
+            self.progress = self.progress.max(BODY);
+        }
+    }
+
     /// Bytes of memory held beside its own place.
     fn held(&self) -> usize {
         let texts = self.line.held() + self.protocol.held() + self.raw_headers.held();
