@@ -88,6 +88,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
+            prevents: false,
             events: &mut self.events,
         };
         let input = Input { data: &data, offset: self.offset[d], eof };
@@ -128,6 +129,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
+            prevents: false,
             events: &mut self.events,
         };
         if !self.parser.gap(direction, missing, &mut context) {
@@ -147,6 +149,7 @@ impl Driver {
                 client_port: 40_000,
                 transport: self.transport,
                 files: &self.files,
+                prevents: false,
                 events: &mut self.events,
             };
             self.parser.end(direction, &mut context);

@@ -42,6 +42,7 @@ fn dump(path: &str, pairs: &[String]) -> Result<(), Box<dyn std::error::Error>> 
         client_port: 1,
         transport: Transport::Tcp,
         files: &files,
+        prevents: false,
         events: &mut events,
     };
     let mut held: [Vec<u8>; 2] = Default::default();

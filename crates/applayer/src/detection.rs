@@ -7,9 +7,10 @@
 //! direction's protocol is unknown for good.
 //!
 //! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty lines and looks
-//! up methods that no list has, a TLS server takes records of any minor version. So for streams there is a third means
-//! ([`Detector::likely`]): the reading of a lenient receiver, on any port, asked in prevention only. Its answer opens the parser
-//! before the receiver has answered, and changes nothing of what records say of detection.
+//! up methods that no list has, a TLS server takes records of any version, a DNS server asks little of a message's head. So there is a
+//! third means ([`Detector::likely`]): the reading of a lenient receiver, asked in prevention only; on any port, or at the protocol's own
+//! ports where nothing but the port tells it. Its answer opens the parser before the receiver has answered, and changes nothing of what
+//! records say of a stream's detection.
 
 use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
 use crate::protocols;
@@ -59,13 +60,23 @@ struct PortEntry {
     max_depth: usize,
 }
 
+/// How receivers of a protocol read first bytes.
+#[derive(Debug)]
+struct Receiver {
+    protocol: ProtocolId,
+    transport: Transport,
+    probe: ProbeFn,
+    /// It is known by its ports only, not by patterns: so it is asked at these only.
+    at_ports: bool,
+}
+
 /// Everything needed to detect protocols; built once from settings, shared by all flows.
 #[derive(Debug, Default)]
 pub struct Detector {
     literals: [PerDirection<Vec<Literal>>; 2],
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
-    likely: Vec<(ProtocolId, ProbeFn)>,
+    likely: Vec<Receiver>,
     /// `stream.midstream`: a flow may be picked up from an answer.
     midstream: bool,
 }
@@ -147,9 +158,9 @@ impl Detector {
                 }
                 detector.add_literals(id, spec, *transport);
                 detector.add_ports(id, spec, *transport, settings);
-                if *transport == Transport::Tcp {
-                    detector.likely.extend(spec.likely.map(|probe| (id, probe)));
-                }
+                let at_ports = !spec.patterns.iter().any(|p| p.transport == *transport);
+                let receiver = |probe| Receiver { protocol: id, transport: *transport, probe, at_ports };
+                detector.likely.extend(spec.likely.map(receiver));
             }
         }
         Ok(detector)
@@ -253,19 +264,37 @@ impl Detector {
         }
     }
 
-    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no port says so.
+    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no probe says so.
     /// Suricata does not ask this; who prevents must know the protocol before the receiver acts, not from its answer.
     #[must_use]
-    pub fn likely(&self, transport: Transport, direction: Direction, data: &[u8], eof: bool) -> Likely {
+    pub fn likely(
+        &self,
+        transport: Transport,
+        direction: Direction,
+        ports: PerDirection<u16>,
+        data: &[u8],
+        eof: bool,
+    ) -> Likely {
         let mut more = false;
-        for (id, probe) in &self.likely {
-            match probe(transport, direction, data) {
-                Probe::Yes(_) => return Likely::Yes(*id),
+        for receiver in self.likely.iter().filter(|r| r.transport == transport) {
+            if receiver.at_ports && !self.is_port_of(receiver.protocol, transport, ports) {
+                continue;
+            }
+            match (receiver.probe)(transport, direction, data) {
+                Probe::Yes(_) => return Likely::Yes(receiver.protocol),
                 Probe::More => more = true,
                 Probe::No => {}
             }
         }
         if more && !eof { Likely::More } else { Likely::No }
+    }
+
+    /// Whether a flow's ports are such as a protocol is expected at.
+    fn is_port_of(&self, id: ProtocolId, transport: Transport, ports: PerDirection<u16>) -> bool {
+        self.ports.iter().filter(|e| e.protocol == id && e.transport == transport).any(|e| {
+            let port = if e.client { ports.to_client } else { ports.to_server };
+            e.port == 0 || e.port == port
+        })
     }
 
     /// Protocols with a literal that lies in these bytes, in the order of the table.

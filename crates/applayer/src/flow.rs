@@ -113,6 +113,8 @@ pub struct AppLayer {
     waiting: PerDirection<bool>,
     /// Since when bytes are held that detection cannot tell yet, and a rule may.
     held: Option<Timestamp>,
+    /// A bound of holding was reached: bytes left, and count as of no protocol for as long as detection, which goes on, knows none.
+    overdue: PerDirection<bool>,
     /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
     unlikely: PerDirection<bool>,
     parser: Option<Box<dyn Parser>>,
@@ -187,7 +189,7 @@ impl AppLayer {
     /// What is known of the protocol, as plain values.
     #[must_use]
     pub fn summary(&self) -> AppSummary {
-        let mut by_direction = self.by_direction;
+        let mut by_direction = self.by_direction();
         // What one direction cannot tell the other one may: passively nothing is decided before it has. Who prevents cannot wait for it.
         if self.protocol == Known::Pending && !self.prevents {
             for direction in Direction::BOTH {
@@ -208,7 +210,13 @@ impl AppLayer {
     /// What is known by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
     #[must_use]
     pub fn by_direction(&self) -> PerDirection<Known> {
-        self.by_direction
+        let mut by_direction = self.by_direction;
+        for direction in Direction::BOTH {
+            if self.overdue[direction] && by_direction[direction] == Known::Pending {
+                by_direction[direction] = Known::Failed;
+            }
+        }
+        by_direction
     }
 
     /// The protocol before a switch.
@@ -419,6 +427,7 @@ impl AppLayer {
         self.disrupted.swap();
         self.unseen.swap();
         self.waiting.swap();
+        self.overdue.swap();
         self.unlikely.swap();
         self.parsed.swap();
         self.missing.swap();
@@ -503,7 +512,7 @@ impl AppLayer {
         }
         self.unlikely[direction] |= !flow.prevents;
         if self.protocol == Known::Pending && !self.unlikely[direction] {
-            match engine.detector.likely(Transport::Tcp, direction, input.data, input.eof) {
+            match engine.detector.likely(Transport::Tcp, direction, flow.ports, input.data, input.eof) {
                 Likely::Yes(id) => {
                     self.by_direction[direction] = Known::Failed;
                     self.settle(engine, id, flow.transport);
@@ -559,12 +568,14 @@ impl AppLayer {
         Some(Advance { other_side_first: true, ..Advance::default() })
     }
 
-    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of it. At the bounds
-    /// detection of the direction closes: what came counts as of no protocol, and rules may say what becomes of it.
+    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of it. At the bounds it goes: what
+    /// came counts as of no protocol, and rules may say what becomes of it. Detection of the direction goes on with what follows, as
+    /// where nothing is held: the bytes stay, and are parsed once the protocol is known.
     pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
         if self.protocol != Known::Pending
             || self.by_direction[direction] != Known::Pending
             || !self.waiting[direction]
+            || self.overdue[direction]
         {
             return Hold::No;
         }
@@ -573,7 +584,7 @@ impl AppLayer {
         if now.since(since) < bounds.time && bytes <= u64::from(bounds.bytes) {
             return Hold::Yes;
         }
-        self.by_direction[direction] = Known::Failed;
+        self.overdue[direction] = true;
         Hold::Over
     }
 
@@ -693,6 +704,8 @@ impl AppLayer {
         self.detect_from[other] = self.seen[other];
         self.first_data = None;
         self.waiting = PerDirection::default();
+        self.held = None;
+        self.overdue = PerDirection::default();
         self.unlikely = PerDirection::default();
         self.switched = true;
     }
@@ -720,7 +733,15 @@ impl AppLayer {
         }
         if self.by_direction[direction] == Known::Pending || again {
             let other = self.by_direction[direction.flip()];
-            match engine.detector.detect(Transport::Udp, direction, flow.ports, data, true) {
+            let mut found = engine.detector.detect(Transport::Udp, direction, flow.ports, data, true);
+            if flow.prevents
+                && !matches!(found, Detected::Protocol(..))
+                && let Likely::Yes(id) =
+                    engine.detector.likely(Transport::Udp, direction, flow.ports, data, true)
+            {
+                found = Detected::Protocol(id, direction);
+            }
+            match found {
                 Detected::Protocol(id, shown) => {
                     let open = other == Known::Pending || again && other == Known::Failed;
                     if shown != direction && open {
@@ -844,6 +865,7 @@ fn context<'c>(flow: &FlowInfo, files: &'c FileSettings, events: &'c mut Events)
         client_port: flow.ports.to_client,
         transport: flow.transport,
         files,
+        prevents: flow.prevents,
         events,
     }
 }

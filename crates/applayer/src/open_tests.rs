@@ -5,14 +5,14 @@
 use crate::detection::Detected;
 use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
 use crate::file::FileSettings;
-use crate::flow::{Engine, Known};
+use crate::flow::{Engine, Hold, HoldBounds, Known};
 use crate::protocol::{ProtocolSpec, Transport};
-use crate::protocols::{self, http, tls};
+use crate::protocols::{self, dns, http, tls};
 use crate::suite::cuts::{self, Player};
 use crate::suite::feeder::Feeder;
 use crate::suite::{Shape, play, shape};
 use bartizan_base::Direction::{ToClient as TC, ToServer as TS};
-use bartizan_base::{Direction, Settings};
+use bartizan_base::{Direction, PacketDuration, Settings, Timestamp};
 use proptest::prelude::*;
 
 fn engine() -> Engine {
@@ -74,8 +74,19 @@ fn odd_request() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn record(version: u8, body: &[u8]) -> Vec<u8> {
+    record_of(22, 0x0300 | u16::from(version), body)
+}
+
+fn record_of(kind: u8, version: u16, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(body.len()).unwrap().to_be_bytes();
-    [&[22, 3, version][..], &length, body].concat()
+    [&[kind][..], &version.to_be_bytes(), &length, body].concat()
+}
+
+/// Records that some server skips before a hello, or nothing.
+fn skipped() -> impl Strategy<Value = Vec<u8>> {
+    let alert = (any::<u16>(), any::<u8>()).prop_map(|(version, what)| record_of(21, version, &[1, what]));
+    let change = any::<u16>().prop_map(|version| record_of(20, version, &[1]));
+    prop_oneof![4 => Just(Vec::new()), 2 => alert, 1 => change]
 }
 
 fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
@@ -133,17 +144,25 @@ proptest! {
     /// What is seen of a hello depends neither on its records, nor on their versions, nor on segments.
     #[test]
     fn tls_fields_do_not_depend_on_records(
-        records in prop::collection::vec((any::<u8>(), 0usize..60), 1..30), lengths in lengths(), port in prop::sample::select(vec![443, 9999]),
+        records in prop::collection::vec((skipped(), any::<u16>(), 0usize..60), 1..30),
+        lengths in lengths(),
+        port in prop::sample::select(vec![443, 9999]),
     ) {
         let hello = hello(b"evil.example");
         let mut rest = &hello[..];
         let mut cut = Vec::new();
-        for (version, length) in &records {
+        for (before, version, length) in &records {
+            if rest.is_empty() {
+                break;
+            }
             let (head, tail) = rest.split_at_checked(*length).unwrap_or((rest, &[]));
-            cut.extend(record(*version, head));
+            cut.extend(before);
+            cut.extend(record_of(22, *version, head));
             rest = tail;
         }
-        cut.extend(record(1, rest));
+        if !rest.is_empty() {
+            cut.extend(record(1, rest));
+        }
         let answer = server_hello();
         let engine = engine();
         let pieces = [(TS, &cut[..]), (TC, &answer)];
@@ -212,6 +231,149 @@ fn an_answer_shows_what_the_request_was() {
     assert!(seen[0].records[0].contains("/evil.php"));
     assert!(flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
     assert_eq!(flow.left(TS), 0);
+}
+
+/// Who only watches sees no more of such hellos than Suricata does.
+#[test]
+fn hellos_that_suricata_does_not_see_are_seen_in_prevention_only() {
+    let hello = hello(b"evil.example");
+    let plain = record(1, &hello);
+    for (cut, first) in [
+        (false, record_of(22, 0x0200, &hello)),
+        (false, record_of(22, 0x0404, &hello)),
+        (false, record_of(22, 0x0f0f, &hello)),
+        (false, record_of(22, 0, &hello)),
+        (false, [record_of(21, 0x0301, &[1, 0x5a]), plain.clone()].concat()),
+        (true, [record_of(21, 0x0301, &[1, 0x5a]), plain.clone()].concat()),
+        (true, [record_of(20, 0x0303, &[1]), plain].concat()),
+    ] {
+        let engine = engine();
+        for (make, seen) in [(Feeder::new as fn(_, _) -> _, true), (Feeder::passive, false)] {
+            let mut flow = make(&engine, 443);
+            let (head, tail) = first.split_at(if cut { 6 } else { 0 });
+            for piece in [head, tail].into_iter().filter(|piece| !piece.is_empty()) {
+                flow.send(TS, piece);
+            }
+            let found = shapes(&tls::SPEC, &mut flow);
+            let mut buffers = found.iter().flat_map(|tx| &tx.buffers);
+            let named = buffers.any(|b| b.0 == "tls.sni" && b.3 == b"evil.example");
+            assert_eq!(named, seen, "{:?}", &first[..16]);
+            assert!(!flow.app.failed_parsing);
+            assert!(!seen || found[0].progress == [1, 0], "its handshake has only begun");
+        }
+    }
+}
+
+const QUERY: &[u8] = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04evil\x04test\0\0\x01\0\x01";
+
+/// A query over TCP with a number of additionals that are not there.
+fn query(additionals: u16) -> Vec<u8> {
+    let mut query = QUERY.to_vec();
+    query[12..14].copy_from_slice(&additionals.to_be_bytes());
+    query
+}
+
+fn asked(flow: &mut Feeder<'_>) -> usize {
+    let found = shapes(&dns::SPEC, flow);
+    found.iter().flat_map(|tx| &tx.buffers).filter(|b| b.0 == "dns.query" && b.3 == b"evil.test").count()
+}
+
+/// dnsmasq reads on behind messages that are too short to be one, and does not ask about the number of additionals.
+#[test]
+fn queries_that_servers_answer_are_known_in_prevention() {
+    for stream in [
+        [b"\0\x05aaaaa", QUERY].concat(),
+        [b"\0\x0baaaaaaaaaaa", QUERY].concat(),
+        [&b"\0\x01a".repeat(20)[..], QUERY].concat(),
+        [&b"\0\x01a".repeat(100)[..], QUERY].concat(),
+        [&b"\0\0".repeat(3)[..], QUERY].concat(),
+        [QUERY, b"\0\x03abc"].concat(),
+        query(300),
+        query(20),
+    ] {
+        for length in [1, 7, 13, stream.len()] {
+            let engine = engine();
+            let mut flow = Feeder::new(&engine, 53);
+            stream.chunks(length).for_each(|piece| flow.send(TS, piece));
+            assert_eq!(
+                (name(flow.app.protocol()), asked(&mut flow)),
+                (Some("dns"), 1),
+                "{stream:?} by {length}"
+            );
+            assert!(!flow.app.failed_parsing);
+            assert_eq!(flow.left(TS), 0);
+            // Elsewhere nobody expects it.
+            let mut flow = Feeder::new(&engine, 9999);
+            stream.chunks(length).for_each(|piece| flow.send(TS, piece));
+            assert_eq!(name(flow.app.protocol()), None);
+        }
+    }
+    // Passively as Suricata.
+    for stream in [[b"\0\x05aaaaa", QUERY].concat(), query(300), query(20)] {
+        let engine = engine();
+        let mut flow = Feeder::passive(&engine, 53);
+        flow.send(TS, &stream);
+        assert_eq!(name(flow.app.protocol()), None, "{stream:?}");
+    }
+}
+
+#[test]
+fn datagrams_with_wrong_counts_are_known_in_prevention() {
+    for (port, server, counts) in
+        [(53, "dns", [20u16, 255, 256, 300, 0xffff]), (5353, "mdns", [20, 255, 256, 300, 0xffff])]
+    {
+        for count in counts {
+            let engine = engine();
+            let seen = |prevents: bool| {
+                let mut flow =
+                    if prevents { Feeder::new(&engine, port) } else { Feeder::passive(&engine, port) };
+                flow.datagram(TS, &query(count)[2..]);
+                (name(flow.app.protocol()), flow.parser().tx_range().end - flow.parser().tx_range().start)
+            };
+            assert_eq!(seen(true), (Some(server), 1));
+            assert_eq!(seen(false), (None, 0));
+        }
+    }
+    // So is an answer: resolvers read the records that are there.
+    let engine = engine();
+    for (prevents, count) in [(true, 2), (false, 1)] {
+        let mut flow = if prevents { Feeder::new(&engine, 53) } else { Feeder::passive(&engine, 53) };
+        flow.datagram(TS, &QUERY[2..]);
+        let mut answer = query(300)[2..].to_vec();
+        answer[2] = 0x81;
+        flow.datagram(TC, &answer);
+        assert_eq!(flow.parser().tx_range().end - flow.parser().tx_range().start, count);
+    }
+}
+
+/// What was held for too long leaves, and counts as of no protocol; but it is the beginning of what follows all the same.
+#[test]
+fn when_holding_ends_detection_goes_on() {
+    let bounds = HoldBounds { bytes: 1024, time: PacketDuration::from_millis(150) };
+    let hello = record(1, &hello(b"evil.example"));
+    for (spec, port, bytes, last) in [
+        (&dns::SPEC, 53, QUERY, 13),
+        (&tls::SPEC, 443, &hello, 2),
+        (&http::SPEC, 80, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3),
+    ] {
+        for cut in 1..=last {
+            let engine = engine();
+            let mut flow = Feeder::new(&engine, port);
+            flow.send(TS, &bytes[..cut]);
+            let mut hold = |now: u64| flow.app.hold(TS, Timestamp::from_nanos(now * 1_000_000), &bounds);
+            assert_eq!(
+                [hold(0), hold(149), hold(150), hold(151)],
+                [Hold::Yes, Hold::Yes, Hold::Over, Hold::No]
+            );
+            assert_eq!(flow.app.summary().by_direction.to_server, Known::Failed, "{} {cut}", spec.name);
+            flow.send(TS, &bytes[cut..]);
+            assert_eq!(name(flow.app.protocol()), Some(spec.name), "{cut}");
+            assert_eq!(name(flow.app.by_direction().to_server), Some(spec.name), "{cut}");
+            let whole = play(spec, Transport::Tcp, &[(TS, bytes)], &[]).transactions;
+            flow.finish();
+            assert_eq!(shapes(spec, &mut flow), whole, "{} {cut}", spec.name);
+        }
+    }
 }
 
 #[test]

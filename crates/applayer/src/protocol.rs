@@ -160,8 +160,9 @@ pub struct ProtocolSpec {
     pub ports: &'static [ProbePort],
     /// Looks at first bytes; `None` when patterns alone decide.
     pub probe: Option<ProbeFn>,
-    /// Looks at a stream's first bytes as a lenient receiver does, on any port; must come to an answer within a bounded number
-    /// of bytes, and not say [`Probe::More`] of what a receiver acts upon. `None`: patterns and `probe` know all that receivers take.
+    /// Looks at a stream's first bytes, or at a datagram, as a lenient receiver does: on any port, or where it has no patterns at its ports; must
+    /// come to an answer within a bounded number of bytes, and not say [`Probe::More`] of what a receiver acts upon. `None`: patterns and
+    /// `probe` know all that receivers take.
     pub likely: Option<ProbeFn>,
     /// Whether it is on when the settings do not mention it (Suricata's built-in default).
     pub enabled_by_default: bool,
@@ -209,6 +210,9 @@ pub struct ParseContext<'c> {
     pub transport: Transport,
     /// Settings of file tracking.
     pub files: &'c crate::file::FileSettings,
+    /// What is parsed has not reached its receiver yet ([`crate::flow::FlowInfo::prevents`]): what a lenient receiver acts upon is read as it
+    /// reads it, where Suricata would read nothing.
+    pub prevents: bool,
     /// Events that belong to no transaction go here ([`crate::event::Events::set`]).
     pub events: &'c mut crate::event::Events,
 }

@@ -123,6 +123,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
+            prevents: false,
             events: &mut self.events,
         };
         let input = Input { data: &data, offset: self.offset[direction], eof };
@@ -174,6 +175,7 @@ impl Driver {
             client_port: 40_000,
             transport: self.transport,
             files: &self.files,
+            prevents: false,
             events: &mut self.events,
         };
         if !self.parser.gap(direction, missing, &mut context) {
@@ -193,6 +195,7 @@ impl Driver {
                 client_port: 40_000,
                 transport: self.transport,
                 files: &self.files,
+                prevents: false,
                 events: &mut self.events,
             };
             self.parser.end(direction, &mut context);

@@ -59,6 +59,14 @@ impl<'e> Feeder<'e> {
         self.app.pass_over(self.engine, direction, missing, &self.info);
     }
 
+    /// Hands in a datagram. It does not turn the flow.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn datagram(&mut self, direction: Direction, data: &[u8]) {
+        self.info.transport = Transport::Udp;
+        let advance = self.app.datagram(self.engine, direction, data, &self.info);
+        assert!(!advance.reverse);
+    }
+
     /// Both sides are over.
     pub(crate) fn finish(&mut self) {
         for direction in Direction::BOTH {

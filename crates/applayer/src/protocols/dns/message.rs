@@ -4,6 +4,10 @@
 //! The bytes are copied once; records remember where their parts stand. Sections are checked when the message is
 //! taken in, so that what is asked of it later can only succeed. Questions and answers must be right as a whole;
 //! a broken section of authorities or additionals is left out and noted, because the useful part came before it.
+//!
+//! That is Suricata's reading. Receivers are more lenient: dnsmasq answers one question whatever the number of additionals says
+//! behind it, stub resolvers read the answers that are there. In prevention a message is read like that: what comes before the first
+//! thing that is broken counts.
 
 use super::name::{Bad, Name, NameFlags};
 use super::record;
@@ -63,6 +67,13 @@ impl Header {
         records.saturating_mul(2) <= length
             && (records > 0 || length <= HEADER)
             && (self.is_response() || questions > 0)
+    }
+
+    /// Whether a lenient receiver reads on behind this head: a query asks something. The numbers may be wrong.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        let [questions, ..] = self.counts;
+        self.is_response() || questions > 0
     }
 }
 
@@ -154,6 +165,9 @@ pub struct Message {
     additionals: Vec<Record>,
     /// All that was odd about names.
     pub odd: NameFlags,
+    /// A later question or the answers cannot be read to their end; what comes behind was left out. Only of messages that were read as a
+    /// lenient receiver does.
+    pub malformed: bool,
     /// The authorities cannot be read; they and the additionals were left out.
     pub invalid_authorities: bool,
     /// The additionals cannot be read; they were left out.
@@ -161,11 +175,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads a message. What stands behind its last record is ignored.
+    /// Reads a message. What stands behind its last record is ignored. `lenient`: as a lenient receiver does, to which all counts if it comes
+    /// before the first thing that is broken.
     ///
     /// # Errors
-    /// The head, a question or an answer cannot be read, or the message is longer than 65,535 bytes.
-    pub fn read(bytes: &[u8]) -> Result<Message, Bad> {
+    /// The head, a question or an answer (`lenient`: the first question) cannot be read, or the message is longer than 65,535 bytes.
+    pub fn read(bytes: &[u8], lenient: bool) -> Result<Message, Bad> {
         let header = Header::read(bytes).ok_or(Bad::Short)?;
         if u16::try_from(bytes.len()).is_err() {
             return Err(Bad::Broken);
@@ -174,27 +189,53 @@ impl Message {
         let mut odd = NameFlags::empty();
         let mut queries = SmallVec::new();
         let mut at = HEADER;
+        let mut end = Ok(());
         for _ in 0..questions {
-            let (query, next) = read_query(bytes, at, &mut odd)?;
-            queries.push(query);
-            at = next;
+            match read_query(bytes, at, &mut odd) {
+                Ok((query, next)) => {
+                    queries.push(query);
+                    at = next;
+                }
+                Err(bad) => {
+                    end = Err(bad);
+                    break;
+                }
+            }
         }
-        let (answers, at) = read_section(bytes, at, answers, &mut odd)?;
-        let authorities = read_section(bytes, at, authorities, &mut odd);
-        let invalid_authorities = authorities.is_err();
-        let (authorities, additionals) = match authorities {
-            Ok((list, at)) => (list, read_section(bytes, at, additionals, &mut odd)),
-            Err(_) => (Vec::new(), Ok((Vec::new(), at))),
+        if let Err(bad) = end
+            && (!lenient || queries.is_empty())
+        {
+            return Err(bad);
+        }
+        let mut section = |end: Result<usize, Bad>, count| match end {
+            Ok(at) => read_section(bytes, at, count, &mut odd),
+            Err(bad) => (Vec::new(), Err(bad)),
         };
-        let invalid_additionals = additionals.is_err();
+        let (answers, end) = section(end.map(|()| at), answers);
+        if let Err(bad) = end
+            && !lenient
+        {
+            return Err(bad);
+        }
+        let (mut authorities, behind) = section(end, authorities);
+        let (mut additionals, last) = section(behind, additionals);
+        let invalid_authorities = end.is_ok() && behind.is_err();
+        let invalid_additionals = behind.is_ok() && last.is_err();
+        if invalid_authorities && !lenient {
+            authorities.clear();
+        }
+        if invalid_additionals && !lenient {
+            additionals.clear();
+        }
         Ok(Message {
             bytes: bytes.into(),
             header,
             queries,
             answers,
             authorities,
-            additionals: additionals.map(|(list, _)| list).unwrap_or_default(),
+            additionals,
             odd,
+            malformed: end.is_err(),
             invalid_authorities,
             invalid_additionals,
         })
@@ -273,36 +314,46 @@ fn read_query(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Query, 
     Ok((Query { name, rrtype }, next.saturating_add(cursor.position())))
 }
 
+/// Reads a section: its records up to the first that is broken, and where it ends if none is.
 fn read_section(
     message: &[u8],
     mut at: usize,
     count: u16,
     odd: &mut NameFlags,
-) -> Result<(Vec<Record>, usize), Bad> {
+) -> (Vec<Record>, Result<usize, Bad>) {
     let mut records = Vec::new();
     for _ in 0..count {
-        let (name, next) = Name::read(message, at, message.len())?;
-        *odd |= name.flags();
-        let mut cursor = field(message, next, message.len());
-        let rrtype = cursor.u16().ok_or(Bad::Short)?;
-        let _class = cursor.u16().ok_or(Bad::Short)?;
-        let ttl = cursor.u32().ok_or(Bad::Short)?;
-        let length = cursor.u16().ok_or(Bad::Short)?;
-        let from = next.saturating_add(cursor.position());
-        cursor.take(usize::from(length)).ok_or(Bad::Short)?;
-        let to = from.saturating_add(usize::from(length));
-        match read_data(message, rrtype, from, to)? {
-            Data::Name(name) | Data::Srv { target: name, .. } => *odd |= name.flags(),
-            Data::Soa { server, mailbox, .. } => *odd |= server.flags() | mailbox.flags(),
-            _ => {}
+        match read_record(message, at, odd) {
+            Ok((record, next)) => {
+                records.push(record);
+                at = next;
+            }
+            Err(bad) => return (records, Err(bad)),
         }
-        let (Ok(first), Ok(last)) = (u16::try_from(from), u16::try_from(to)) else {
-            return Err(Bad::Broken);
-        };
-        records.push(Record { name, rrtype, ttl, data: (first, last) });
-        at = to;
     }
-    Ok((records, at))
+    (records, Ok(at))
+}
+
+fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record, usize), Bad> {
+    let (name, next) = Name::read(message, at, message.len())?;
+    *odd |= name.flags();
+    let mut cursor = field(message, next, message.len());
+    let rrtype = cursor.u16().ok_or(Bad::Short)?;
+    let _class = cursor.u16().ok_or(Bad::Short)?;
+    let ttl = cursor.u32().ok_or(Bad::Short)?;
+    let length = cursor.u16().ok_or(Bad::Short)?;
+    let from = next.saturating_add(cursor.position());
+    cursor.take(usize::from(length)).ok_or(Bad::Short)?;
+    let to = from.saturating_add(usize::from(length));
+    match read_data(message, rrtype, from, to)? {
+        Data::Name(name) | Data::Srv { target: name, .. } => *odd |= name.flags(),
+        Data::Soa { server, mailbox, .. } => *odd |= server.flags() | mailbox.flags(),
+        _ => {}
+    }
+    let (Ok(first), Ok(last)) = (u16::try_from(from), u16::try_from(to)) else {
+        return Err(Bad::Broken);
+    };
+    Ok((Record { name, rrtype, ttl, data: (first, last) }, to))
 }
 
 /// Reads a record's data, which stands at `from..to`.

@@ -7,12 +7,14 @@
 //! with something like a message.
 //!
 //! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow whose
-//! first packet is a response is turned.
+//! first packet is a response is turned. In prevention it takes at its ports what servers take, too (`likely`), and messages are read as
+//! lenient receivers do (`message`).
 //!
 //! Not done: matching of responses to queries, DNS over TLS, EDNS response codes above 15, classes (IN and CH are
 //! not told apart).
 
 mod buffers;
+mod likely;
 mod log;
 mod message;
 mod name;
@@ -101,7 +103,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
         ProbePort { transport: Transport::Tcp, port: 53, min_depth: 0, max_depth: (HEADER + PREFIX) as u16 },
     ],
     probe: Some(probe),
-    likely: None,
+    likely: Some(likely::likely),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
@@ -121,7 +123,7 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
     patterns: &[],
     ports: &[ProbePort { transport: Transport::Udp, port: 5353, min_depth: 0, max_depth: HEADER as u16 }],
     probe: Some(probe_multicast),
-    likely: None,
+    likely: Some(likely::multicast),
     enabled_by_default: true,
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
@@ -147,7 +149,7 @@ fn looks(bytes: &[u8], length: usize) -> Looks {
     let bytes = bytes.get(..length).unwrap_or(bytes);
     let Some(header) = Header::read(bytes) else { return Looks::Other };
     if bytes.len() == length {
-        match Message::read(bytes) {
+        match Message::read(bytes, false) {
             Ok(_) => {}
             Err(Bad::Short) => return Looks::Cut,
             Err(Bad::Broken) => return Looks::Other,
@@ -197,13 +199,23 @@ pub enum Refused {
     Malformed,
 }
 
-/// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS).
+/// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS). `lenient`: it is read as a lenient
+/// receiver does ([`Message::read`]).
 ///
 /// # Errors
 /// See [`Refused`].
-pub fn transaction(variant: Variant, direction: Direction, bytes: &[u8]) -> Result<DnsTransaction, Refused> {
-    let header = Header::read(bytes).filter(|h| h.plausible(bytes.len())).ok_or(Refused::Header)?;
-    let message = Message::read(bytes).map_err(|_| Refused::Malformed)?;
+pub fn transaction(
+    variant: Variant,
+    direction: Direction,
+    bytes: &[u8],
+    lenient: bool,
+) -> Result<DnsTransaction, Refused> {
+    let header = Header::read(bytes).ok_or(Refused::Header)?;
+    let plausible = header.plausible(bytes.len());
+    if !plausible && !(lenient && header.is_read()) {
+        return Err(Refused::Header);
+    }
+    let message = Message::read(bytes, lenient).map_err(|_| Refused::Malformed)?;
     let response = match (variant, direction) {
         (Variant::Multicast, _) => header.is_response(),
         (Variant::Unicast, Direction::ToServer) if header.is_response() => return Err(Refused::NotRequest),
@@ -211,6 +223,7 @@ pub fn transaction(variant: Variant, direction: Direction, bytes: &[u8]) -> Resu
     };
     let odd = message.odd;
     let found = [
+        (message.malformed || !plausible, MALFORMED_DATA),
         (message.invalid_additionals, INVALID_ADDITIONALS),
         (message.invalid_authorities, INVALID_AUTHORITIES),
         (response && !header.is_response(), NOT_RESPONSE),
@@ -237,6 +250,7 @@ impl ParserFactory for Factory {
             held: TxList::default(),
             memory: 0,
             lost: PerDirection::default(),
+            short: PerDirection::default(),
             silent: VecDeque::new(),
             frames: Notes::default(),
         })
@@ -251,6 +265,8 @@ struct DnsParser {
     memory: usize,
     /// A gap was seen: where the next message begins is not known.
     lost: PerDirection<bool>,
+    /// A message too short to be one was passed over: the next one shows it.
+    short: PerDirection<bool>,
     /// Ids of queries of which no record is written: neither is one of their responses.
     silent: VecDeque<u16>,
     frames: Notes,
@@ -261,10 +277,13 @@ const MAX_SILENT: usize = 500;
 
 impl DnsParser {
     /// Takes in a whole message.
-    fn message(&mut self, direction: Direction, bytes: &[u8]) -> Result<(), Refused> {
-        let result = transaction(self.variant, direction, bytes);
+    fn message(&mut self, direction: Direction, bytes: &[u8], lenient: bool) -> Result<(), Refused> {
+        let result = transaction(self.variant, direction, bytes, lenient);
         match result {
             Ok(mut tx) => {
+                if core::mem::take(&mut self.short[direction]) {
+                    tx.common_mut().events.set(MALFORMED_DATA);
+                }
                 if let Some(at) = self.silent.iter().position(|id| *id == tx.message().header.id)
                     && tx.is_response()
                 {
@@ -310,7 +329,12 @@ impl DnsParser {
         self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
     }
 
-    fn stream(&mut self, direction: Direction, Input { data, offset, .. }: Input<'_>) -> Progress {
+    fn stream(
+        &mut self,
+        direction: Direction,
+        Input { data, offset, .. }: Input<'_>,
+        lenient: bool,
+    ) -> Progress {
         if self.lost[direction] {
             if data.len() < PREFIX + HEADER {
                 return Progress::Incomplete { consumed: 0, needed: PREFIX + HEADER };
@@ -335,7 +359,10 @@ impl DnsParser {
             };
             let at = offset.saturating_add(consumed as u64).saturating_add(PREFIX as u64);
             self.note(direction, at, length);
-            if length > 0 && self.message(direction, message).is_err() {
+            if lenient && (1..HEADER).contains(&length) {
+                // Servers pass over it and read the next one.
+                self.short[direction] = true;
+            } else if length > 0 && self.message(direction, message, lenient).is_err() {
                 return Progress::Error;
             }
             rest = behind;
@@ -346,11 +373,11 @@ impl DnsParser {
 impl Parser for DnsParser {
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         match context.transport {
-            Transport::Tcp => self.stream(direction, input),
+            Transport::Tcp => self.stream(direction, input, context.prevents),
             Transport::Udp => {
                 self.note(direction, 0, input.data.len());
                 // A bad datagram says nothing about the next one.
-                let _ = self.message(direction, input.data);
+                let _ = self.message(direction, input.data, context.prevents);
                 Progress::Done
             }
         }

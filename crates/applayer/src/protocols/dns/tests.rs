@@ -108,7 +108,7 @@ protocol_suite!(over_udp, &SPEC, Transport::Udp, udp_seeds());
 protocol_suite!(multicast, &MDNS, Transport::Udp, multicast_seeds());
 
 fn tx(direction: Direction, bytes: &[u8]) -> DnsTransaction {
-    transaction(Variant::Unicast, direction, bytes).expect("a message")
+    transaction(Variant::Unicast, direction, bytes, false).expect("a message")
 }
 
 fn logged(tx: &DnsTransaction, options: &LogOptions, in_alert: bool) -> Value {
@@ -251,12 +251,12 @@ fn events() {
     assert_eq!(names(Direction::ToServer, &odd(0x0040)), ["z_flag_set"]);
     assert_eq!(names(Direction::ToServer, &odd(0x3800)), ["invalid_opcode"]);
     assert_eq!(names(Direction::ToClient, &odd(0)), ["not_response"]);
-    let refused = transaction(Variant::Unicast, Direction::ToServer, &odd(0x8000)).err();
+    let refused = transaction(Variant::Unicast, Direction::ToServer, &odd(0x8000), false).err();
     assert_eq!(refused, Some(Refused::NotRequest));
     let broken = |counts| Build::new(1, 0x8000, counts).question("a", 1).raw(&[0x80; 8]).0;
     assert_eq!(names(Direction::ToClient, &broken([1, 0, 1, 0])), ["invalid_authorities"]);
     assert_eq!(names(Direction::ToClient, &broken([1, 0, 0, 1])), ["invalid_additionals"]);
-    let refused = transaction(Variant::Unicast, Direction::ToClient, &broken([1, 1, 0, 0])).err();
+    let refused = transaction(Variant::Unicast, Direction::ToClient, &broken([1, 1, 0, 0]), false).err();
     assert_eq!(refused, Some(Refused::Malformed));
     // The class is read a second time, as a pointer at itself.
     let looped = Build::new(1, 0, [1, 0, 0, 0]).raw(&[0xc0, 16, 0, 1, 0xc0, 16]).0;
@@ -337,7 +337,7 @@ fn a_message_that_unfolds_stays_small() {
 
 #[test]
 fn multicast_records() {
-    let tx = transaction(Variant::Multicast, Direction::ToServer, &response(0)).expect("a message");
+    let tx = transaction(Variant::Multicast, Direction::ToServer, &response(0), false).expect("a message");
     let value = logged(&tx, &LogOptions::default(), false);
     assert_eq!(value["type"], "response");
     assert_eq!(value["flags"], json!(["aa", "rd", "ra"]));

@@ -30,7 +30,7 @@ const CERTIFICATE_URL: u8 = 21;
 const CERTIFICATE_STATUS: u8 = 22;
 
 /// Type and length before a message.
-const HEAD: usize = 4;
+pub(super) const HEAD: usize = 4;
 
 /// A message of which not all is there.
 #[derive(Debug, Default)]

@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which first bytes a TLS server takes for a client's hello, beyond those that Suricata's patterns know.
 //!
-//! Servers look at the major version of the first records only, skip empty records (OpenSSL up to 32 of them), and put the hello
-//! together from records of any length. OpenSSL also takes a hello in the form of SSL 2.0 (RFC 5246 appendix E.2).
+//! What servers ask of the version of the first records differs: OpenSSL wants the major version 3, GnuTLS none above it, Go anything below
+//! 0x1000, Java nothing at all. They put the hello together from records of any length. OpenSSL skips empty records (up to 32 of them), Go,
+//! Java and BoringSSL alerts that are warnings (Go up to 16 of them, Java without end), and a change of the cipher is skipped by who
+//! does so for the sake of middle boxes without asking when it comes (RFC 8446 appendix D.4). OpenSSL also takes a hello in the form of
+//! SSL 2.0 (RFC 5246 appendix E.2).
+//!
+//! So neither types nor versions of the first records say much. What makes them TLS is the head of a hello inside.
 
+use super::handshake::{CLIENT_HELLO, HEAD};
+use super::parser::{ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::{Cursor, Direction};
 
-/// Records that are looked through: empty ones and pieces of the hello's head.
+/// Records that are looked through: what servers skip, empty ones and pieces of the hello's head.
 const RECORDS_MAX: usize = 64;
+/// Length of an alert: its level and what it says.
+const ALERT_LENGTH: u16 = 2;
+/// Length of a change of the cipher.
+const CHANGE_LENGTH: u16 = 1;
 /// Longest record (RFC 5246 section 6.2.3).
 const RECORD_MAX: u16 = (1 << 14) + 2048;
-/// Most that the first byte of a hello's length says: no server takes hellos of more than 256 KB.
-const LENGTH_HIGH_MAX: u8 = 3;
+/// Shortest hello: version, random number, and the lengths of a session id, of ciphers and of compressions, with one of each of the latter.
+const HELLO_MIN: u32 = 41;
+/// No server takes longer ones.
+const HELLO_MAX: u32 = super::handshake::MESSAGE_MAX as u32;
 
 /// Looks at a client's first bytes.
 pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
@@ -26,29 +39,49 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
     }
 }
 
-/// Whether handshake records begin with the type of a hello and the first byte of its length. `None`: more bytes are needed.
+/// Whether the head of a hello comes in records, behind nothing but what servers skip. `None`: more bytes are needed.
 fn in_records(data: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(data);
-    let mut head = 0;
+    let mut head: u32 = 0;
+    let mut there = 0;
+    let mut skipped = false;
     for _ in 0..RECORDS_MAX {
         // Byte by byte, so that what is no record shows as early as can be.
-        if cursor.u8()? != super::parser::HANDSHAKE || cursor.u8()? != 3 {
+        let kind = cursor.u8()?;
+        let lengths = match kind {
+            HANDSHAKE => 0..=RECORD_MAX,
+            ALERT => ALERT_LENGTH..=ALERT_LENGTH,
+            CHANGE_CIPHER_SPEC => CHANGE_LENGTH..=CHANGE_LENGTH,
+            _ => return Some(false),
+        };
+        let _version = cursor.u16()?;
+        let high = *cursor.rest().first()?;
+        if u16::from(high) > lengths.end() >> 8 {
             return Some(false);
         }
-        cursor.u8()?;
-        if cursor.rest().first().is_some_and(|high| *high > (RECORD_MAX >> 8) as u8) {
+        let length = cursor.u16()?;
+        if !lengths.contains(&length) {
             return Some(false);
         }
-        for _ in 0..cursor.u16()? {
+        if kind != HANDSHAKE {
+            skipped = true;
+            cursor.take(usize::from(length))?;
+            continue;
+        }
+        for _ in 0..length {
             let byte = cursor.u8()?;
-            match head {
-                0 if byte != super::handshake::CLIENT_HELLO => return Some(false),
-                0 => head = 1,
-                _ => return Some(byte <= LENGTH_HIGH_MAX),
+            head = head << 8 | u32::from(byte);
+            there += 1;
+            if there == 1 && byte != CLIENT_HELLO || there == 2 && u32::from(byte) > HELLO_MAX >> 16 {
+                return Some(false);
+            }
+            if there == HEAD {
+                return Some((HELLO_MIN..=HELLO_MAX).contains(&(head & 0x00ff_ffff)));
             }
         }
     }
-    Some(false)
+    // Empty records are too many by now; what else is skipped some servers skip without end.
+    Some(skipped)
 }
 
 /// Whether this is a hello in a record of SSL 2.0 that offers a later version: its lengths fit each other.
@@ -59,7 +92,7 @@ fn in_old_form(data: &[u8]) -> Option<bool> {
         return Some(false);
     }
     let length = u16::from_be_bytes([high & 0x7f, cursor.u8()?]);
-    if cursor.u8()? != super::handshake::CLIENT_HELLO || cursor.u8()? != 3 || cursor.u8()? > 4 {
+    if cursor.u8()? != CLIENT_HELLO || cursor.u8()? != 3 || cursor.u8()? > 4 {
         return Some(false);
     }
     let (ciphers, session, challenge) = (cursor.u16()?, cursor.u16()?, cursor.u16()?);
@@ -78,12 +111,25 @@ mod tests {
     #[test]
     fn hellos_that_servers_take_are_known_when_their_head_is_there() {
         let old = [0x80, 21, 1, 3, 1, 0, 6, 0, 0, 0, 6];
-        let hellos: [&[u8]; 6] = [
-            &[22, 3, 4, 2, 0, 1, 0, 1],
-            &[22, 3, 0xff, 0, 4, 1, 0],
-            &[22, 3, 4, 0, 1, 1, 22, 3, 4, 0, 1, 0],
-            &[22, 3, 5, 0, 0, 22, 3, 3, 0, 0, 22, 3, 1, 0, 1, 1, 22, 3, 4, 0, 0, 22, 3, 4, 0, 9, 2],
-            &[22, 3, 4, 0x48, 0, 1, 0],
+        let hellos: [&[u8]; 16] = [
+            &[22, 3, 4, 2, 0, 1, 0, 1, 0],
+            &[22, 3, 0xff, 0, 4, 1, 0, 0, 41],
+            &[22, 3, 4, 0, 1, 1, 22, 3, 4, 0, 3, 0, 1, 0],
+            &[22, 3, 5, 0, 0, 22, 3, 3, 0, 0, 22, 3, 1, 0, 1, 1, 22, 3, 4, 0, 0, 22, 3, 4, 0, 9, 2, 0, 0],
+            &[22, 3, 4, 0x48, 0, 1, 3, 0xff, 0xff],
+            // Versions that Go and Java do not ask about.
+            &[22, 2, 0, 2, 0, 1, 0, 1, 0xfc],
+            &[22, 0, 0, 0, 60, 1, 0, 0, 56],
+            &[22, 4, 4, 0, 60, 1, 0, 0, 56],
+            &[22, 0x0f, 0x0f, 0, 60, 1, 0, 0, 56],
+            &[22, 0xfe, 0xff, 0, 60, 1, 0, 0, 56],
+            &[22, 3, 1, 0, 2, 1, 0, 22, 9, 9, 0, 60, 0, 56],
+            // Alerts and a change of the cipher before it.
+            &[21, 3, 0, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 1, 0, 0, 56],
+            &[21, 2, 0, 0, 2, 1, 0, 21, 3, 3, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 1, 0, 0, 56],
+            &[20, 3, 3, 0, 1, 1, 22, 3, 1, 0, 60, 1, 0, 0, 56],
+            // Between pieces of its head.
+            &[22, 3, 1, 0, 1, 1, 21, 3, 1, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 0, 0, 56],
             &old,
         ];
         for hello in hellos {
@@ -97,10 +143,17 @@ mod tests {
 
     #[test]
     fn others_are_refused_as_early_as_can_be() {
-        let others: [&[u8]; 9] = [
+        let others: [&[u8]; 15] = [
             &[0],
             b"G",
-            &[22, 4],
+            &[22, 4, 4, 0x49],
+            &[22, 2, 0, 0, 4, 2],
+            // No hello is as short, or as long.
+            &[22, 3, 1, 0, 60, 1, 0, 0, 40],
+            &[22, 9, 9, 0, 60, 1, 5],
+            &[21, 3, 1, 0, 3],
+            &[21, 3, 1, 1],
+            &[20, 3, 1, 0, 0],
             &[22, 3, 4, 0x49],
             &[22, 3, 1, 0, 4, 2],
             &[22, 3, 4, 0, 4, 1, 9],
@@ -113,5 +166,29 @@ mod tests {
         }
         let empty: Vec<u8> = [22, 3, 3, 0, 0].repeat(RECORDS_MAX);
         assert_eq!(look(&empty), Probe::No);
+        // Java skips as many as come.
+        let alerts: Vec<u8> = [21, 3, 3, 0, 2, 1, 0x5a].repeat(RECORDS_MAX);
+        assert_eq!(look(&alerts), Probe::Yes(Direction::ToServer));
+    }
+
+    #[test]
+    fn random_bytes_are_no_hello() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        let mut taken = 0;
+        for first in [20, 21, 22] {
+            for _ in 0..100_000 {
+                let mut data: Vec<u8> = (0..40).map(|_| random()).collect();
+                data[0] = first;
+                // Of a plausible length, too.
+                data[3] = 0;
+                taken += usize::from(look(&data) == Probe::Yes(Direction::ToServer));
+            }
+        }
+        // With two bytes given, so that of random connections about one of 50 million is taken for one.
+        assert!(taken < 20, "{taken}");
     }
 }

@@ -28,8 +28,8 @@ const EMPTY_MAX: u32 = 32;
 /// Shorter records are odd; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
 const RECORD_USUAL: u64 = 6;
 
-const CHANGE_CIPHER_SPEC: u8 = 20;
-const ALERT: u8 = 21;
+pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
@@ -80,8 +80,10 @@ impl TlsParser {
 }
 
 impl Parser for TlsParser {
-    fn parse(&mut self, direction: Direction, input: Input<'_>, _context: &mut ParseContext<'_>) -> Progress {
+    fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress {
         let Some(tx) = self.tx.as_mut() else { return Progress::Done };
+        let client_begins =
+            context.prevents && direction == Direction::ToServer && self.records.to_client.bytes == 0;
         let records = &mut self.records[direction];
         self.work.changed(0);
         if records.skip == 0 && !records.partial {
@@ -98,7 +100,8 @@ impl Parser for TlsParser {
             } else if sslv2::begins(*rest.first().unwrap_or(&0)) {
                 old_record(tx, records, direction, rest)
             } else {
-                record(tx, records, direction, rest)
+                let before_hello = client_begins && !tx.flags.contains(Flags::CLIENT_HELLO);
+                record(tx, records, direction, rest, before_hello)
             };
             // A record is noted with its first bytes that say how long it is.
             if skipped == 0 && self.frames.on && !records.noted {
@@ -241,8 +244,15 @@ fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data:
     Ok(Step::Taken(whole))
 }
 
-/// A record of SSL 3.0 or TLS.
-fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
+/// A record of SSL 3.0 or TLS. `before_hello`: it comes before the client's hello, and what a lenient server skips or does not ask about is to
+/// be neither an error nor a step of the handshake (see [`super::likely`]).
+fn record(
+    tx: &mut TlsTx,
+    records: &mut Records,
+    direction: Direction,
+    data: &[u8],
+    before_hello: bool,
+) -> Result<Step, u8> {
     let [kind, major, minor, high, low, rest @ ..] = data else { return Ok(Step::Needs(HEAD)) };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     let side = &mut tx.sides[direction];
@@ -281,8 +291,8 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
     }
     records.empty = 0;
     if !version::is_valid(current) {
-        // Servers look at the major version only.
-        if *major != MAJOR {
+        // Servers look at the major version only, some of them not even at that.
+        if *major != MAJOR && !before_hello {
             return Err(events::INVALID_RECORD_VERSION);
         }
         tx.event(events::INVALID_RECORD_VERSION);
@@ -303,6 +313,7 @@ fn record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u
     let whole = HEAD.saturating_add(length);
     let Some(body) = rest.get(..length) else { return Ok(Step::Needs(whole)) };
     match *kind {
+        CHANGE_CIPHER_SPEC | ALERT if before_hello && !tx.encrypted => tx.event(events::INVALID_RECORD_TYPE),
         CHANGE_CIPHER_SPEC => change_cipher_spec(tx, direction),
         ALERT => alert(tx, body)?,
         HEARTBEAT => heartbeat::record(tx, direction, body)?,

@@ -175,6 +175,7 @@ impl Flow {
             client_port: 40_000,
             transport: Transport::Tcp,
             files: &self.files,
+            prevents: false,
             events: &mut self.events,
         };
         call(self.parser.as_mut(), &mut context)
