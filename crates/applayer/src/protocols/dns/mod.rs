@@ -212,7 +212,7 @@ pub fn transaction(
 ) -> Result<DnsTransaction, Refused> {
     let header = Header::read(bytes).ok_or(Refused::Header)?;
     let plausible = header.plausible(bytes.len());
-    if !plausible && !(lenient && header.is_read()) {
+    if !(plausible || lenient && header.is_read()) {
         return Err(Refused::Header);
     }
     let message = Message::read(bytes, lenient).map_err(|_| Refused::Malformed)?;
