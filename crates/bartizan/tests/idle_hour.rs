@@ -108,10 +108,10 @@ fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Opti
     (lost, worker.counters().refused.iter().sum())
 }
 
-/// Whether the frame comes, unchanged, before a second has gone by.
+/// Whether the frame comes, unchanged, before a time has gone by that is long for any machine.
 fn arrives(port: &mut TestPort, frame: &[u8]) -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(1) {
+    while begun.elapsed() < Duration::from_secs(20) {
         if let Some(came) = port.take() {
             assert_eq!(came, frame, "a frame leaves as it came");
             return true;

@@ -88,7 +88,8 @@ fn udp(index: u16) -> u32 {
     let any = if v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { IpAddr::from([0, 0, 0, 0]) };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).unwrap();
     socket.connect(server_address(v6, PORT)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    // Only a lost packet takes so long: a shorter time would open the window on a busy machine.
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut next = 0u32;
     let mut received = 0;
     let mut buffer = [0; 4096];

@@ -77,7 +77,7 @@ pub fn play(seed: u64, wanted: &[usize], first: bool, stop: &AtomicBool) -> Repo
 }
 
 fn connect(server: IpAddr, service: Service) -> Result<TcpStream, String> {
-    let limit = Duration::from_secs(3);
+    let limit = Duration::from_secs(10);
     let socket = TcpStream::connect_timeout(&SocketAddr::new(server, service.port()), limit)
         .map_err(|error| format!("connect: {error}"))?;
     socket
@@ -152,7 +152,7 @@ fn keep_alive(_: &mut Random, server: IpAddr) -> Result<Option<Sent>, String> {
 fn datagram(random: &mut Random, server: IpAddr) -> Result<Option<Sent>, String> {
     let own = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(own).map_err(|error| error.to_string())?;
-    socket.set_read_timeout(Some(Duration::from_secs(2))).map_err(|error| error.to_string())?;
+    socket.set_read_timeout(Some(Duration::from_secs(10))).map_err(|error| error.to_string())?;
     let data = {
         let length = random.within(1, 4000);
         random.letters(length)
