@@ -64,6 +64,9 @@ pub struct Work<'a> {
     pub prevention: bool,
     /// The firewall does not judge this packet, but the datagram that it is a part of.
     pub waits: bool,
+    /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What transactions have to show
+    /// is looked at with the next one.
+    pub stray: bool,
     /// The flow's application layer, for marking transactions as inspected.
     pub app: Option<&'a mut AppLayer>,
 }
@@ -187,8 +190,18 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work { scene, stream, payload_in_stream, inspect_payload, again, group, prevention, waits, mut app } =
-        work;
+    let Work {
+        scene,
+        stream,
+        payload_in_stream,
+        inspect_payload,
+        again,
+        group,
+        prevention,
+        waits,
+        stray,
+        mut app,
+    } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
@@ -224,7 +237,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if let Some(packet) = scene.packet.filter(|_| detects) {
         pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
     }
-    if let Some(app) = app.filter(|_| !again || decided) {
+    if let Some(app) = app.filter(|_| (!again || decided) && !stray) {
         match pass.worker.gate {
             Gate::Packet => pass.let_transactions_go(app),
             Gate::Open | Gate::Refused(_) => {

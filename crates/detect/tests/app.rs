@@ -20,6 +20,16 @@ use std::sync::Arc;
 
 /// Sids of the rules that alert on pieces of data, in the order in which they come.
 fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> Vec<u32> {
+    alerts_beside(rules, transport, pieces, &[])
+}
+
+/// The same, where the packets that bring some pieces are none of their session.
+fn alerts_beside(
+    rules: &str,
+    transport: Transport,
+    pieces: &[(Direction, &[u8])],
+    stray: &[usize],
+) -> Vec<u32> {
     let shared = Arc::default();
     let loaded = load_text(rules, &Settings::new(), &shared);
     let said: Vec<_> = loaded.diagnostics.iter().map(|d| d.message.clone()).collect();
@@ -36,7 +46,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     let info = FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false };
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let mut sids = Vec::new();
-    for (direction, data) in pieces {
+    for (at, (direction, data)) in pieces.iter().enumerate() {
         let before = app.by_direction()[*direction];
         match transport {
             Transport::Tcp => {
@@ -88,6 +98,7 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
         };
         let work = Work {
             waits: false,
+            stray: stray.contains(&at),
             scene,
             stream: None,
             payload_in_stream: true,
@@ -219,6 +230,44 @@ fn a_field_is_looked_at_when_its_line_is_complete() {
     assert_eq!(after(3), [1, 2, 3, 4]);
     assert_eq!(after(4), [1, 2, 3, 4]);
     assert_eq!(after(5), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+/// A record with a hello of either side.
+fn hello(kind: u8, random: u8, rest: &[u8]) -> Vec<u8> {
+    let body = [&[3, 3][..], &[random; 32], rest].concat();
+    let size = |extra: usize| (body.len() + extra).to_be_bytes()[6..].to_vec();
+    [&[22, 3, 1][..], &size(4), &[kind, 0], &size(0), &body].concat()
+}
+
+#[test]
+fn a_value_is_asked_for_again_while_its_state_lasts() {
+    use Direction::{ToClient, ToServer};
+    let rules = [
+        "alert tls any any -> any any (flow:to_client; tls.random; content:\"|09 09|\"; flowbits:set,seen; noalert; sid:1;)\n",
+        // What it looks at was there before the bit was.
+        "alert tls any any -> any any (flow:to_server; flowbits:isset,seen; tls.sni; content:\"host\"; sid:2;)\n",
+        // What did not hold then does not hold now, what held does so once.
+        "alert tls any any -> any any (flow:to_server; flowbits:isset,seen; tls.sni; content:\"ghost\"; sid:3;)\n",
+        "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host\"; sid:4;)\n",
+    ];
+    let name = [&[0, 2, 0xc0, 0x2f, 1, 0, 0, 21, 0, 0, 0, 17, 0, 15, 0, 0, 12][..], b"host.example"].concat();
+    let (client, server) = (hello(1, 7, &[&[0][..], &name].concat()), hello(2, 9, &[0, 0xc0, 0x2f, 0]));
+    let change: &[u8] = &[20, 3, 3, 0, 1, 1];
+    let pieces: [(Direction, &[u8]); 4] =
+        [(ToServer, &client), (ToClient, &server), (ToServer, change), (ToServer, change)];
+    let after = |count: usize| alerts(&rules.concat(), Transport::Tcp, &pieces[..count]);
+    assert_eq!(after(2), [4]);
+    assert_eq!(after(3), [4, 2]);
+    assert_eq!(after(4), [4, 2]);
+}
+
+#[test]
+fn a_packet_that_is_none_of_the_session_shows_no_transaction() {
+    let rule = "alert http any any -> any any (http.uri; content:\"/a/b\"; sid:1;)";
+    let get = (Direction::ToServer, GET);
+    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get], &[0]), Vec::<u32>::new());
+    // It is looked at with the next one.
+    assert_eq!(alerts_beside(rule, Transport::Tcp, &[get, get], &[0]), [1, 1]);
 }
 
 #[test]

@@ -206,6 +206,7 @@ impl Function for Ids {
             again: context.again,
             prevention: context.prevention,
             waits: context.notes.waits,
+            stray: context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid),
             group: context
                 .notes
                 .matched(self.id)

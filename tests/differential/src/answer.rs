@@ -3,7 +3,7 @@
 //!
 //! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame, sent to the
 //! server, by the flow of the first host's first port; `drop@5:rules` a packet that was dropped, `refused:1` a
-//! rule that was not loaded; what is left are records and their number.
+//! rule that was not loaded; what is left are records and their number, with their flow (`http~3.1`) where the pair has several.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -71,6 +71,11 @@ pub const CAUSES: &[Cause] = &[
     nothing_to_look_at,
     size_that_must_not_be,
     answer_first_at_80,
+    crate::holes::certificate_behind_the_end,
+    crate::holes::hole_before_the_end,
+    crate::holes::hole_before_a_request,
+    crate::holes::message_behind_a_hole,
+    crate::holes::chunk_line_in_pieces,
 ];
 
 impl Case<'_> {
@@ -85,12 +90,12 @@ impl Case<'_> {
     }
 
     /// Whether an alert's rule looks at a buffer of a protocol.
-    fn is_on_buffers(&self, alert: &Alert) -> bool {
+    pub(crate) fn is_on_buffers(&self, alert: &Alert) -> bool {
         const BUFFERS: &[&str] = &["http", "dns.", "tls.", "ja3", "ja4", "file", "uricontent"];
         self.asks(alert, BUFFERS) || self.is_on_body(alert)
     }
 
-    fn is_on_body(&self, alert: &Alert) -> bool {
+    pub(crate) fn is_on_body(&self, alert: &Alert) -> bool {
         const BODIES: &[&str] = &["http.request_body", "http.response_body", "file.data", "file_data"];
         let of_option = |option: &String| {
             option.contains("http_client_body")
@@ -128,14 +133,17 @@ impl Case<'_> {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
     }
 
-    /// Of the flows that are like this: the one of an alert or frame, or any for a record.
-    fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
+    /// Whether a finding's flow is like this: that of an alert or frame, or of a record.
+    pub(crate) fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
         match &finding.what {
             What::Alert(alert) => is(alert.flow),
             What::Drop(frame, _) => {
                 frame.and_then(|frame| self.passage.packet(frame)).is_some_and(|(_, packet)| is(key(packet)))
             }
-            What::Record(_) => self.passage.flows().any(is),
+            What::Record(_) => match finding.flow {
+                Some(flow) => is(flow),
+                None => self.passage.flows().any(is),
+            },
         }
     }
 }
@@ -346,7 +354,7 @@ fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         }
         What::Alert(alert) => goes_on(alert.flow, usize::MAX),
         What::Drop(..) => false,
-        What::Record(_) => case.passage.flows().any(|flow| goes_on(flow, usize::MAX)),
+        What::Record(_) => case.concerns(finding, |flow| goes_on(flow, usize::MAX)),
     };
     is.then_some("what leaves behind a reset is inspected: its receiver may not have taken the reset")
 }
@@ -524,27 +532,33 @@ pub(crate) fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static st
 
 fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEADER: usize = 20;
+    // The flow and the frame of a refused fragment.
     let refused = |finding: &Finding| match &finding.what {
-        What::Drop(Some(frame), reason) => {
-            finding.more
-                && reason == "defrag.error"
-                && case
-                    .passage
-                    .segment(*frame)
-                    .is_some_and(|(_, packet, _)| packet.fragments.is_some_and(|each| each < HEADER))
+        What::Drop(Some(frame), reason) if finding.more && reason == "defrag.error" => {
+            let (_, packet, _) = case.passage.segment(*frame)?;
+            let pieces = packet.fragments.is_some_and(|each| each < HEADER);
+            pieces.then_some((key(packet), *frame))
         }
-        _ => false,
+        _ => None,
     };
+    let refusals: Vec<(FlowKey, u32)> = case.findings.iter().filter_map(refused).collect();
+    let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
     // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
-        What::Record(name) if finding.more => name == "anomaly:INVALID_GAP",
-        What::Drop(_, reason) if finding.more => {
-            refused(finding) || matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+        What::Record(name) => {
+            (!finding.more || name == "anomaly:INVALID_GAP")
+                && case.concerns(finding, |flow| behind(flow, u32::MAX))
         }
-        _ => !finding.more,
+        What::Drop(Some(frame), reason) => {
+            let because = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
+            let flow = case.passage.packet(*frame).map(|(_, packet)| key(packet));
+            (refused(finding).is_some() || because || !finding.more)
+                && flow.is_some_and(|flow| behind(flow, *frame))
+        }
+        What::Drop(None, _) => !finding.more && !refusals.is_empty(),
+        What::Alert(alert) => !finding.more && behind(alert.flow, alert.place()),
     };
-    let is = case.ips && follows && case.findings.iter().any(refused);
-    is.then_some("prevention refuses fragments whose first has not the whole TCP header")
+    (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
 }
 
 fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -611,6 +625,6 @@ fn answer_first_at_80(case: &Case<'_>, finding: &Finding) -> Option<&'static str
     };
     let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
         && midstream
-        && case.passage.flows().any(answered);
+        && case.concerns(finding, answered);
     is.then_some("detection ends at port 80 as well where flows may begin in the middle; Suricata's does not once the server has spoken")
 }

@@ -32,7 +32,7 @@ pub enum Program {
 pub type Answers = BTreeMap<u32, Answer>;
 
 impl Program {
-    /// Runs pairs, `batch` of one setting at once.
+    /// Runs pairs, `batch` of one setting at once; those to which it matters when the run ends are runs of their own.
     ///
     /// # Errors
     ///
@@ -40,8 +40,9 @@ impl Program {
     pub fn run(&self, pairs: &[Pair], ips: bool, batch: usize) -> Result<Answers, String> {
         let mut answers = Answers::new();
         for setting in 0..SETTINGS.len() {
-            let of_setting: Vec<&Pair> = pairs.iter().filter(|pair| pair.setting == setting).collect();
-            for some in of_setting.chunks(batch.max(1)) {
+            let (alone, together): (Vec<&Pair>, Vec<&Pair>) =
+                pairs.iter().filter(|pair| pair.setting == setting).partition(|pair| pair.hangs_on_the_end());
+            for some in together.chunks(batch.max(1)).chain(alone.chunks(1)) {
                 answers.append(&mut self.batch(some, setting, ips)?);
             }
         }
@@ -132,8 +133,8 @@ pub fn write(pair: &Pair, dir: &Path) -> Result<(), String> {
 
 /// Pairs in one capture.
 struct Batch {
-    /// Of each pair: its number and that of its first frame, from 1.
-    begins: Vec<(u32, u64)>,
+    /// Of each pair: its number, that of its first frame, from 1, and whether it has several flows.
+    begins: Vec<(u32, u64, bool)>,
     /// Of each rule, by its line: its pair, its place there.
     lines: Vec<(u32, usize)>,
 }
@@ -145,7 +146,7 @@ impl Batch {
         let (mut begins, mut lines, mut frames, mut rules) =
             (Vec::new(), Vec::new(), Vec::new(), String::new());
         for (slot, pair) in pairs.iter().enumerate() {
-            begins.push((pair.number, frames.len() as u64 + 1));
+            begins.push((pair.number, frames.len() as u64 + 1, pair.has_several_flows()));
             frames.extend(pair.frames(slot));
             for (at, rule) in pair.rules().iter().enumerate() {
                 lines.push((pair.number, at));
@@ -167,7 +168,7 @@ impl Batch {
     /// What was answered: events in `dir`, refused rules in the messages.
     fn read(&self, dir: &Path, messages: &str) -> Result<Answers, String> {
         let mut answers: Answers =
-            self.begins.iter().map(|(number, _)| (*number, Answer::default())).collect();
+            self.begins.iter().map(|(number, ..)| (*number, Answer::default())).collect();
         let mut code = "";
         let mut refused: Vec<usize> = Vec::new();
         for message in messages.lines() {
@@ -201,27 +202,29 @@ impl Batch {
         let source = text("/src_ip").parse::<IpAddr>().ok().and_then(owner);
         let Some((number, host)) = source else { return };
         let Some(answer) = answers.get_mut(&number) else { return };
-        let begin = self.begins.iter().find(|(of, _)| *of == number).map_or(1, |(_, begin)| *begin);
+        let begin = self.begins.iter().find(|(of, ..)| *of == number);
+        let (begin, several) = begin.map_or((1, false), |(_, begin, several)| (*begin, *several));
         let packet = match event.get("pcap_cnt").and_then(Value::as_u64) {
             Some(count) => (count + 1).saturating_sub(begin).to_string(),
             None => "-".into(),
         };
+        let client = if host == 2 { text("/dest_ip") } else { text("/src_ip") };
+        let client = client.parse().ok().and_then(owner).map_or(0, |(_, host)| host);
+        let other = if host == 2 { "dest_port" } else { "src_port" };
+        let port = event.get(other).and_then(Value::as_u64).unwrap_or(40_000).wrapping_sub(40_000);
+        let of_flow = if several { format!("~{client}.{port}") } else { String::new() };
         match text("/event_type") {
             "alert" => {
                 let sid = event.pointer("/alert/signature_id").and_then(Value::as_u64).unwrap_or(0);
                 let rule = sid.wrapping_sub(1_000_000 + u64::from(number * MAX_RULES));
-                let client = if host == 2 { text("/dest_ip") } else { text("/src_ip") };
-                let client = client.parse().ok().and_then(owner).map_or(0, |(_, host)| host);
-                let other = if host == 2 { "dest_port" } else { "src_port" };
-                let port = event.get(other).and_then(Value::as_u64).unwrap_or(40_000).wrapping_sub(40_000);
                 let arrow = if host == 2 { '<' } else { '>' };
                 answer.add(format!("{rule}@{packet}{arrow}{client}.{port}:{}", text("/alert/action")));
             }
             "drop" => answer.add(format!("drop@{packet}:{}", text("/drop/reason"))),
-            "anomaly" => answer.add(format!("anomaly:{}", text("/anomaly/event"))),
-            "flow" => answer.add(format!("flow:{}:{}", text("/proto"), text("/app_proto"))),
+            "anomaly" => answer.add(format!("anomaly:{}{of_flow}", text("/anomaly/event"))),
+            "flow" => answer.add(format!("flow:{}:{}{of_flow}", text("/proto"), text("/app_proto"))),
             "stats" => {}
-            other => answer.add(other.to_string()),
+            other => answer.add(format!("{other}{of_flow}")),
         }
     }
 }

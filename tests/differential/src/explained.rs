@@ -31,7 +31,7 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
         .zip(&reasons)
         .filter(|(_, reason)| reason.is_some())
         .filter_map(|(finding, _)| match finding.as_ref() {
-            Some(Finding { more, what: What::Alert(alert) }) if alert.blocked => Some((alert, *more)),
+            Some(Finding { more, what: What::Alert(alert), .. }) if alert.blocked => Some((alert, *more)),
             _ => None,
         })
         .collect();
@@ -68,7 +68,10 @@ fn follows(passage: &Passage<'_>, finding: &Finding, refused: &Alert, ours: bool
         What::Drop(Some(frame), _) => *frame >= refused.place() && in_flow(*frame, refused.flow),
         What::Drop(None, _) => finding.more != ours,
         // What was not let through is not recorded, or not in full.
-        What::Record(name) => finding.more != ours || name.starts_with("flow:"),
+        What::Record(name) => {
+            finding.flow.is_none_or(|flow| flow == refused.flow)
+                && (finding.more != ours || name.starts_with("flow:"))
+        }
     }
 }
 
@@ -121,6 +124,47 @@ mod tests {
     }
 
     #[test]
+    fn holes_and_crossed_acknowledgments_explain_what_they_bring_only() {
+        const GAP: &str = "anomaly:INVALID_GAP";
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        // The answer is acknowledged with the client's FIN, the hello with the server's; in the other pair all in its time.
+        assert!(left(1522, false, &["tls"], &[]).is_empty());
+        assert_eq!(left(1522, true, &["tls"], &[]), ["+tls"]);
+        assert_eq!(left(695, false, &["tls"], &[]), ["+tls"]);
+        assert_eq!(left(1522, false, &[], &["tls"]), ["-tls"]);
+        // The last segment of the client's body is lost; its FIN is packet 26.
+        assert!(left(974, false, &["0@28>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left(974, false, &["0@16>1.0:allowed"], &[]), ["+0@16>1.0:allowed"]);
+        assert_eq!(left(974, false, &["3@28>1.0:allowed"], &[]), ["+3@28>1.0:allowed"], "not on the body");
+        assert!(left(2346, true, &[GAP, UNMATCHED], &[UNMATCHED]).is_empty());
+        assert_eq!(
+            left(974, true, &[GAP, UNMATCHED], &[UNMATCHED]),
+            ["+anomaly:INVALID_GAP"],
+            "no hole before a request"
+        );
+        // The certificate's rules in such a connection; the client's side.
+        assert!(left(1522, false, &["1@9<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left(1522, false, &["1@9>1.0:allowed"], &[]), ["+1@9>1.0:allowed"]);
+    }
+
+    #[test]
+    fn what_libhtp_and_dns_make_of_a_segment_alone_is_explained_where_it_is_cut_only() {
+        let left = left_of;
+        const CHUNK: &str = "anomaly:INVALID_REQUEST_CHUNK_LEN";
+        // Packet 36 goes on with letters where packet 34 has ended in a length.
+        assert!(left(2, 298, true, &[], &[CHUNK, "drop@36:applayer.error"]).is_empty());
+        assert_eq!(left(2, 298, true, &[], &[CHUNK, "drop@34:applayer.error"]), ["-drop@34:applayer.error"]);
+        assert_eq!(left(2, 298, true, &[], &["drop@36:applayer.error"]), ["-drop@36:applayer.error"]);
+        assert_eq!(left(2, 298, false, &[CHUNK], &[]), ["+anomaly:INVALID_REQUEST_CHUNK_LEN"]);
+        assert_eq!(left(1, 974, false, &[], &[CHUNK]), ["-anomaly:INVALID_REQUEST_CHUNK_LEN"]);
+        // The first bytes of the server's first answer are lost.
+        assert!(left(2, 1124, false, &["dns"], &[]).is_empty());
+        assert_eq!(left(2, 1124, false, &[], &["dns"]), ["-dns"]);
+        assert!(left(2, 1124, false, &["2@44<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left(2, 1124, false, &["3@44>1.0:allowed"], &[]), ["+3@44>1.0:allowed"], "the other side");
+    }
+
+    #[test]
     fn what_follows_a_refusal_with_a_reason_has_it_too() {
         let ours = ["0@4>1.0:blocked", "drop@4:rules", "drop@5:flow.drop"];
         assert!(left(560, true, &ours, &["tls", "1@8>1.0:allowed"]).is_empty());
@@ -128,6 +172,7 @@ mod tests {
         let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
         assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
     }
+
     #[test]
     fn bodies_that_pass_and_messages_beyond_the_limit_explain_themselves_only() {
         // Rule 0 passes a body, which packets 13 and 15 bring.
@@ -139,6 +184,7 @@ mod tests {
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
         assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
     }
+
     #[test]
     fn flags_states_and_depths_explain_rules_that_have_them_only() {
         // Rule 0 passes packets without a SYN; that of pair 1208, its scene, does not ask for flags.

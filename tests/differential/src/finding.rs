@@ -51,6 +51,8 @@ pub struct Finding {
     pub more: bool,
     /// What it is.
     pub what: What,
+    /// A record's flow, where its pair has several.
+    pub flow: Option<FlowKey>,
 }
 
 impl Finding {
@@ -60,7 +62,8 @@ impl Finding {
         let more = line.starts_with('+');
         let name = line.get(1..)?;
         let (name, _) = name.rsplit_once('*').unwrap_or((name, ""));
-        Some(Finding { more, what: What::read(name) })
+        let (name, flow) = name.rsplit_once('~').unwrap_or((name, ""));
+        Some(Finding { more, what: What::read(name), flow: flow_key(flow) })
     }
 }
 
@@ -75,6 +78,12 @@ impl What {
     }
 }
 
+/// `1.0`.
+fn flow_key(text: &str) -> Option<FlowKey> {
+    let (client, port) = text.split_once('.')?;
+    Some((client.parse().ok()?, port.parse().ok()?))
+}
+
 /// `2@5>1.0:allowed`.
 fn alert(name: &str) -> Option<Alert> {
     let (rule, rest) = name.split_once('@')?;
@@ -82,11 +91,10 @@ fn alert(name: &str) -> Option<Alert> {
     let (frame, rest) = rest.split_at(at);
     let to_server = rest.starts_with('>');
     let (flow, action) = rest.get(1..)?.split_once(':')?;
-    let (client, port) = flow.split_once('.')?;
     Some(Alert {
         rule: rule.parse().ok()?,
         frame: frame.parse().ok(),
-        flow: (client.parse().ok()?, port.parse().ok()?),
+        flow: flow_key(flow)?,
         to_server,
         blocked: action == "blocked",
     })
@@ -100,7 +108,8 @@ mod tests {
     fn lines_are_taken_apart() {
         let read = |line| Finding::read(line).unwrap();
         let alert = Alert { rule: 2, frame: Some(5), flow: (3, 1), to_server: false, blocked: true };
-        assert_eq!(read("-2@5<3.1:blocked"), Finding { more: false, what: What::Alert(alert.clone()) });
+        let finding = Finding { more: false, what: What::Alert(alert.clone()), flow: None };
+        assert_eq!(read("-2@5<3.1:blocked"), finding);
         assert_eq!(
             read("+2@-<3.1:allowed*2").what,
             What::Alert(Alert { frame: None, blocked: false, ..alert })
@@ -108,6 +117,8 @@ mod tests {
         assert_eq!(read("+drop@7:flow.drop").what, What::Drop(Some(7), "flow.drop".into()));
         assert_eq!(read("-drop@-:rules").what, What::Drop(None, "rules".into()));
         assert_eq!(read("-http*3").what, What::Record("http".into()));
+        let of_flow = Finding { more: true, what: What::Record("http".into()), flow: Some((3, 1)) };
+        assert_eq!(read("+http~3.1*2"), of_flow);
         assert_eq!(read("+flow:TCP:-").what, What::Record("flow:TCP:-".into()));
     }
 }

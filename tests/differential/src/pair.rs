@@ -4,7 +4,7 @@
 //! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many pairs can be
 //! one run of a program, and each can be run alone.
 
-use bartizan_receiver::packet::{Ip, Piece, Segment, TCP, UDP, sum, udp};
+use bartizan_receiver::packet::{FIN, Ip, Piece, RST, Segment, TCP, UDP, sum, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The most rules of a pair.
@@ -158,6 +158,36 @@ impl Pair {
         frames
     }
 
+    /// Whether answers can depend on when the run ends: a rule counts by time, and a connection is still open, so that what is
+    /// left of it is looked at then.
+    #[must_use]
+    pub fn hangs_on_the_end(&self) -> bool {
+        let by_time = |option: &String| option.contains("seconds ") || option.contains("expire ");
+        self.rules.iter().any(|rule| rule.options.iter().any(by_time)) && self.is_left_open()
+    }
+
+    /// Whether it has more than one flow.
+    #[must_use]
+    pub fn has_several_flows(&self) -> bool {
+        let flow = |packet: &Packet| (packet.client, packet.flow);
+        self.packets.first().is_some_and(|first| self.packets.iter().any(|one| flow(one) != flow(first)))
+    }
+
+    /// Whether some connection has neither a reset nor an end of both sides.
+    fn is_left_open(&self) -> bool {
+        let flags = |of: &Packet, to_server: bool| {
+            let same = self.packets.iter().filter(|one| (one.client, one.flow) == (of.client, of.flow));
+            same.filter(|one| one.to_server == to_server).fold(0, |all, one| match &one.body {
+                Body::Tcp(segment) => all | segment.flags,
+                _ => all,
+            })
+        };
+        self.packets.iter().filter(|one| matches!(one.body, Body::Tcp(_))).any(|one| {
+            let (client, server) = (flags(one, true), flags(one, false));
+            (client | server) & RST == 0 && client & server & FIN == 0
+        })
+    }
+
     /// How many frames each packet is.
     #[must_use]
     pub fn frame_counts(&self) -> Vec<usize> {
@@ -276,4 +306,23 @@ pub fn capture(frames: &[Frame]) -> Vec<u8> {
         file.extend_from_slice(frame);
     }
     file
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::make::pair;
+
+    #[test]
+    fn who_counts_by_time_in_an_open_connection_hangs_on_the_end() {
+        let mut open = pair(1, 2060);
+        assert!(open.hangs_on_the_end());
+        open.rules.remove(0);
+        assert!(!open.hangs_on_the_end(), "nobody counts");
+        let mut closed = pair(1, 974);
+        assert!(!closed.hangs_on_the_end());
+        closed.rules[0].options.push("threshold:type limit, track by_src, count 1, seconds 1".into());
+        assert!(!closed.hangs_on_the_end(), "both sides close");
+        closed.packets.truncate(26);
+        assert!(closed.hangs_on_the_end(), "the client alone has closed");
+    }
 }

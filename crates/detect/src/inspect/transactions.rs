@@ -129,7 +129,11 @@ impl Pass<'_, '_> {
     ) {
         let direction = self.scene.direction;
         let kind = set.spec.kind;
-        if !set.set.is_met(self.group) || !kind.grows() && self.flow.scanned(id, direction, number) {
+        // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
+        // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
+        let again = self.fresh && tx.common().looked[direction] <= set.spec.state;
+        let scanned = !kind.grows() && self.flow.scanned(id, direction, number);
+        if !set.set.is_met(self.group) || scanned && !again {
             return;
         }
         // What is looked at before it is complete is scanned as it comes, and once more when it is: a value may have grown.
@@ -137,7 +141,7 @@ impl Pass<'_, '_> {
         // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
         let noted =
             if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
-        let first = if early || noted & WHOLE != 0 { noted & !WHOLE } else { 0 };
+        let first = if early || noted & WHOLE != 0 && !again { noted & !WHOLE } else { 0 };
         let mut next_value = first;
         for index in first.. {
             let mut scratch = core::mem::take(&mut self.worker.buffer);

@@ -184,6 +184,7 @@ impl Lab {
         };
         let work = Work {
             waits: false,
+            stray: false,
             scene,
             stream: None,
             payload_in_stream: false,

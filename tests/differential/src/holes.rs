@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences that hang on how the bytes came: some are missing, cut in the middle, or acknowledged in another order than they
+//! were sent; as in [`crate::causes`].
+
+use crate::causes::Case;
+use crate::finding::{Alert, Finding, FlowKey, What};
+use crate::pair::Packet;
+use crate::passage::{ahead, key, segment};
+use bartizan_receiver::packet::{ACK, FIN, Segment};
+
+/// Suricata parses no answer before its request: where the answer is acknowledged first, it takes the client's encrypted data for the
+/// end of the handshake, and the certificate comes too late for a record.
+pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const ENCRYPTED: &[u8] = &[0x17, 3];
+    let crossed = |flow: FlowKey| {
+        let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));
+        let answered = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, false));
+        let (Some(asked), Some(answered)) = (asked, answered) else { return false };
+        // Where each side first acknowledges something of the other.
+        let acknowledged = |by_client: bool, seq: u32| {
+            case.passage.of_flow(flow).find_map(|(at, packet)| {
+                let one = segment(packet).filter(|_| packet.to_server == by_client)?;
+                (one.flags & ACK != 0 && ahead(one.ack, seq) > 0).then_some(at)
+            })
+        };
+        let said = case.passage.said(flow, true);
+        let both = acknowledged(true, answered.seq).zip(acknowledged(false, asked.seq));
+        both.is_some_and(|(answer, question)| answer < question)
+            && said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+    };
+    let is = match &finding.what {
+        What::Record(name) => name == "tls" && case.concerns(finding, crossed),
+        What::Alert(alert) => !alert.to_server && case.asks(alert, &["tls"]) && crossed(alert.flow),
+        What::Drop(..) => false,
+    };
+    (!case.ips && finding.more && is)
+        .then_some("a certificate that is acknowledged before the client's hello is looked at and has its record; Suricata has ended the handshake by then")
+}
+
+/// A packet's segment, if it has data and is of that direction.
+fn data(packet: &Packet, to_server: bool) -> Option<&Segment> {
+    segment(packet).filter(|one| packet.to_server == to_server && !one.load.is_empty())
+}
+
+/// The last bytes before a FIN are missing: Suricata tells parsers of a hole only when data is behind it.
+pub(crate) fn hole_before_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let edge = case.passage.contiguous(alert.flow, alert.to_server, usize::MAX)?;
+    let beyond: Vec<_> = case
+        .passage
+        .before(alert.flow, alert.to_server, usize::MAX)
+        .filter(|one| ahead(one.seq, edge) > 0)
+        .collect();
+    let ended = case.passage.of_flow(alert.flow).find(|(_, packet)| {
+        let one = segment(packet).filter(|_| packet.to_server == alert.to_server);
+        one.is_some_and(|one| one.flags & FIN != 0 && ahead(one.seq, edge) > 0)
+    });
+    let is = !case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && beyond.iter().all(|one| one.load.is_empty())
+        && ended.is_some_and(|(end, _)| place(case, alert) >= end);
+    is.then_some("a body whose last bytes before a FIN are missing is looked at when the connection closes; Suricata does not tell its parser of that hole")
+}
+
+/// Suricata notes the event at the transaction before, the answer to a request that was not seen, and tells it unless that is recorded.
+pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let answered = |flow: FlowKey| {
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let spoken = || case.passage.before(flow, false, at).any(|one| !one.load.is_empty());
+            data(packet, true).is_some_and(|one| lies_ahead(case, (flow, true), at, one) && spoken())
+        })
+    };
+    let is = finding.more
+        && name == "anomaly:INVALID_GAP"
+        && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
+        && case.concerns(finding, answered);
+    is.then_some("a hole before a request is told with that request; Suricata tells it with the answer before, unless that is recorded")
+}
+
+/// Whether a segment lies behind a hole when it comes, and the hole is never filled.
+fn lies_ahead(case: &Case<'_>, (flow, to_server): (FlowKey, bool), at: usize, one: &Segment) -> bool {
+    let behind =
+        |at| case.passage.contiguous(flow, to_server, at).is_some_and(|edge| ahead(one.seq, edge) > 0);
+    behind(at) && behind(usize::MAX)
+}
+
+/// Suricata looks for a message of DNS in each segment alone, and takes one that is too short to tell for its beginning.
+pub(crate) fn message_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let headless = |flow: FlowKey, to_server: bool, upto: usize| {
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let segment = data(packet, to_server);
+            at <= upto && segment.is_some_and(|one| lies_ahead(case, (flow, to_server), at, one))
+        })
+    };
+    let is = match &finding.what {
+        What::Record(name) if name == "dns" => {
+            let all = usize::MAX;
+            case.concerns(finding, |flow| headless(flow, true, all) || headless(flow, false, all))
+        }
+        What::Alert(alert) => {
+            case.asks(alert, &["dns"]) && headless(alert.flow, alert.to_server, place(case, alert))
+        }
+        _ => false,
+    };
+    (finding.more && is).then_some(
+        "behind a hole DNS over TCP goes on with the next message; Suricata looks at each segment alone and misses it",
+    )
+}
+
+/// The place of an alert's packet; beyond all for one of none.
+fn place(case: &Case<'_>, alert: &Alert) -> usize {
+    alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at)
+}
+
+/// libhtp looks at the rest of a chunk's length without what came before, and takes it for none.
+pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const EVENTS: [(&str, bool); 2] =
+        [("anomaly:INVALID_REQUEST_CHUNK_LEN", true), ("anomaly:INVALID_RESPONSE_CHUNK_LEN", false)];
+    let lacks = |event: &str| {
+        case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(name) if name == event))
+    };
+    let (event, to_server) = EVENTS.into_iter().find(|(event, _)| lacks(event))?;
+    // Where a segment goes on in the middle of such a line with what is none by itself.
+    let cut = |flow: FlowKey| {
+        case.passage.of_flow(flow).find_map(|(at, packet)| {
+            let first = data(packet, to_server)?.load.first().copied()?;
+            let said = case.passage.said_before(flow, to_server, at);
+            let line = said.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+            let digits = line.strip_suffix(b"\r").unwrap_or(line);
+            let is = !digits.is_empty()
+                && digits.iter().all(u8::is_ascii_hexdigit)
+                && said.to_ascii_lowercase().windows(7).any(|word| word == b"chunked")
+                && !first.is_ascii_hexdigit()
+                && !first.is_ascii_whitespace();
+            is.then_some(at)
+        })
+    };
+    let is = match &finding.what {
+        What::Record(name) => name == event && case.concerns(finding, |flow| cut(flow).is_some()),
+        What::Drop(Some(frame), reason) => {
+            let (at, packet) = case.passage.packet(*frame)?;
+            let because = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
+            because && !finding.more && cut(key(packet)).is_some_and(|from| from <= at)
+        }
+        What::Drop(None, _) => false,
+        What::Alert(alert) => {
+            (finding.more || case.comes_earlier(finding))
+                && cut(alert.flow).is_some_and(|from| from <= place(case, alert))
+        }
+    };
+    is.then_some("a chunk's length that is cut in the middle is put together; Suricata looks at its rest alone and takes it for none")
+}
