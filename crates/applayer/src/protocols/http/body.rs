@@ -20,12 +20,16 @@ const BOMB_STEP: u64 = 512;
 const MAX_NAME: usize = 4096;
 /// Files of one direction of a transaction that are tracked.
 const MAX_FILES: usize = 256;
+/// The same in prevention, where more are refused: Go reads 1,000 parts of a form, others fewer.
+const MAX_FILES_STRICT: usize = 1024;
 
 /// What is needed to open files.
 #[derive(Debug, Default)]
 pub(super) struct FileContext {
     pub settings: FileSettings,
     pub next_id: u32,
+    /// Receivers are real: nothing of a file may stay unseen.
+    pub strict: bool,
 }
 
 /// How the data of a body becomes files.
@@ -48,19 +52,24 @@ pub(super) struct Files {
     open: bool,
     /// Memory of all but the last one, in bytes.
     held: usize,
+    /// There were more than prevention looks at.
+    too_many: bool,
 }
 
 impl Files {
     /// Opens a file, unless too many are tracked.
     pub(super) fn open(&mut self, name: &[u8], context: &mut FileContext, raised: &mut Events) {
         self.close(FileState::Truncated);
-        if self.list.len() >= MAX_FILES {
+        let most = if context.strict { MAX_FILES_STRICT } else { MAX_FILES };
+        if self.list.len() >= most {
+            self.too_many |= context.strict;
             return;
         }
         if name.len() > MAX_NAME {
             raised.set(events::FILE_NAME_TOO_LONG);
         }
-        let name = super::bytes::before(name, MAX_NAME);
+        // Receivers read on; what it stood in has a limit.
+        let name = super::bytes::before(name, if context.strict { usize::MAX } else { MAX_NAME });
         self.held = self.held.saturating_add(self.list.last().map_or(0, FileTrack::held));
         self.list.push(FileTrack::open(context.next_id, name, &context.settings));
         context.next_id = context.next_id.wrapping_add(1);
@@ -178,6 +187,12 @@ impl Body {
         };
         let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
         self.data.held().saturating_add(self.files.held()).saturating_add(form).saturating_add(decoder)
+    }
+
+    /// Whether prevention cannot let it pass: there is more in it than is looked at, or receivers differ over it.
+    pub(super) fn differs(&self) -> bool {
+        let form = matches!(&self.source, FileSource::Form(form) if form.differs());
+        form || self.files.too_many
     }
 
     /// The part held: bytes and offset of the first.

@@ -17,7 +17,7 @@ const BLANK_LINE_MAX: usize = 16 << 10;
 /// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110 section 18.2) has 17 letters.
 /// A longer one, which servers take that know no list of methods, is a token.
 const WORD_MAX: usize = 32;
-/// Longest request line; servers take 8 to 16 KB.
+/// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a request by its target alone.
 const LINE_MAX: usize = 32 << 10;
 
 /// The line of HTTP/2's preface (RFC 9113 section 3.4): not ours. Any other line with its method is.
@@ -94,7 +94,7 @@ fn is_request(text: &[u8]) -> Option<bool> {
     if has_version(line) {
         return Some(true);
     }
-    let Some(end) = end else { return (all.len() == LINE_MAX).then_some(false) };
+    let Some(end) = end else { return (all.len() == LINE_MAX).then_some(is_long_target(all)) };
     if gap == b" " && has_any_version(line) { begins_fields(after(target, end + 1)) } else { Some(false) }
 }
 
@@ -126,12 +126,22 @@ fn span_back(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 /// a path, alone or behind a scheme.
 pub(super) fn has_any_version(line: &[u8]) -> bool {
     let (target, rest) = span(line, |b| b != b' ');
+    is_path(target)
+        && !rest.is_empty()
+        && line.iter().all(|b| *b == b'\r' || *b == b' ' || b.is_ascii_graphic())
+}
+
+/// Whether a target is a path, alone or behind a scheme that is not another protocol's.
+fn is_path(target: &[u8]) -> bool {
     let (scheme, path) = span(target, is_token);
-    // These are those of other protocols.
     let foreign = [&b"rtsp"[..], b"rtspu", b"sip"].iter().any(|other| scheme.eq_ignore_ascii_case(other));
     let behind_scheme = !scheme.is_empty() && !foreign && path.starts_with(b":/");
-    let is_path = target.first() == Some(&b'/') || behind_scheme;
-    is_path && !rest.is_empty() && line.iter().all(|b| *b == b'\r' || *b == b' ' || b.is_ascii_graphic())
+    target.first() == Some(&b'/') || behind_scheme
+}
+
+/// Whether what began a target and goes on beyond the limit is still one: Go's server reads on to 1 MiB.
+fn is_long_target(target: &[u8]) -> bool {
+    is_path(target) && !target.iter().any(|b| is_wide_space(*b) || b.is_ascii_control())
 }
 
 /// Whether a header field or the end of the headers stands here. `None`: more bytes are needed.
@@ -231,6 +241,15 @@ mod tests {
         }
         assert_eq!(look(&[b'/'; WORD_MAX + 1]), Probe::No);
         assert_eq!(look(&[b'A'; LINE_MAX + 1]), Probe::No);
-        assert_eq!(look(&[b"FOO /".as_slice(), &[b'a'; LINE_MAX]].concat()), Probe::No);
+        assert_eq!(look(&[b"FOO /a b".as_slice(), &[b'a'; LINE_MAX]].concat()), Probe::No);
+        assert_eq!(look(&[b"FOO a".as_slice(), &[b'a'; LINE_MAX]].concat()), Probe::No);
+    }
+
+    /// Go reads request lines of a megabyte.
+    #[test]
+    fn a_long_target_makes_a_request() {
+        let long = [b"FOO /".as_slice(), &[b'a'; LINE_MAX]].concat();
+        assert_eq!(look(&long), Probe::Yes(Direction::ToServer));
+        assert_eq!(look(&long[..LINE_MAX]), Probe::More);
     }
 }

@@ -27,6 +27,7 @@ mod encodings;
 mod events;
 mod feed;
 mod fields;
+mod form_names;
 mod headers;
 mod likely;
 mod log;

@@ -43,11 +43,11 @@ impl HttpParser {
         HttpParser {
             txs: Table::new(Arc::clone(&settings)),
             request: request::Side::new(settings.strict),
+            file_context: FileContext { strict: settings.strict, ..FileContext::default() },
             settings,
             response: response::Side::new(),
             request_id: 0,
             response_id: 0,
-            file_context: FileContext::default(),
             ranges: Ranges::default(),
             completed_responses: 0,
             switch: None,

@@ -8,7 +8,7 @@ use super::headers::{Scan, Scanner, Until, is_empty_line};
 use super::likely;
 use super::parser::HttpParser;
 use super::proxy::{self, ProxyHeader};
-use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_RAW_HEADERS, Method, TRAILER};
+use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, TRAILER};
 use super::uri::Uri;
 use crate::frames::Note;
 use crate::protocol::{Probe, Transport};
@@ -51,6 +51,8 @@ pub(super) struct Side {
     pub header: Option<Vec<u8>>,
     /// What those wait for.
     pub header_until: Until,
+    /// Those hold more than a line: each that comes has all of them scanned again.
+    pub header_folded: bool,
     pub content_length: Option<u64>,
     /// Bytes of the body to come.
     pub left: Option<u64>,
@@ -68,6 +70,7 @@ impl Side {
             line: Vec::new(),
             header: None,
             header_until: Until::LineEnd,
+            header_folded: false,
             content_length: None,
             left: None,
             chunk_left: 0,
@@ -141,7 +144,13 @@ impl HttpParser {
         if let Some(tx) = self.request_tx() {
             tx.raise(events::REQUEST_FIELD_TOO_LONG);
         }
-        false
+        // Tickets and cookies of this size are real, and receivers take them. A line that is only added to costs nothing more per packet.
+        let line = match self.request.state {
+            State::Line | State::ConnectProbe => true,
+            State::Headers => !self.request.header_folded,
+            _ => false,
+        };
+        self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
     }
 
     /// Empty lines before a request are nobody's. Returns whether something else is there; a CR waits in `line`.
@@ -298,7 +307,9 @@ impl HttpParser {
                 if !self.request_fits(rest.len()) {
                     return Step::Fail;
                 }
-                self.keep_raw_request(rest, rest.len(), 0);
+                if !self.keep_raw_request(rest, rest.len(), 0) {
+                    return Step::Fail;
+                }
                 self.request.header.get_or_insert_default().extend_from_slice(rest);
                 return Step::More;
             }
@@ -312,10 +323,13 @@ impl HttpParser {
             &joined
         };
         let Some((used, waits_for)) = self.scan_request_headers(data, false) else { return Step::Fail };
-        self.keep_raw_request(data, if waits_for.is_some() { data.len() } else { used }, held.len());
+        if !self.keep_raw_request(data, if waits_for.is_some() { data.len() } else { used }, held.len()) {
+            return Step::Fail;
+        }
         self.request.header_until = waits_for.unwrap_or(Until::LineEnd);
         feed.take_all();
         let behind = super::bytes::after(data, used);
+        self.request.header_folded = waits_for.is_some() && is_folded(behind);
         if waits_for.is_some() {
             if !self.request_fits(behind.len()) {
                 return Step::Fail;
@@ -334,9 +348,15 @@ impl HttpParser {
         }
     }
 
-    fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) {
-        let Some(tx) = self.request_tx() else { return };
-        keep_raw(&mut tx.request.message.raw_headers, data, to, held);
+    /// Keeps raw headers; false: more than prevention lets pass.
+    fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) -> bool {
+        let strict = self.settings.strict;
+        let Some(tx) = self.request_tx() else { return false };
+        let fits = tx.request.message.keep_raw(data, to, held, strict);
+        if !fits {
+            tx.raise(events::REQUEST_FIELD_TOO_LONG);
+        }
+        fits
     }
 
     fn request_headers_at_close(&mut self) -> Step {
@@ -423,17 +443,30 @@ impl HttpParser {
     /// A tunnel was agreed on: if HTTP goes on within it, it is followed.
     fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
         let rest = feed.rest();
+        if self.settings.strict {
+            // Who did not mean to open a tunnel takes any request for one, whatever its method.
+            let data = [self.request.line.as_slice(), rest].concat();
+            return match likely::likely(Transport::Tcp, Direction::ToServer, &data) {
+                Probe::Yes(_) => self.request_complete(),
+                Probe::More => self.hold_request(feed),
+                Probe::No => self.request_tunnel(),
+            };
+        }
         let Some(end) = memchr::memchr2(b'\n', 0, rest) else { return self.hold_request(feed) };
         let mut line = self.request.line.clone();
         line.extend_from_slice(super::bytes::before(rest, end + 1));
         let (_, text) = span(&line, is_space);
         let (method, _) = span(text, |b| !is_space(b));
         if Method::of(method) == Method::Unknown {
-            self.request.status = Status::Tunnel;
-            self.response.status = Status::Tunnel;
-            return Step::More;
+            return self.request_tunnel();
         }
         self.request_complete()
+    }
+
+    fn request_tunnel(&mut self) -> Step {
+        self.request.status = Status::Tunnel;
+        self.response.status = Status::Tunnel;
+        Step::More
     }
 
     fn request_finalize(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -530,13 +563,9 @@ fn words_differ(line: &[u8]) -> bool {
     more.is_none() && last.is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
-/// Appends to raw headers what was not there before, within the limit: of `data` all up to `to`. The first `held` bytes were kept
-/// when they were held; those of them beyond `to` are taken back.
-pub(super) fn keep_raw(raw: &mut Vec<u8>, data: &[u8], to: usize, held: usize) {
-    if raw.len() < MAX_RAW_HEADERS {
-        raw.truncate(raw.len().saturating_sub(held.saturating_sub(to)));
-    }
-    let new = super::bytes::after(super::bytes::before(data, to), held);
-    let room = MAX_RAW_HEADERS.saturating_sub(raw.len());
-    raw.extend_from_slice(super::bytes::before(new, room));
+/// Whether headers that wait hold an end of a line within them, and not only behind them.
+pub(super) fn is_folded(held: &[u8]) -> bool {
+    let end = |b: &u8| matches!(b, b'\r' | b'\n');
+    let line = held.iter().rposition(|b| !end(b)).map_or(0, |last| last + 1);
+    super::bytes::before(held, line).iter().any(|b| end(b))
 }

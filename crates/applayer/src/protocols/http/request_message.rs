@@ -168,7 +168,8 @@ impl HttpTx {
         self.flags.set(Flags::HOST_AMBIGUOUS, ambiguous);
     }
 
-    /// Adds a field, joined with a former one of its name. False if there are too many.
+    /// Adds a field, joined with a former one of its name. False if there are too many, or if prevention does not let it pass: of
+    /// lengths that differ some receivers take the first one, some the last (RFC 9112 section 6.3).
     pub(super) fn add_field(&mut self, direction: Direction, field: RawField, limit: usize) -> bool {
         let to_server = direction == Direction::ToServer;
         let (duplicate, repetition, too_many) = if to_server {
@@ -184,6 +185,7 @@ impl HttpTx {
                 events::RESPONSE_TOO_MANY_HEADERS,
             )
         };
+        let strict = self.settings.strict;
         let message = self.message_mut(direction);
         let repetitions = message.repetitions;
         let count = message.fields.list.len();
@@ -197,7 +199,7 @@ impl HttpTx {
             return true;
         };
         let first_repetition = !same.repeated;
-        if !first_repetition && repetitions >= MAX_REPETITIONS {
+        if !strict && !first_repetition && repetitions >= MAX_REPETITIONS {
             return true;
         }
         same.repeated = true;
@@ -210,7 +212,7 @@ impl HttpTx {
             message.fields.join(&field.name, &field.value);
         }
         if !first_repetition {
-            message.repetitions += 1;
+            message.repetitions = repetitions.saturating_add(1);
         }
         if ambiguous {
             self.raise(duplicate);
@@ -218,6 +220,6 @@ impl HttpTx {
         if first_repetition {
             self.raise(repetition);
         }
-        true
+        !(strict && ambiguous)
     }
 }

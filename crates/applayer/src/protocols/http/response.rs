@@ -8,9 +8,11 @@ use super::feed::{Feed, Status, Step};
 use super::fields::{self, Version};
 use super::headers::{Odd, RawField, Scan, Scanner, Until, is_empty_line};
 use super::parser::HttpParser;
-use super::request::{self, keep_raw};
+use super::request;
 use super::response_body;
-use super::tx::{BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, Method, NOT_STARTED};
+use super::tx::{
+    BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, NOT_STARTED,
+};
 use super::uri::Uri;
 use crate::frames::Note;
 use crate::transaction::TxId;
@@ -48,6 +50,8 @@ pub(super) struct Side {
     pub header: Option<Vec<u8>>,
     /// What those wait for.
     pub header_until: Until,
+    /// Those hold more than a line, see [`request::Side`].
+    pub header_folded: bool,
     pub left: Option<u64>,
     pub chunk_left: u64,
     /// Offset in the stream of what is not read yet.
@@ -65,6 +69,7 @@ impl Side {
             asked: None,
             header: None,
             header_until: Until::LineEnd,
+            header_folded: false,
             left: None,
             chunk_left: 0,
             at: 0,
@@ -159,7 +164,8 @@ impl HttpParser {
         if let Some(tx) = self.response_tx() {
             tx.raise(events::RESPONSE_FIELD_TOO_LONG);
         }
-        false
+        let line = self.response.state == State::Headers && !self.response.header_folded;
+        self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
     }
 
     fn response_idle(&mut self, feed: &mut Feed<'_>) -> Step {
@@ -313,7 +319,9 @@ impl HttpParser {
         }
         feed.take_all();
         if !decides {
-            self.keep_raw_response(rest, rest.len(), 0);
+            if !self.keep_raw_response(rest, rest.len(), 0) {
+                return Step::Fail;
+            }
             self.response.header.get_or_insert_default().extend_from_slice(rest);
             return Step::More;
         }
@@ -326,9 +334,12 @@ impl HttpParser {
             &joined
         };
         let Some((used, waits_for)) = self.scan_response_headers(data, false) else { return Step::Fail };
-        self.keep_raw_response(data, if waits_for.is_some() { data.len() } else { used }, held.len());
+        if !self.keep_raw_response(data, if waits_for.is_some() { data.len() } else { used }, held.len()) {
+            return Step::Fail;
+        }
         self.response.header_until = waits_for.unwrap_or(Until::LineEnd);
         let behind = super::bytes::after(data, used);
+        self.response.header_folded = waits_for.is_some() && request::is_folded(behind);
         if waits_for.is_some() {
             if !self.response_fits(behind.len()) {
                 return Step::Fail;
@@ -347,10 +358,15 @@ impl HttpParser {
         }
     }
 
-    fn keep_raw_response(&mut self, data: &[u8], to: usize, held: usize) {
-        if let Some(tx) = self.response_tx() {
-            keep_raw(&mut tx.response.message.raw_headers, data, to, held);
+    /// Keeps raw headers; false: more than prevention lets pass.
+    fn keep_raw_response(&mut self, data: &[u8], to: usize, held: usize) -> bool {
+        let strict = self.settings.strict;
+        let Some(tx) = self.response_tx() else { return false };
+        let fits = tx.response.message.keep_raw(data, to, held, strict);
+        if !fits {
+            tx.raise(events::RESPONSE_FIELD_TOO_LONG);
         }
+        fits
     }
 
     /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many, or one that prevention does not let pass.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::body::{Body, FileContext, FileSource};
 use super::buffers;
+use super::bytes::{after, before};
 use super::events;
 use super::fields::{ContentRange, Version, content_range, parameter};
 use super::headers::{Fields, RawField};
 use super::log;
-use super::multipart::Multipart;
+use super::multipart::{self, Multipart};
 use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::uri::Uri;
@@ -35,10 +36,13 @@ pub(super) const TRAILER: u8 = 4;
 /// All seen.
 pub(super) const COMPLETE: u8 = 5;
 
-/// Repetitions of fields that are joined; further ones are ignored.
+/// Repetitions of fields that are joined; libhtp ignores further ones, and so does detection. Receivers do not: prevention joins all.
 pub(super) const MAX_REPETITIONS: u16 = 64;
-/// Bytes of raw headers kept per message.
+/// Bytes of raw headers kept per message where nothing depends on what stands behind them.
 pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
+/// Bytes of a message's headers and trailers in prevention, and of its first line: what is longer is refused. It is the most that receivers
+/// take as they are shipped (Go 1 MiB; others 8 to 384 KiB), and browsers take no more than 384 KiB of an answer's.
+pub(super) const MAX_HEADER_BLOCK: usize = 1 << 20;
 
 bitflags::bitflags! {
     /// What was found odd and is reported once per transaction, or at the end of the request.
@@ -91,6 +95,20 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Keeps raw headers: of `data` what was not there before, up to `to`. The first `held` bytes were kept when they were held; those of
+    /// them beyond `to` are taken back. False: in prevention (`strict`) there are too many; else the rest is not kept.
+    pub(super) fn keep_raw(&mut self, data: &[u8], to: usize, held: usize, strict: bool) -> bool {
+        let limit = if strict { MAX_HEADER_BLOCK } else { MAX_RAW_HEADERS };
+        let raw = &mut self.raw_headers;
+        if raw.len() < limit {
+            raw.truncate(raw.len().saturating_sub(held.saturating_sub(to)));
+        }
+        let new = after(before(data, to), held);
+        let room = limit.saturating_sub(raw.len());
+        raw.extend_from_slice(before(new, room));
+        !strict || new.len() <= room
+    }
+
     /// Whether receivers differ over where the body ends, or how it is coded, because of this field and those before it.
     pub(super) fn differs_over(&mut self, field: &RawField) -> bool {
         let ended = self.no_field;
@@ -270,18 +288,22 @@ impl HttpTx {
         {
             body.files.open(path, context, &mut common.events);
         }
-        body.receive(data, (&settings.request, settings), context, &mut common.events)
+        let going = body.receive(data, (&settings.request, settings), context, &mut common.events);
+        going && !body.differs()
     }
 
     fn start_request_files(&mut self) {
         let body = &mut self.request.message.body;
+        let strict = self.settings.strict;
         body.source = match self.request.method_kind {
             Method::Put => FileSource::Whole,
-            Method::Post => match self.request.message.fields.value("content-type") {
-                Some(value) if parameter(value, b"boundary=").is_some() => {
-                    Multipart::new(value).map_or(FileSource::None, |form| FileSource::Form(Box::new(form)))
-                }
-                _ => FileSource::Whole,
+            // Servers read forms whatever the method is.
+            kind if kind == Method::Post || strict => match self.request.message.fields.value("content-type")
+            {
+                Some(value) if multipart::has_boundary(value, strict) => Multipart::new(value, strict)
+                    .map_or(FileSource::None, |form| FileSource::Form(Box::new(form))),
+                _ if kind == Method::Post => FileSource::Whole,
+                _ => FileSource::None,
             },
             _ => FileSource::None,
         };
