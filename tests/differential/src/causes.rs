@@ -187,7 +187,7 @@ fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let is = case.ips
         && finding.more
         && name == "anomaly:INVALID_HANDSHAKE_MESSAGE"
-        && case.passage.flows().any(large);
+        && case.concerns(finding, large);
     is.then_some("a TLS handshake message of more than 256 KiB is an event")
 }
 
@@ -209,13 +209,25 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
-/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open.
+/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open, until its end is
+/// acknowledged.
 fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const DNS: u16 = 53;
     let What::Record(name) = &finding.what else { return None };
     let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"));
-    let refused = case.got.names().any(|name| name.ends_with(":flow.drop"));
-    (case.ips && is && refused)
-        .then_some("in prevention detection stays open for bytes that may yet become a request, until the flow is refused")
+    let refused = |flow: FlowKey| {
+        case.got.names().any(|name| match What::read(name) {
+            What::Drop(Some(frame), reason) => {
+                let of = case.passage.packet(frame).map(|(_, packet)| key(packet));
+                reason == "flow.drop" && of == Some(flow)
+            }
+            _ => false,
+        })
+    };
+    let open = |flow: FlowKey| refused(flow) || case.passage.awaits_more(flow, DNS);
+    (case.ips && is && case.concerns(finding, open)).then_some(
+        "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or its end is acknowledged",
+    )
 }
 
 fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {

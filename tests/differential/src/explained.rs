@@ -186,6 +186,16 @@ mod tests {
     }
 
     #[test]
+    fn detection_stays_open_for_what_may_become_a_request_only() {
+        // The client's two bytes say that 258 follow; nobody acknowledges its FIN. Pair 600, its scene, is closed as it should be.
+        let (open, failed) = (["flow:TCP:-"], ["flow:TCP:failed"]);
+        assert!(left(604, true, &open, &failed).is_empty());
+        assert_eq!(left(604, false, &open, &failed), ["+flow:TCP:-", "-flow:TCP:failed"]);
+        assert_eq!(left(600, true, &open, &failed), ["+flow:TCP:-", "-flow:TCP:failed"]);
+        assert_eq!(left(695, true, &open, &failed), ["+flow:TCP:-", "-flow:TCP:failed"]);
+    }
+
+    #[test]
     fn flags_states_and_depths_explain_rules_that_have_them_only() {
         // Rule 0 passes packets without a SYN; that of pair 1208, its scene, does not ask for flags.
         assert!(left_of(4, 1213, true, &[], &["1@4>1.0:allowed"]).is_empty());

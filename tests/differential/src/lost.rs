@@ -42,7 +42,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
     ];
     let is = match &finding.what {
         What::Record(name) => {
-            FOLLOWS.contains(&name.as_str()) && case.passage.flows().any(|flow| begins_late(case, flow))
+            FOLLOWS.contains(&name.as_str()) && case.concerns(finding, |flow| begins_late(case, flow))
         }
         // What is left of the request is parsed later than Suricata has it.
         What::Alert(alert) => {
@@ -66,7 +66,7 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let is = match &finding.what {
         What::Record(name) => {
             let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
-            name == "tls" && case.passage.flows().any(hole)
+            name == "tls" && case.concerns(finding, hole)
         }
         What::Alert(alert) => case.asks(alert, TLS) && case.passage.has_hole(alert.flow, !alert.to_server),
         What::Drop(..) => false,
@@ -80,7 +80,7 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
 pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
     let is = match &finding.what {
-        What::Record(name) => finding.more && name == "dns" && case.passage.flows().any(hole),
+        What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {
             let of_dns = case.pair.rules.get(alert.rule)?.head.starts_with("dns ");

@@ -3,7 +3,7 @@
 
 use crate::finding::FlowKey;
 use crate::pair::{Body, Packet, Pair};
-use bartizan_receiver::packet::{FIN, RST, SYN, Segment};
+use bartizan_receiver::packet::{ACK, FIN, RST, SYN, Segment};
 
 /// The frames of a pair, and its packets.
 pub struct Passage<'p> {
@@ -119,6 +119,24 @@ impl<'p> Passage<'p> {
             })
         };
         (0..count).map_while(byte).collect()
+    }
+
+    /// Whether a client that talks to that port has not said all of a message that begins with its length, and no end of it was
+    /// acknowledged.
+    #[must_use]
+    pub fn awaits_more(&self, flow: FlowKey, port: u16) -> bool {
+        let all = usize::MAX;
+        let Some(edge) = self.contiguous(flow, true, all) else { return false };
+        let said = self.said(flow, true);
+        let mut rest = said.as_slice();
+        while let [high, low, body @ ..] = rest {
+            let Some(next) = body.get(usize::from(u16::from_be_bytes([*high, *low]))..) else { break };
+            rest = next;
+        }
+        let of_port = self.of_flow(flow).any(|(_, packet)| packet.port == port);
+        of_port
+            && !rest.is_empty()
+            && self.before(flow, false, all).all(|one| one.flags & ACK == 0 || ahead(one.ack, edge) <= 0)
     }
 
     /// Whether a flow has a SYN with data.
