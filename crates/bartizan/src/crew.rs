@@ -214,17 +214,15 @@ impl Ended {
     pub fn print(&self, text: &mut String) {
         let c = &self.counters;
         let refused = c.refused.iter().sum::<u64>() - c.let_go;
-        let _ = writeln!(
-            text,
-            "{} frames, {} forwarded, {refused} refused, {} alerts",
-            c.packets,
-            c.forwarded + c.let_go,
-            c.alerts
-        );
+        let went_on = c.forwarded + c.let_go;
+        // Where nothing is forwarded nothing can be refused.
+        let (on, off) = if self.forwards { ("forwarded", "refused") } else { ("inspected", "lost") };
+        let _ = writeln!(text, "{} frames, {went_on} {on}, {refused} {off}, {} alerts", c.packets, c.alerts);
         let lost = bartizan_base::Reason::HandOverRing;
         for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
             // In detection only what no worker could take does not go on.
-            let word = if c.let_go > 0 && *reason != lost { "would be refused" } else { "refused" };
+            let would = !self.forwards || c.let_go > 0;
+            let word = if *reason == lost || !would { off } else { "would be refused" };
             if count > 0 {
                 let _ = writeln!(text, "    {count} {word}: {}", reason.name());
             }
@@ -238,11 +236,15 @@ impl Ended {
         self.live.for_each_loss(&mut tell);
         self.hand_over.for_each(&mut tell);
         for (name, stats) in &self.ports {
-            let _ = writeln!(
+            let _ = write!(
                 text,
-                "{name}: {} received, {} dropped in the ring, {} sent",
-                stats.received, stats.ring_dropped, stats.sent
+                "{name}: {} received, {} dropped in the ring",
+                stats.received, stats.ring_dropped
             );
+            if self.forwards {
+                let _ = write!(text, ", {} sent", stats.sent);
+            }
+            let _ = writeln!(text);
             for (refusal, frames) in stats.send_failures.iter().filter(|(_, frames)| *frames > 0) {
                 let _ = writeln!(text, "    {frames} not sent: {}", refusal.name());
             }

@@ -5,7 +5,7 @@
 use crate::say;
 use bartizan_detect::keyword::RefusalCode;
 use bartizan_detect::ruleset::UNKNOWN_CLASS;
-use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
+use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity, code};
 use std::io::{IsTerminal, Write};
 
 /// Rules that cannot be evaluated and are shown one by one; more are summed.
@@ -100,10 +100,16 @@ pub fn report(findings: &[Diagnostic], files: &[RuleFile], report: &RuleSetRepor
     let color = std::io::stderr().is_terminal();
     let mut err = std::io::stderr().lock();
     let few = report.unsupported_total() <= EACH;
-    let graded = graded(findings, false);
+    let mut graded = graded(findings, false);
+    // A start goes on without the lines of a threshold file that are none: they are told of like the rules, but are no rules.
+    for finding in graded.iter_mut().filter(|f| f.code == code::BAD_THRESHOLD) {
+        finding.severity = Severity::Warning;
+    }
     let (unsupported, others): (Vec<_>, Vec<_>) = graded.iter().partition(|f| is_unsupported(f));
-    let told: Vec<_> =
-        others.into_iter().filter(|f| f.severity == Severity::Error || f.code == UNKNOWN_CLASS).collect();
+    let is_told = |f: &&Diagnostic| {
+        f.severity == Severity::Error || f.code == UNKNOWN_CLASS || f.code == code::BAD_THRESHOLD
+    };
+    let told: Vec<_> = others.into_iter().filter(is_told).collect();
     told.iter().take(SHOWN).for_each(|finding| write(&mut err, finding, files, color));
     if told.len() > SHOWN {
         let more = told.len() - SHOWN;

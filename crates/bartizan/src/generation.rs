@@ -11,6 +11,7 @@ use crate::{findings, input, load, rule_files};
 use bartizan_agent::{Agent, ClassInfo, PolicyEntries, TenantSelector, one_chain};
 use bartizan_base::{FunctionId, Generation, LinkId, Settings, TenantId};
 use bartizan_classify::Entry;
+use bartizan_config::kind::FileKind;
 use bartizan_config::policy::{self, PolicyFile, did_you_mean};
 use bartizan_config::suricata;
 use bartizan_dataplane::chain::Chains;
@@ -24,7 +25,7 @@ use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
 use bartizan_pattern::CacheCounters;
-use bartizan_rules::{RuleSetReport, Variables};
+use bartizan_rules::{Diagnostic, RuleSetReport, Variables};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -89,8 +90,18 @@ impl Options {
         Ok(settings)
     }
 
-    /// Whether rules may be left out.
-    fn accepts(&self, report: &RuleSetReport) -> Result<(), Failure> {
+    /// Whether rules and thresholds may be left out.
+    fn accepts(&self, report: &RuleSetReport, thresholds: &[Diagnostic]) -> Result<(), Failure> {
+        if let Some(first) = thresholds.first().filter(|_| self.strict) {
+            return Err(Failure::input(format!(
+                "{}:{}:{}: {} ({} malformed lines in this threshold file); they would be left out, and --strict takes that for an error",
+                first.file,
+                first.line,
+                first.column,
+                first.message,
+                thresholds.len()
+            )));
+        }
         match report.refused_total() {
             some if self.strict && some > 0 => Err(Failure::input(format!(
                 "{some} rules would be left out, and --strict takes that for an error; correct or remove them (`bartizan check` shows them)"
@@ -303,9 +314,9 @@ impl Builder {
         let report = loaded.rules.report.clone();
         findings::report(&loaded.diagnostics, &files, &report);
         firewall::accepts(&loaded)?;
-        self.options.accepts(&report)?;
+        self.options.accepts(&report, &self.base.malformed_thresholds())?;
         let mut inventory = Inventory::default();
-        inventory.add(&files, ids_of(&loaded.rules));
+        inventory.add(&files, &loaded);
         let needs = Needs::of(&loaded.rules);
         let ids = Ids::new(FunctionId(0), Arc::new(loaded.rules), self.alerts_max()?);
         let chains = Arc::new(one_chain(number, vec![Box::new(ids)]).map_err(Failure::input)?);
@@ -396,7 +407,7 @@ impl Builder {
             }
         }
         let (report, needs) = compiler.totals();
-        with_options.accepts(&report)?;
+        with_options.accepts(&report, &compiler.base.malformed_thresholds())?;
         let inventory = compiler.inventory.lock().map(|i| i.clone()).unwrap_or_default();
         let policy = BuiltPolicy {
             tenant_ids: agent.tenants(),
@@ -413,6 +424,7 @@ impl Builder {
 /// Reads a policy file for the functions that the agent has.
 fn read_policy(path: &Path, agent: &Agent) -> Result<PolicyFile, Failure> {
     let text = input::read_utf8(path, "policy file")?;
+    input::is_no_other(path, &text, FileKind::Policy)?;
     policy::parse(&path.display().to_string(), &text, &agent.function_names()).map_err(Failure::input)
 }
 
@@ -446,11 +458,6 @@ struct Compiler {
     folder: PathBuf,
     compiled: Mutex<BTreeMap<Vec<PathBuf>, Arc<RuleSet>>>,
     inventory: Mutex<Inventory>,
-}
-
-/// The rules of a set, by gid and sid.
-fn ids_of(rules: &RuleSet) -> impl Iterator<Item = (u32, u32)> {
-    rules.signatures.iter().map(|s| (s.id.gid, s.id.sid))
 }
 
 impl Compiler {
@@ -496,7 +503,7 @@ impl RuleCompiler for Compiler {
             .map_err(|e| e.to_string())?;
         findings::report(&loaded.diagnostics, &parsed, &loaded.rules.report);
         if let Ok(mut inventory) = self.inventory.lock() {
-            inventory.add(&parsed, ids_of(&loaded.rules));
+            inventory.add(&parsed, &loaded);
         }
         for (tenant, _) in tenants {
             let heads = loaded.rules.heads.of(*tenant);

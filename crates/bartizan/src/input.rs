@@ -2,6 +2,7 @@
 //! Reading input files, plain or compressed.
 
 use crate::error::Failure;
+use bartizan_config::kind::FileKind;
 use bartizan_packet::capture::Decompressed;
 use std::fs::File;
 use std::io::Read;
@@ -66,6 +67,30 @@ pub fn read_utf8(path: &Path, what: &str) -> Result<String, Failure> {
             path.display()
         ))
     })
+}
+
+/// Refuses a configuration file that is another one than it is taken for, and says where it belongs.
+pub fn is_no_other(path: &Path, text: &str, wanted: FileKind) -> Result<(), Failure> {
+    let Some(found) = FileKind::of(text).filter(|found| *found != wanted) else { return Ok(()) };
+    let path = path.display();
+    let what = match wanted {
+        FileKind::Host => "a host file",
+        FileKind::Policy => "a policy file",
+        FileKind::Suricata => "a suricata.yaml",
+    };
+    let advice = match found {
+        FileKind::Suricata => format!(
+            "it is a suricata.yaml: give it with `--suricata-config {path}` (`bartizan check --suricata-config {path}`, `bartizan run \
+             --suricata-config {path} --tap INTERFACE`) or name it in a host file (`suricata-config: {path}`)"
+        ),
+        FileKind::Host => format!(
+            "it is a host file: `bartizan run -c {path}` runs by it, `bartizan -T -c {path}` checks it with its policy and rules"
+        ),
+        FileKind::Policy => format!(
+            "it is a policy file: give it with `--policy {path}` or name it in a host file (`policy: {path}`); `bartizan check {path}` checks it"
+        ),
+    };
+    Err(Failure::input(format!("{path} is not {what}; {advice}")))
 }
 
 #[cfg(test)]

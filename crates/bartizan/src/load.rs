@@ -6,6 +6,7 @@ use crate::input;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Generation, Settings, TenantId};
+use bartizan_config::kind::FileKind;
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
 use bartizan_detect::known::Known;
@@ -19,7 +20,9 @@ use bartizan_events::tls_store::{TlsStore, TlsStoreOptions};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
 use bartizan_pattern::{Cache, Compiler, Config};
-use bartizan_rules::{Classifications, ReferenceSystems, RuleFile, Thresholds, Variables};
+use bartizan_rules::{
+    Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,24 +31,31 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, F
     checked(unchecked(file, overrides)?)
 }
 
-/// Settings whose values are what their keys want. Otherwise all that are not are said, each with its place.
+/// Settings whose values are what their keys want, address and port groups included. Otherwise all that are not are said, each with its
+/// place.
 pub fn checked(settings: Settings) -> Result<Settings, Failure> {
     const SHOWN: usize = 20;
-    let wrong = suricata::check(&settings);
+    let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
+    wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
     if wrong.is_empty() {
         return Ok(settings);
     }
-    let mut said: Vec<String> = wrong.iter().take(SHOWN).map(|error| settings.explain(error)).collect();
     if wrong.len() > SHOWN {
-        said.push(format!("... and {} more values that cannot be understood", wrong.len() - SHOWN));
+        let more = wrong.len() - SHOWN;
+        wrong.truncate(SHOWN);
+        wrong.push(format!("... and {more} more values that cannot be understood"));
     }
-    Err(Failure::input(said.join("\n")))
+    Err(Failure::input(wrong.join("\n")))
 }
 
 /// The same, whatever the values are: more are to come.
 pub fn unchecked(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
     let mut settings = match file {
         Some(path) => {
+            // What cannot be read is said by who reads it with its includes.
+            if let Ok(text) = std::fs::read(path) {
+                input::is_no_other(path, &String::from_utf8_lossy(&text), FileKind::Suricata)?;
+            }
             let mut notes = Vec::new();
             let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
             notes.iter().for_each(|note| eprintln!("warning: {note}"));
@@ -73,20 +83,67 @@ pub fn rule_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
         .collect()
 }
 
-/// Address and port groups of the settings. A group that cannot be read is said in `warnings`.
-pub fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
+/// What is odd about an address or port group.
+struct OddGroup {
+    /// With its place.
+    said: String,
+    /// As in Suricata, where a group of which nothing is left is well-formed: only rules that use it cannot be loaded.
+    is_usable: bool,
+}
+
+/// Address and port groups of the settings, and what is odd about them.
+fn groups(settings: &Settings) -> (Variables, Vec<OddGroup>) {
     let mut variables = Variables::new();
+    let mut odd = Vec::new();
+    let mut say = |key: &str, is_usable: bool, error: &dyn std::fmt::Display| {
+        let first =
+            || settings.children(key).next().and_then(|item| settings.origin(&format!("{key}.{item}")));
+        let place =
+            settings.origin(key).or_else(first).map_or_else(String::new, |place| format!("{place}: "));
+        let value = settings.get(key).map_or_else(String::new, |value| format!("`{value}`: "));
+        odd.push(OddGroup { said: format!("{place}setting `{key}`: {value}{error}"), is_usable });
+    };
     for (kind, is_port) in [("address-groups", false), ("port-groups", true)] {
-        let key = format!("vars.{kind}");
-        for name in settings.children(&key) {
-            let Some(value) = settings.get(&format!("{key}.{name}")) else { continue };
+        let kind = format!("vars.{kind}");
+        for name in settings.children(&kind) {
+            let key = format!("{kind}.{name}");
+            if settings.children(&key).next().is_some() {
+                say(&key, false, &"this is a list of YAML; write the whole value in quotes: \"[a, b]\"");
+                continue;
+            }
+            let Some(value) = settings.get(&key) else { continue };
             let set =
                 if is_port { variables.set_port(name, value) } else { variables.set_address(name, value) };
             if let Err(error) = set {
-                warnings.push(format!("{key}.{name}: {error}"));
+                say(&key, false, &error);
             }
         }
     }
+    for (kind, wrong) in
+        [("address-groups", variables.wrong_addresses()), ("port-groups", variables.wrong_ports())]
+    {
+        for (name, error) in &wrong {
+            let key = format!("vars.{kind}.{name}");
+            // Nothing left of a group that another one takes away is an error of that other one in Suricata.
+            let is_named = |other: &str| wrong.iter().any(|(name, _)| **name == *other);
+            let is_usable = matches!(error.kind, ResolveErrorKind::Empty(_))
+                && !settings.get(&key).is_some_and(|value| variables_in(value).any(is_named));
+            say(&key, is_usable, error);
+        }
+    }
+    (variables, odd)
+}
+
+/// Names of the variables in an expression.
+fn variables_in(value: &str) -> impl Iterator<Item = &str> {
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+    value.split('$').skip(1).map(move |rest| rest.split(is_end).next().unwrap_or(rest))
+}
+
+/// Address and port groups of settings that were checked. One that no rule can use is said in `warnings`.
+fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
+    let (variables, odd) = groups(settings);
+    warnings.extend(odd.into_iter().map(|group| group.said));
     variables
 }
 
@@ -165,6 +222,13 @@ impl Base {
     /// To be called when a generation was freed: what only it had goes.
     pub fn generation_freed(&self) {
         self.known.tidy();
+    }
+
+    /// Lines of the threshold file that are none, or that name variables that are none.
+    pub fn malformed_thresholds(&self) -> Vec<Diagnostic> {
+        let Some(thresholds) = &self.thresholds else { return Vec::new() };
+        let unresolved = keywords::apply_thresholds(&mut [], thresholds, &self.variables);
+        thresholds.diagnostics.iter().cloned().chain(unresolved).collect()
     }
 
     /// The variables of the settings.

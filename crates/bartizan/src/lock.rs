@@ -9,7 +9,7 @@
 use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +50,10 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
                 "cannot lock the output folder {}: {}: {error}; remove it",
                 folder.display(),
                 path.display()
+            ),
+            Refusal::System(error) if error.kind() == ErrorKind::NotFound => format!(
+                "cannot write to the output folder {}: {error}; the folder was removed: change into one that there is, or choose another with --out",
+                folder.display()
             ),
             Refusal::System(error) => format!(
                 "cannot write to the output folder {}: {error}; check its permissions or choose another with --out",
@@ -108,8 +112,11 @@ fn runtime_folder() -> Option<PathBuf> {
     Rights::default().make_folder(&folder).is_ok().then_some(folder)
 }
 
+/// How often a lock is tried whose name changes hands.
+const TRIES: u32 = 100;
+
 fn take(path: &Path) -> Result<Lock, Refusal> {
-    loop {
+    for _ in 0..TRIES {
         // Neither its content nor its rights are for others, so whatever is asked for outputs does not matter here.
         let mut file = Rights::default().update(path).map_err(Refusal::System)?;
         match file.try_lock() {
@@ -135,6 +142,8 @@ fn take(path: &Path) -> Result<Lock, Refusal> {
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         return Ok(Lock { file, path: path.to_owned() });
     }
+    let gone = format!("the file is gone as soon as it is made: another program removes {}", path.display());
+    Err(Refusal::System(std::io::Error::new(ErrorKind::NotFound, gone)))
 }
 
 #[cfg(test)]

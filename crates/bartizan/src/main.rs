@@ -15,6 +15,7 @@ mod findings;
 mod firewall;
 mod generation;
 mod input;
+mod interfaces;
 mod load;
 mod lock;
 mod metrics;
@@ -82,15 +83,23 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are results; wrong usage is a diagnostic with exit code 2.
-            let code = if error.use_stderr() { error::Exit::Usage } else { error::Exit::Done };
-            let _ = error.print();
-            return code.into();
+            if !error.use_stderr() {
+                let _ = error.print();
+                return error::Exit::Done.into();
+            }
+            match commands::suricata_line::hint(&arguments()) {
+                Some(hint) => eprintln!("bartizan: {hint}"),
+                None => {
+                    let _ = error.print();
+                }
+            }
+            return error::Exit::Usage.into();
         }
     };
     if !matches!(cli.command, Some(Command::Run(_) | Command::Inspect(_))) {
         signals::end_with_the_pipe();
     }
-    let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked)) };
+    let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
     ended(match command {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Run(args) => commands::run::run(&args),
@@ -100,6 +109,11 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
     })
+}
+
+/// What stands behind the program's name.
+fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 fn ended(result: Result<error::Exit, error::Failure>) -> ExitCode {

@@ -9,6 +9,7 @@ use crate::generation::Options;
 use crate::reload::Terms;
 use crate::{input, outputs};
 use bartizan_config::host::{self, HostFile, LinkKind};
+use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
 use std::collections::BTreeMap;
@@ -178,6 +179,7 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
 
 fn read(path: &Path) -> Result<HostFile, Failure> {
     let text = input::read_utf8(path, "host file")?;
+    input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)

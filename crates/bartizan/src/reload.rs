@@ -2,15 +2,16 @@
 //! A reload never weakens unseen: what a new generation has to have beside the running one before it is taken.
 //!
 //! Files are half written, emptied, cut and overwritten with something else, mostly by mistake and mostly at night. A new generation is
-//! refused when a rule file has malformed lines, when a file that had rules has none, or when more than a share of the rules would be
-//! gone; the operator may say beforehand that it is meant so ([`Terms`]). Files that cannot be read, or whose compressed data
-//! ends early, do not build at all. Rules with keywords and protocols that this engine does not have are no mistake of that kind:
-//! they are counted, and count as lost if they ran before.
+//! refused when a rule file has malformed lines (no rules, or rules that Suricata refuses as well: what a check calls malformed), when a
+//! file that had rules has none, or when more than a share of the rules would be gone; the operator may say beforehand that it is
+//! meant so ([`Terms`]). Files that cannot be read, or whose compressed data ends early, do not build at all. Rules with keywords and
+//! protocols that this engine does not have are no mistake of that kind: they are told of, and count as gone if they ran before.
 //!
 //! Not done: which rules are lost (a rule may have got another sid), only how many.
 
 use bartizan_config::policy::values::Share;
-use bartizan_rules::{RuleFile, Severity};
+use bartizan_detect::ruleset::{Loaded, RefusedRule};
+use bartizan_rules::RuleFile;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
@@ -37,9 +38,9 @@ impl Default for Terms {
 struct OfFile {
     /// Lines that are rules, whether this engine can use them or not.
     rules: u64,
-    /// Lines that are no rules, with the first of them and what is wrong with it.
+    /// Lines that are no rules, or that Suricata refuses as well, with the first of them.
     malformed: u64,
-    first: Option<(u32, u32, String)>,
+    first: Option<RefusedRule>,
 }
 
 /// The rules of a generation, by file.
@@ -48,29 +49,38 @@ pub struct Inventory {
     files: BTreeMap<String, OfFile>,
     /// Rules that run, each once, by gid and sid.
     loaded: HashSet<(u32, u32)>,
+    /// Those that are right and cannot be evaluated here, with the place and what is missing.
+    unsupported: BTreeMap<(u32, u32), RefusedRule>,
 }
 
 impl Inventory {
-    /// Adds files that were read, and the rules that came of them.
-    pub fn add(&mut self, files: &[RuleFile], loaded: impl Iterator<Item = (u32, u32)>) {
+    /// Adds files that were read, and what became of their rules.
+    pub fn add(&mut self, files: &[RuleFile], loaded: &Loaded) {
+        let mut of: BTreeMap<String, OfFile> = BTreeMap::new();
         for file in files {
-            let first = file.refused.first().map(|refused| {
-                file.diagnostics
-                    .iter()
-                    .find(|d| d.severity == Severity::Error && d.line >= refused.line)
-                    .map_or_else(
-                        || (refused.line, 1, String::new()),
-                        |d| (d.line, d.column, d.message.clone()),
-                    )
-            });
-            let of = OfFile {
-                rules: u64::from(file.counts.rules),
-                malformed: u64::from(file.counts.refused),
-                first,
-            };
-            self.files.insert(file.source.name().to_string(), of);
+            let lines = u64::from(file.counts.rules) + u64::from(file.counts.refused);
+            of.entry(file.source.name().to_string()).or_default().rules += lines;
         }
-        self.loaded.extend(loaded);
+        for rule in &loaded.refused {
+            if let Some(file) = of.get_mut(rule.file.as_ref()).filter(|_| rule.malformed) {
+                file.rules = file.rules.saturating_sub(1);
+                file.malformed += 1;
+                if file.first.as_ref().is_none_or(|first| rule.place < first.place) {
+                    file.first = Some(rule.clone());
+                }
+            }
+            if let Some(id) = rule.id.filter(|_| !rule.malformed) {
+                self.unsupported.entry(id).or_insert_with(|| rule.clone());
+            }
+        }
+        for (name, file) in of {
+            // One that several policies name is judged by the worst that became of it.
+            let known = self.files.entry(name).or_default();
+            if known.rules + known.malformed == 0 || known.malformed < file.malformed {
+                *known = file;
+            }
+        }
+        self.loaded.extend(loaded.rules.signatures.iter().map(|s| (s.id.gid, s.id.sid)));
     }
 
     /// Rules that run.
@@ -83,11 +93,15 @@ impl Inventory {
         self.files.values().map(|file| file.malformed).sum()
     }
 
+    /// Says of each file without rules that it is one.
+    pub fn empty_files(&self) -> Vec<String> {
+        let empty = self.files.iter().filter(|(_, file)| file.rules + file.malformed == 0);
+        empty.map(|(name, _)| format!("{name}: no rules are in this file")).collect()
+    }
+
     /// What is odd about the rules of a start, which takes them as they are: nothing better is running.
     pub fn notes(&self) -> Vec<String> {
-        let empty = self.files.iter().filter(|(_, file)| file.rules + file.malformed == 0);
-        let mut notes: Vec<String> =
-            empty.map(|(name, _)| format!("{name}: no rules are in this file")).collect();
+        let mut notes = self.empty_files();
         if self.malformed() > 0 {
             notes.push(format!(
                 "{} malformed lines of rule files are left out; a reload with any is refused",
@@ -95,6 +109,20 @@ impl Inventory {
             ));
         }
         notes
+    }
+
+    /// Rules that run here and that `next`, which took its place, cannot evaluate.
+    pub fn left_out(&self, next: &Inventory) -> Vec<String> {
+        let out =
+            next.unsupported.iter().filter(|(id, _)| self.loaded.contains(id) && !next.loaded.contains(id));
+        let told = |(id, rule): (&(u32, u32), &RefusedRule)| {
+            format!("{}: the rule with gid {} and sid {} ran and is left out now", said(rule), id.0, id.1)
+        };
+        let (mut told, count) = (out.clone().take(SHOWN).map(told).collect::<Vec<_>>(), out.count());
+        if count > SHOWN {
+            told.push(format!("... and {} more rules that ran and are left out now", count - SHOWN));
+        }
+        told
     }
 
     /// Whether `next` may take the place of this one.
@@ -110,12 +138,16 @@ impl Inventory {
         let mut malformed = false;
         if !terms.accept_malformed {
             let broken: Vec<_> = next.files.iter().filter(|(_, file)| file.malformed > 0).collect();
-            for (name, file) in broken.iter().take(SHOWN) {
-                let (line, column, message) = file.first.clone().unwrap_or_default();
-                add(format_args!(
-                    "{name}:{line}:{column}: {message} ({} malformed lines in this file, {} rules)",
-                    file.malformed, file.rules
-                ));
+            for (_, file) in broken.iter().take(SHOWN) {
+                let lines = if file.malformed == 1 { "line" } else { "lines" };
+                if let Some(first) = &file.first {
+                    add(format_args!(
+                        "{} ({} malformed {lines} in this file, {} rules)",
+                        said(first),
+                        file.malformed,
+                        file.rules
+                    ));
+                }
             }
             if broken.len() > SHOWN {
                 add(format_args!("... and {} more files with malformed lines", broken.len() - SHOWN));
@@ -161,9 +193,16 @@ impl Inventory {
     }
 }
 
+/// A refused rule with its place.
+fn said(rule: &RefusedRule) -> String {
+    format!("{}:{}:{}: {}", rule.file, rule.place.0, rule.place.1, rule.message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Base;
+    use bartizan_base::Generation;
 
     fn inventory(files: &[(&str, String)]) -> Inventory {
         let mut inventory = Inventory::default();
@@ -171,9 +210,9 @@ mod tests {
             .iter()
             .map(|(name, text)| bartizan_rules::parse_file(text.clone().into_bytes(), name))
             .collect();
-        let ids =
-            files.iter().flat_map(|f| f.rules.iter().map(|r| (r.id().gid, r.id().sid))).collect::<Vec<_>>();
-        inventory.add(&files, ids.into_iter());
+        let settings = bartizan_config::suricata::shipped();
+        let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
+        inventory.add(&files, &base.rules(&files, &settings, Generation(1), &[]).unwrap());
         inventory
     }
 
@@ -198,13 +237,56 @@ mod tests {
         assert_eq!(refused(&before, &cut(1), &terms), "");
         let text = refused(&before, &cut(10), &terms);
         assert!(text.contains("100 rules run, 99 would after it"), "{text}");
-        assert!(text.contains("a.rules:100:") && text.contains("1 malformed lines"), "{text}");
+        assert!(text.contains("a.rules:100:") && text.contains("1 malformed line in"), "{text}");
         assert!(text.contains("accept-malformed: true") && !text.contains("max-loss"), "{text}");
         assert_eq!(refused(&before, &cut(10), &Terms { accept_malformed: true, ..terms }), "");
         // A malformed line beside as many rules as before.
         let more = inventory(&[("a.rules", rules(1..101) + "alert tcp any\n")]);
         assert!(refused(&before, &more, &terms).contains("a.rules:101:"));
         assert_eq!(more.notes().len(), 1);
+    }
+
+    #[test]
+    fn what_a_check_calls_malformed_is_refused_whatever_finds_it() {
+        let good = rules(1..101);
+        let before = inventory(&[("a.rules", good.clone())]);
+        let terms = Terms::default();
+        let taken = Terms { accept_malformed: true, ..terms };
+        let rule = |options: &str| format!("alert tcp any any -> any any ({options})\n");
+        for (line, message) in [
+            (rule("contnt:\"x\"; sid:200;"), "contnt"),
+            (rule("pcre:\"/(/\"; sid:200;"), "regular expression"),
+            (rule("content:\"x\"; sid:50;"), "gid 1 and sid 50 stands earlier"),
+            (rule("content:\"x\"; depth:0; within:nothing; sid:200;"), ""),
+            ("alert tcp $NOPE any -> any any (content:\"x\"; sid:200;)\n".to_owned(), "$NOPE"),
+            ("alert nosuch any any -> any any (content:\"x\"; sid:200;)\n".to_owned(), "nosuch"),
+            (rule("dataset:isset,d,type string,load /no/such; sid:200;"), ""),
+        ] {
+            let next = inventory(&[("a.rules", good.clone() + &line)]);
+            let text = refused(&before, &next, &terms);
+            assert!(text.contains("a.rules:101:") && text.contains(message), "{line}: {text}");
+            assert!(text.contains("(1 malformed line in this file, 100 rules)"), "{text}");
+            assert!(text.contains("`accept-malformed: true`"), "{text}");
+            assert_eq!(refused(&before, &next, &taken), "", "{line}");
+            assert_eq!((next.malformed(), next.loaded()), (1, 100), "{line}");
+        }
+        // One that ran, told once.
+        let misspelt = good.replacen("content:\"x\"; sid:7;", "contnt:\"x\"; sid:7;", 1);
+        let text = refused(&before, &inventory(&[("a.rules", misspelt)]), &terms);
+        assert!(text.contains("a.rules:7:") && text.matches("a.rules").count() == 1, "{text}");
+        assert!(text.contains("100 rules run, 99 would after it"), "{text}");
+        // What only this engine cannot evaluate refuses nothing, and is told of if it ran.
+        let unsupported = good.replacen("content:\"x\"; sid:7;", "asn1:oversize_length 10; sid:7;", 1);
+        let next = inventory(&[("a.rules", unsupported)]);
+        assert_eq!(refused(&before, &next, &terms), "");
+        let told = before.left_out(&next);
+        assert!(
+            told.len() == 1 && told[0].starts_with("a.rules:7:") && told[0].contains("sid 7 ran"),
+            "{told:?}"
+        );
+        assert!(next.left_out(&next).is_empty());
+        let more = inventory(&[("a.rules", good + &rule("asn1:oversize_length 10; sid:300;"))]);
+        assert!(refused(&before, &more, &terms).is_empty() && before.left_out(&more).is_empty());
     }
 
     #[test]
@@ -226,7 +308,7 @@ mod tests {
         }
         // Other rules, and rules that this engine cannot use, are rules.
         assert_eq!(refused(&before, &after(&rules(7000..7001), ""), &terms), "");
-        let unknown = "alert tcp any any -> any any (no_such_keyword; sid:1;)";
+        let unknown = "alert tcp any any -> any any (asn1:oversize_length 10; sid:7000;)";
         assert_eq!(refused(&before, &after(unknown, ""), &terms), "");
         assert_eq!(before.notes(), ["c.rules: no rules are in this file"]);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a pattern as of a shell.
 //!
-//! As in Suricata a name that fits no file is warned of and no error. Not done: classes of characters (`[a-z]`) in patterns.
+//! As in Suricata a name that fits no file is warned of at a start, and an error of a test. Not done: classes of characters (`[a-z]`) in patterns.
 
 use bartizan_base::Settings;
 use std::path::{Component, Path, PathBuf};

@@ -149,6 +149,274 @@ fn a_check_and_a_test_have_one_result() {
 }
 
 #[test]
+fn a_test_says_what_a_run_would_say() {
+    let folder = folder();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    let policy = |file: &str| {
+        folder.write("p.yaml", format!("policies:\n  - {{name: a, from: any, to: any, chain: [ids], ids: {{level: web}}}}\nrule-groups: {{web: [{file}]}}\ndefault: {{action: drop}}\n"));
+    };
+    let host = |rules: &str| {
+        folder.write("h.yaml", format!("links: [{{name: a, tap: {{interface: eth0}}}}]\nrules: [{rules}]\npolicy: p.yaml\ncache: none\n"));
+    };
+    // One set: the same sid in a file of the host file and in one of the policy.
+    folder.write("again.rules", GOOD);
+    folder.write("other.rules", GOOD.replace("sid:1", "sid:11"));
+    policy("again.rules");
+    host("good.rules");
+    let ended = run(&["-T", "-c", "h.yaml"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(
+        &ended,
+        &[
+            "a rule with gid 1 and sid 1 stands earlier",
+            "p.yaml: 1 malformed line is in the rule files of this policy",
+            "not valid",
+        ],
+    );
+    host("other.rules");
+    let ended = run(&["-T", "-c", "h.yaml"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended, &["rules of p.yaml: 2 loaded, 0 refused", "is valid"]);
+    // Malformed rules of a policy's group are malformed, however it is asked; what is not supported is not.
+    for (file, code) in [("malformed.rules", 1), ("unsupported.rules", 0)] {
+        policy(file);
+        for arguments in [&["-T", "-c", "h.yaml"][..], &["check", "p.yaml"]] {
+            let ended = run(arguments);
+            assert_eq!(ended.code, Some(code), "{file} {arguments:?}: {ended:?}");
+            assert_eq!(run(&[arguments, &["--strict"]].concat()).code, Some(1), "{file} {arguments:?}");
+        }
+    }
+    // What the host file says of settings and links holds for its policy.
+    policy("good.rules");
+    host("other.rules");
+    let text = folder.read("h.yaml");
+    folder.write("h.yaml", format!("{text}settings: {{vars.address-groups.HOME_NET: \"10.0.0.0/40\"}}\n"));
+    let ended = run(&["-T", "-c", "h.yaml"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended, &["h.yaml:5:", "vars.address-groups.HOME_NET"]);
+    // A file that is not there.
+    host("other.rules, missing.rules");
+    let ended = run(&["-T", "-c", "h.yaml"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    says(&ended, &["missing.rules: no such file"]);
+    let ended = run(&["-T", "-S", "missing.rules"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    // Also one that the settings name: a start goes on, a test fails, as Suricata's.
+    folder.write("m.yaml", YAML.replace("*.rules", "missing*.rules"));
+    for arguments in [&["-T", "-c", "m.yaml"][..], &["check", "--suricata-config", "m.yaml"]] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        says(&ended, &["m.yaml:8:5: no rule file is called rules/missing*.rules"]);
+    }
+    // One without rules.
+    folder.write("none.rules", "# later\n");
+    for arguments in [&["-T", "-S", "none.rules"][..], &["check", "none.rules"]] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        says(&ended, &["warning: none.rules: no rules are in this file"]);
+    }
+    policy("none.rules");
+    says(&run(&["check", "p.yaml"]), &["none.rules: no rules are in this file"]);
+    // Nothing to test is no success.
+    for arguments in [&["-T"][..], &["-T", "-l", "l"], &["-T", "--strict"]] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        says(&ended, &["-T has nothing to test"]);
+    }
+}
+
+#[test]
+fn build_info_tells_what_a_run_would_search_with() {
+    let folder = Folder::new();
+    let words = ["aleph", "bethel", "gimel", "daleth", "heave", "zayin", "cheth", "tethys", "kaphor"];
+    let rules: String = (1..)
+        .zip(words)
+        .map(|(sid, word)| {
+            format!("alert tcp any any -> any any (msg:\"m\"; content:\"{word}\"; sid:{sid};)\n")
+        })
+        .collect();
+    folder.write("r.rules", rules);
+    folder.write("c.pcap", capture(1, &[udp(false, 1000, 4000, b"secret")]));
+    // What a run says of itself with a set that is large enough.
+    let arguments = ["inspect", "--cache", "none", "--rules", "r.rules", "--out", "o", "--json", "c.pcap"];
+    let ended = run(&folder.0, &arguments);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let used = format!("{}{}", ended.stdout, ended.stderr).contains("hyperscan 5.");
+    let info = run(&folder.0, &["--build-info"]).stdout;
+    let line = |start: &str| {
+        let found = info.lines().map(str::trim).find_map(|line| line.strip_prefix(start));
+        found.unwrap_or_else(|| panic!("{start}: {info}")).trim().to_owned()
+    };
+    assert_eq!(line("Hyperscan support:"), if used { "yes" } else { "no" }, "{info}");
+    assert!(line("Hyperscan library:").contains("libhs.so.5"), "{info}");
+    assert_eq!(line("Patterns:").starts_with("hyperscan 5."), used, "{info}");
+    // Told not to.
+    let forced = std::process::Command::new(common::PROGRAM)
+        .arg("--build-info")
+        .env("BARTIZAN_PATTERN_ENGINE", "aho-corasick")
+        .output()
+        .unwrap();
+    let forced = String::from_utf8(forced.stdout).unwrap();
+    assert!(forced.contains("Hyperscan support:                       no\n"), "{forced}");
+    assert!(forced.contains("not asked for: BARTIZAN_PATTERN_ENGINE forces aho-corasick"), "{forced}");
+}
+
+#[test]
+fn threshold_files_that_are_malformed_are_told_of() {
+    let folder = folder();
+    folder.write("t.yaml", format!("{YAML}threshold-file: t.config\n"));
+    folder.write("t.config", "suppress gen_id 1, sig_id 1, track by_src, ip 192.0.2.200\nsuppres gen_id 1, sig_id 1\nsuppress gen_id 1, sig_id 1, track by_src, ip $NOPE\n");
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    for arguments in [
+        &["-T", "-c", "t.yaml", "-S", "good.rules"][..],
+        &["check", "--suricata-config", "t.yaml", "good.rules"],
+    ] {
+        // As Suricata's -T.
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        says(&ended, &["error: t.config:2:1", "t.config:3:1", "$NOPE is not defined"]);
+    }
+    let inspect = [
+        "inspect",
+        "--cache",
+        "none",
+        "--suricata-config",
+        "t.yaml",
+        "--rules",
+        "good.rules",
+        "--out",
+        "o",
+        "c.pcap",
+    ];
+    let ended = run(&inspect);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    says(&ended, &["warning: t.config:2:1"]);
+    folder.write(
+        "p.yaml",
+        "policies:\n  - {name: a, from: any, to: any, chain: [ids]}\ndefault: {action: drop}\n",
+    );
+    for more in [&["--strict"][..], &["--strict", "--policy", "p.yaml"]] {
+        let ended = run(&[&inspect[..], more].concat());
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        says(
+            &ended,
+            &[
+                "t.config:2:1: ",
+                "(2 malformed lines in this threshold file)",
+                "--strict takes that for an error",
+            ],
+        );
+    }
+}
+
+#[test]
+fn suricata_s_own_lines_are_answered_with_ours() {
+    let folder = folder();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    folder.write("ips.yaml", "%YAML 1.1\n---\naf-packet:\n  - interface: eth1\n    copy-mode: ips\n    copy-iface: eth2\n  - interface: default\n");
+    for (arguments, command) in [
+        (
+            &["-r", "c.pcap", "-S", "good.rules", "-l", "l"][..],
+            "bartizan inspect --rules good.rules --out l c.pcap",
+        ),
+        (&["-c", "s.yaml", "-i", "eth7"], "bartizan run --suricata-config s.yaml --tap eth7"),
+        (&["-c", "s.yaml", "--af-packet", "-D"], "bartizan run --suricata-config s.yaml --tap eth0"),
+        (&["-c", "ips.yaml", "--af-packet"], "bartizan run --suricata-config ips.yaml --inline eth1 eth2"),
+        (&["-S", "good.rules", "-l", "l"], "bartizan run --rules good.rules --out l --tap INTERFACE"),
+        (&["run", "-i", "lo"], "bartizan run --tap lo"),
+        (&["--list-runmodes"], "there are no run modes"),
+        (&["-D"], "stays in the foreground"),
+    ] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        says(&ended, &["Suricata", command]);
+        assert!(!ended.stderr.contains("unexpected argument"), "{ended:?}");
+    }
+    // What it says is what works.
+    let ended = run(&["inspect", "--rules", "good.rules", "--out", "l", "--cache", "none", "c.pcap"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // Other mistakes are told as before.
+    says(&run(&["run", "--tapp", "lo"]), &["unexpected argument '--tapp'"]);
+}
+
+#[test]
+fn configuration_files_in_each_other_s_place_are_named() {
+    let folder = folder();
+    let run = |arguments: &[&str]| run(&folder.0, arguments);
+    folder.write("h.yaml", "links: [{name: a, tap: {interface: lo}}]\ncache: none\n");
+    folder.write(
+        "p.yaml",
+        "policies:\n  - {name: a, from: any, to: any, chain: [ids]}\ndefault: {action: drop}\n",
+    );
+    for (arguments, parts) in [
+        (
+            &["run", "-c", "s.yaml"][..],
+            &["s.yaml is not a host file", "it is a suricata.yaml", "bartizan run --suricata-config s.yaml"]
+                [..],
+        ),
+        (&["check", "s.yaml"], &["s.yaml is not a policy file", "bartizan check --suricata-config s.yaml"]),
+        (&["run", "--policy", "s.yaml", "--tap", "lo"], &["s.yaml is not a policy file"]),
+        (&["run", "-c", "p.yaml"], &["p.yaml is not a host file", "--policy p.yaml"]),
+        (&["check", "h.yaml"], &["h.yaml is not a policy file", "bartizan -T -c h.yaml"]),
+        (
+            &["inspect", "--suricata-config", "h.yaml", "c.pcap"],
+            &["h.yaml is not a suricata.yaml", "it is a host file"],
+        ),
+        (
+            &["check", "--suricata-config", "p.yaml", "good.rules"],
+            &["p.yaml is not a suricata.yaml", "it is a policy file"],
+        ),
+    ] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(1), "{arguments:?}: {ended:?}");
+        says(&ended, parts);
+    }
+    for arguments in [&["check", "p.yaml"][..], &["-T", "-c", "h.yaml"], &["-T", "-c", "s.yaml"]] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn names_of_files_may_have_the_time() {
+    let folder = folder();
+    let ended = run(
+        &folder.0,
+        &[
+            "inspect",
+            "--rules",
+            "good.rules",
+            "--cache",
+            "none",
+            "--out",
+            "l",
+            "--set",
+            "outputs.1.eve-log.filename=%Y/eve-%s-%%.json",
+            "--set",
+            "outputs.1.eve-log.prefix=@cee:",
+            "--set",
+            "outputs.1.eve-log.rotate-interval=day",
+            "c.pcap",
+        ],
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let year =
+        std::fs::read_dir(folder.path("l")).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    assert!(year.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap() >= 2026);
+    let file = std::fs::read_dir(&year).unwrap().next().unwrap().unwrap().path();
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let second = name.strip_prefix("eve-").and_then(|n| n.strip_suffix("-%.json")).unwrap();
+    assert!(second.parse::<u64>().unwrap() > 1_700_000_000, "{name}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("\"event_type\":\"alert\"") && text.lines().all(|l| l.starts_with("@cee:{")),
+        "{text}"
+    );
+    // The name that was made is the one that is told.
+    assert!(format!("{}{}", ended.stdout, ended.stderr).contains(name), "{ended:?}");
+}
+
+#[test]
 fn findings_mark_what_they_name() {
     let folder = Folder::new();
     let rules = "alert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:1;)\nalert dns any any -> any any (msg:\"m\"; dns.rcode:nxdomian; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; flow:to_server,establish; sid:3;)\nalert tcp any any -> any any (msg:\"m\"; classtype:troian-activity; content:\"a\"; sid:4;)\nalert tcp any any -> any any (msg:\"m\"; classtype:troian-activity; content:\"b\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.response_body; content:\"a\"; pcre:\"/b/Q\"; sid:6;)\nalert http any any -> any any (msg:\"m\"; http.accept_enc; content:\"gzip, deflate\"; bsize:13; content:\"a much longer content\"; sid:7;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:5; content:\"abc\"; content:\"def\"; distance:0; sid:8;)\n";

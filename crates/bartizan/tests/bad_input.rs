@@ -151,8 +151,18 @@ fn outputs() {
         case(
             &[],
             &with("o --set outputs.1.eve-log.filetype=redis"),
-            0,
-            &["`redis` is not supported", "use regular, stdout, unix_stream"],
+            1,
+            &[
+                "--set: setting `outputs.1.eve-log.filetype`: `redis` is not one of regular, stdout, unix_stream and unix_dgram",
+            ],
+        ),
+        case(
+            &[],
+            &with("o --set outputs.1.eve-log.rotate-interval=soon"),
+            1,
+            &[
+                "--set: setting `outputs.1.eve-log.rotate-interval`: `soon` is not minute, hour, day, or a number",
+            ],
         ),
         case(
             &[],
@@ -431,8 +441,10 @@ fn suricata_settings() {
         ),
         (
             b"vars: {address-groups: {HOME_NET: \"[10.0.0.0/99]\"}}\n",
-            0,
-            &["vars.address-groups.HOME_NET: `/99` is no prefix length"],
+            1,
+            &[
+                "s.yaml:1:35: setting `vars.address-groups.HOME_NET`: `[10.0.0.0/99]`: `/99` is no prefix length",
+            ],
         ),
         (
             b"classification-file: /nope\n",

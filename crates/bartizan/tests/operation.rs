@@ -296,6 +296,81 @@ fn values_that_cannot_be_understood_are_refused_with_their_place() {
 }
 
 #[test]
+fn groups_that_cannot_be_understood_are_refused_with_their_place() {
+    let folder = stage("groups");
+    let yaml = |home: &str, more: &str| {
+        format!(
+            "%YAML 1.1\n---\nvars:\n  address-groups:\n    HOME_NET: {home}\n    EXTERNAL_NET: \"!$HOME_NET\"\n  port-groups:\n    HTTP_PORTS: 80\n{more}"
+        )
+    };
+    let verbs = [
+        &["inspect", "--suricata-config", "s.yaml", "c.pcap"][..],
+        &["check", "--suricata-config", "s.yaml", "web.rules"],
+        &["check", "--suricata-config", "s.yaml", "p.yaml"],
+        &["-T", "-c", "s.yaml", "-S", "web.rules"],
+        &["-T", "-c", "b.yaml"],
+        &["run", "-c", "b.yaml"],
+        &["run", "--suricata-config", "s.yaml", "--tap", "lo"],
+        &["explain", "rule", "1", "--rules", "web.rules", "--suricata-config", "s.yaml"],
+    ];
+    folder.write("b.yaml", "links: [{name: a, tap: {interface: lo}}]\nsuricata-config: s.yaml\nrules: [web.rules]\ncache: none\n");
+    for (home, more, said) in [
+        (
+            "\"[192.168.0.0/99]\"",
+            "",
+            "s.yaml:5:15: setting `vars.address-groups.HOME_NET`: `[192.168.0.0/99]`: ",
+        ),
+        ("\"[10.0.0.0/8\"", "", "s.yaml:5:15: setting `vars.address-groups.HOME_NET`: `[10.0.0.0/8`: "),
+        ("any", "", "s.yaml:6:19: setting `vars.address-groups.EXTERNAL_NET`: `!$HOME_NET`: "),
+        ("\"2001:db8::/129\"", "", "s.yaml:5:15: setting `vars.address-groups.HOME_NET`: "),
+        ("[10.0.0.0/8, 192.168.0.0/16]", "", "write the whole value in quotes"),
+        ("\"[10.0.0.0/8,$OTHER]\"", "", "the address variable $OTHER is not defined"),
+        ("\"[10.0.0.0/8,$EXTERNAL_NET]\"", "", "go in a circle"),
+        ("\"10.0.0.0/8\"", "    BAD: \"70000\"\n", "s.yaml:9:10: setting `vars.port-groups.BAD`: `70000`: "),
+        (
+            "\"10.0.0.0/8\"",
+            "    BAD: \"!$HTTP_PROTS\"\n",
+            "s.yaml:9:10: setting `vars.port-groups.BAD`: `!$HTTP_PROTS`: the port variable $HTTP_PROTS is not defined",
+        ),
+    ] {
+        folder.write("s.yaml", yaml(home, more));
+        for verb in verbs {
+            let ran = folder.run(verb);
+            assert!(
+                ran.code() == 1 && ran.stderr().contains(said),
+                "{home} {verb:?} {}: {}",
+                ran.code(),
+                ran.stderr()
+            );
+        }
+    }
+    // As in Suricata: one of which nothing is left is no error of the file, but of the rules that use it.
+    folder.write("s.yaml", yaml("\"10.0.0.0/8\"", "    NONE: \"[80,!80]\"\n"));
+    let ran = folder.run(verbs[1]);
+    assert!(
+        ran.code() == 0 && ran.stderr().contains("warning: s.yaml:9:11: setting `vars.port-groups.NONE`"),
+        "{}",
+        ran.stderr()
+    );
+    for (setting, said) in [
+        (
+            "vars.address-groups.HOME_NET=10.0.0.0/33",
+            "--set: setting `vars.address-groups.HOME_NET`: `10.0.0.0/33`: ",
+        ),
+        ("vars.address-groups.HOME_NET=", "--set: setting `vars.address-groups.HOME_NET`: "),
+        ("vars.port-groups.HTTP_PORTS=$NOPE", "$NOPE is not defined"),
+        // The shipped EXTERNAL_NET is all else.
+        (
+            "vars.address-groups.HOME_NET=[10.0.0.1,!10.0.0.0/8]",
+            "setting `vars.address-groups.EXTERNAL_NET`: ",
+        ),
+    ] {
+        let ran = folder.run(&["check", "--set", setting, "web.rules"]);
+        assert!(ran.code() == 1 && ran.stderr().contains(said), "{setting} {}: {}", ran.code(), ran.stderr());
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_put_aside_is_no_loss() {
     let folder = Folder::new("aside");
     folder.write("up.pcap", upload("a.txt"));

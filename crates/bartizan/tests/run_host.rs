@@ -216,7 +216,11 @@ fn reloads(folder: &Folder, running: &Running) {
     for (rules, said) in [
         (RULES.get(..cut).unwrap(), "local.rules:1:"),
         ("", "local.rules: no rules are in this file, it had 1"),
-        ("alert udp any any -> any 1 (no_such_keyword; sid:1;)\n", "1 rules would be gone, more than 10%"),
+        (
+            "alert udp any any -> any 1 (asn1:bitstring_overflow; sid:1;)\n",
+            "1 rules would be gone, more than 10%",
+        ),
+        ("alert udp any any -> any 1 (contnt:\"x\"; sid:1;)\n", "(1 malformed line in this file, 0 rules)"),
     ] {
         folder.write("local.rules", rules);
         let before =
@@ -317,6 +321,10 @@ fn interfaces_that_cannot_be_used() {
             &["interface `a00` does not exist", "did you mean `a0`"],
         );
         ip("link set dev a0 up");
+        says(
+            &ends(&folder, &[&["--inline", "a1", "a1"][..], &rest].concat()),
+            &["`a1` is given twice", "give two, or watch one with --tap"],
+        );
         // Without the right: root, and the right taken away.
         let mut without = Command::new("setpriv");
         without.args([
@@ -333,6 +341,56 @@ fn interfaces_that_cannot_be_used() {
         let ended = Running::start(without.args(rest).current_dir(&folder.0)).wait();
         says(&ended, &["no permission to open a packet socket on `a1`", "setcap cap_net_raw"]);
     });
+}
+
+#[test]
+fn an_interface_that_fails_is_told_of_once() {
+    in_namespace(|| {
+        for workers in ["1", "2"] {
+            let folder = Folder::new();
+            veth("a0", "a1", 1500);
+            let running =
+                start(&folder, &["--tap", "a1", "--out", "o", "--cache", "none", "--workers", workers]);
+            for round in 1..3 {
+                // The other end, then this one.
+                for (name, said) in
+                    [("a0", "interface `a1` has no carrier"), ("a1", "interface `a1` is down")]
+                {
+                    let count = |text: &str| running.stderr().matches(text).count();
+                    ip(&format!("link set dev {name} down"));
+                    until(said, || count(said) == round);
+                    let works = count("note: interface `a1` works again");
+                    ip(&format!("link set dev {name} up"));
+                    until("works again", || count("note: interface `a1` works again") == works + 1);
+                }
+            }
+            ip("link del dev a1");
+            let ended = running.wait();
+            assert_eq!(ended.code, Some(3), "{ended:?}");
+            assert!(ended.stderr.contains("interface `a1` is gone"), "{ended:?}");
+            assert_eq!(ended.stderr.matches("works again").count(), 4, "{ended:?}");
+        }
+    });
+}
+
+#[test]
+fn folders_that_were_removed_are_named() {
+    let folder = Folder::new();
+    let inside = folder.path("gone");
+    std::fs::create_dir_all(&inside).unwrap();
+    for (arguments, parts) in [
+        (&["--out", "."][..], &["cannot write to the output folder .", "the folder was removed"][..]),
+        (&["--out", "o"], &["cannot make the output folder o", "choose another with --out"]),
+        (&["--out", "/tmp", "--pidfile", "b.pid"], &["cannot write the pid file b.pid", "make its folder"]),
+    ] {
+        // The shell's folder goes while it is in it.
+        std::fs::create_dir_all(&inside).unwrap();
+        let line = format!("rmdir \"$PWD\" && exec \"$0\" run --tap lo --cache none {}", arguments.join(" "));
+        let ended =
+            Running::start(Command::new("sh").args(["-c", &line, PROGRAM]).current_dir(&inside)).wait();
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        parts.iter().for_each(|part| assert!(ended.stderr.contains(part), "{part}: {ended:?}"));
+    }
 }
 
 #[test]

@@ -88,7 +88,8 @@ fn live(workers: &str) {
     running.until("generation 2: 1 rules loaded, 0 refused");
     let ended = running.stop();
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("8 frames, 8 forwarded"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("8 frames, 8 inspected, 0 lost"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("forwarded") && !ended.stdout.contains(" sent"), "{}", ended.stdout);
     assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
     assert!(!folder.path("b.pid").exists());
     let all: String =

@@ -2,6 +2,7 @@
 //! Host file, policy file and suricata.yaml: types, schema, validation.
 
 pub mod host;
+pub mod kind;
 pub mod policy;
 pub mod suricata;
 pub mod yaml;

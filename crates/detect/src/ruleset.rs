@@ -162,6 +162,52 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided by others.
     pub firewall_refused: u64,
+    /// The refused rules, by file.
+    pub refused: Vec<RefusedRule>,
+}
+
+/// A rule that is not there, or a line that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRule {
+    /// Gid and sid, as far as they could be read.
+    pub id: Option<(u32, u32)>,
+    /// It is no rule, or one that Suricata refuses as well; else it is right and cannot be evaluated here.
+    pub malformed: bool,
+    /// The file, as it was named to the parser.
+    pub file: Arc<str>,
+    /// Line and character of what is wrong, from 1.
+    pub place: (u32, u32),
+    /// What is wrong.
+    pub message: String,
+}
+
+impl RefusedRule {
+    fn of(rule: &Rule, code: RefusalCode, finding: &Diagnostic) -> Self {
+        RefusedRule {
+            id: Some((rule.id().gid, rule.id().sid)),
+            malformed: !code.is_unsupported(),
+            file: Arc::clone(&finding.file),
+            place: (finding.line, finding.column),
+            message: finding.message.clone(),
+        }
+    }
+
+    /// The lines of a file that are no rules, each with its first error.
+    fn lines(file: &RuleFile) -> impl Iterator<Item = Self> {
+        let mut errors = file.diagnostics.iter().filter(|d| d.severity == Severity::Error).peekable();
+        file.refused.iter().map(move |line| {
+            // Both are in the order of the file.
+            while errors.next_if(|error| error.line < line.line).is_some() {}
+            let error = errors.peek();
+            RefusedRule {
+                id: line.sid.map(|sid| (1, sid)),
+                malformed: true,
+                file: Arc::clone(file.source.name()),
+                place: error.map_or((line.line, 1), |error| (error.line, error.column)),
+                message: error.map_or_else(|| line.code.to_owned(), |error| error.message.clone()),
+            }
+        })
+    }
 }
 
 /// A compiled rule.
@@ -191,12 +237,14 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
     let mut classes = UnknownClasses::default();
     let firewall = firewall::is_enabled(input.settings)?;
     let mut firewall_refused = 0u64;
+    let mut refused = Vec::new();
     for file in files {
         report.add_file(file);
         if file.firewall {
             firewall_refused += file.refused.len() as u64;
         }
         diagnostics.extend(file.diagnostics.iter().cloned());
+        refused.extend(RefusedRule::lines(file));
         let name = file.source.name().to_string();
         let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
         let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
@@ -228,17 +276,16 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
                             rule.id().gid,
                             rule.id().sid
                         );
-                        diagnostics.push(rule.diagnostic(
-                            rule.span,
-                            Severity::Error,
-                            RefusalCode::Duplicate.code(),
-                            message,
-                        ));
+                        let code = RefusalCode::Duplicate;
+                        let finding = rule.diagnostic(rule.span, Severity::Error, code.code(), message);
+                        refused.push(RefusedRule::of(rule, code, &finding));
+                        diagnostics.push(finding);
                     }
                 },
                 Err((code, finding)) => {
                     firewall_refused += u64::from(file.firewall);
                     count(&mut report, rule, code, &finding);
+                    refused.push(RefusedRule::of(rule, code, &finding));
                     diagnostics.push(*finding);
                 }
             }
@@ -282,7 +329,7 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         guess_tx: input.settings.bool("detect.guess-applayer-tx", false).unwrap_or(false),
         guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
     };
-    Ok(Loaded { rules, diagnostics, firewall_refused })
+    Ok(Loaded { rules, diagnostics, firewall_refused, refused })
 }
 
 /// Rules in whose name the firewall's policies report.

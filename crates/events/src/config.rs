@@ -5,7 +5,7 @@
 //! an output without `enabled: yes` is off, a type in the list is on unless it says `enabled: no`, a type
 //! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
 //!
-//! Not done: `syslog`, `redis` and plug-in file types (a warning, and the output is left out), files per
+//! Not done: `syslog`, `redis` and plug-in file types (an error: events that go elsewhere than they were to go are missed), files per
 //! thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds), `rotate-keep`, `output-rights`
 //! (see [`crate::output`]),
 //! and `twin: yes` for an output that gets the same events as another one, `drop` and `anomaly` included.
@@ -33,6 +33,8 @@ pub struct EveOutput {
     pub index: u32,
     /// Where events go.
     pub destination: Destination,
+    /// What stands before each event (`prefix`).
+    pub prefix: String,
     /// What each event's head has.
     pub header: HeaderOptions,
     /// Addresses that proxies forward for.
@@ -54,10 +56,19 @@ pub enum Destination {
     UnixDatagram(PathBuf),
 }
 
+/// When the name of a file is made anew (`rotate-interval`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotateInterval {
+    /// When the next minute, hour or day (UTC) of so many seconds begins, and so on.
+    Next(u64),
+    /// After so many seconds, and so on.
+    Every(u64),
+}
+
 /// A file output. Relative names are below the output folder, which the program knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDestination {
-    /// File name.
+    /// File name; conversions of strftime(3) in it stand for the time at which it is opened.
     pub path: PathBuf,
     /// Whether what is in the file stays (`append`, yes unless said otherwise).
     pub append: bool,
@@ -67,6 +78,8 @@ pub struct FileDestination {
     pub rotate_every: Option<u64>,
     /// How many files that were put aside are kept.
     pub rotate_keep: u32,
+    /// When the name is made anew; `None` for when the file is opened again for another reason only.
+    pub rotate_interval: Option<RotateInterval>,
     /// Who may read it.
     pub rights: Rights,
 }
@@ -81,6 +94,7 @@ impl FileDestination {
             rotate_size: None,
             rotate_every: None,
             rotate_keep: 8,
+            rotate_interval: None,
             rights: Rights::default(),
         }
     }

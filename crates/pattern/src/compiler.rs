@@ -265,6 +265,15 @@ impl Compiler {
         Regex::new(pattern, flags, self.config.limits, self.config.jit)
     }
 
+    /// Loads libhs now rather than with the first set that needs it, so that [`Compiler::info`] knows it. Not where the engine that is
+    /// forced has no use for it.
+    pub fn look_for_library(&self) {
+        if matches!(self.config.engine, Engine::Auto | Engine::Hyperscan) {
+            // What it is not there for, the information says.
+            let _ = self.library();
+        }
+    }
+
     /// What to say about the engines, with the counters of everything built so far.
     #[must_use]
     pub fn info(&self) -> EngineInfo {

@@ -22,7 +22,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is asked of the dynamic linker. Debian's libhyperscan5 and libvectorscan5 both provide it.
-pub(crate) const SONAME: &str = "libhs.so.5";
+pub const SONAME: &str = "libhs.so.5";
 
 const HS_SUCCESS: c_int = 0;
 const HS_SCAN_TERMINATED: c_int = -3;

@@ -60,6 +60,7 @@ mod set;
 pub use cache::{Cache, CacheCounters, CacheError};
 pub use compiler::{BuildError, Compiler, Config, EngineError};
 pub use engine::{ENGINE_VARIABLE, Engine, EngineInfo, FallbackReason, ParseEngineError, Used};
+pub use ffi_hs::SONAME as LIBHS;
 pub use finder::Finder;
 pub use literal::Pattern;
 pub use regex::{

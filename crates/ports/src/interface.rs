@@ -23,7 +23,34 @@ pub struct Interface {
     pub loopback: bool,
 }
 
+/// Whether an interface can carry packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// It can.
+    Up,
+    /// It was switched off.
+    Down,
+    /// It is on and its other end is not there.
+    NoCarrier,
+    /// There is none any more in this network namespace; one of the same name is another one.
+    Gone,
+}
+
 impl Interface {
+    /// Whether it can carry packets now.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn state(&self) -> std::io::Result<LinkState> {
+        let Some(name) = sys::interface_name(self.index) else { return Ok(LinkState::Gone) };
+        let flags = sys::interface_flags(sys::request_socket()?.as_fd(), &name)?;
+        Ok(match (flags & libc::IFF_UP, flags & libc::IFF_RUNNING) {
+            (0, _) => LinkState::Down,
+            (_, 0) => LinkState::NoCarrier,
+            _ => LinkState::Up,
+        })
+    }
+
     /// Looks `name` up in this process's network namespace.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, FrameFlags, FrameInfo, Segmentation, Split};
 pub use error::{OpenError, PortError};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
-pub use interface::Interface;
+pub use interface::{Interface, LinkState};
 pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
 pub use pair::{InlinePair, Side};
 pub use passive::{PassiveOptions, PassivePort};

@@ -139,9 +139,18 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
 
 /// Whether an interface with this index exists in this process's network namespace (it may have been renamed).
 pub(crate) fn interface_exists(index: u32) -> bool {
+    interface_name(index).is_some()
+}
+
+/// Its name as it is now.
+pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut buffer = [0 as libc::c_char; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the size that the call demands.
-    !unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) }.is_null()
+    if unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) }.is_null() {
+        return None;
+    }
+    let name: Vec<u8> = buffer.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+    Some(String::from_utf8_lossy(&name).into_owned())
 }
 
 /// Names of all interfaces of this network namespace (`/sys/class/net` may show another namespace's).

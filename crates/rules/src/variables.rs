@@ -114,14 +114,23 @@ impl Variables {
     /// (A rule that uses none of them loads all the same, as in Suricata.)
     #[must_use]
     pub fn check(&self) -> Vec<(Arc<str>, ResolveError)> {
-        let mut out = Vec::new();
-        for (name, expr) in &self.addresses {
-            out.extend(self.address_set(expr).err().map(|e| (Arc::clone(name), e)));
-        }
-        for (name, expr) in &self.ports {
-            out.extend(self.port_set(expr).err().map(|e| (Arc::clone(name), e)));
-        }
+        let mut out = self.wrong_addresses();
+        out.extend(self.wrong_ports());
         out
+    }
+
+    /// Those of [`Variables::check`] that are address groups.
+    #[must_use]
+    pub fn wrong_addresses(&self) -> Vec<(Arc<str>, ResolveError)> {
+        let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.address_set(expr).err()?));
+        self.addresses.iter().filter_map(wrong).collect()
+    }
+
+    /// Those of [`Variables::check`] that are port groups.
+    #[must_use]
+    pub fn wrong_ports(&self) -> Vec<(Arc<str>, ResolveError)> {
+        let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.port_set(expr).err()?));
+        self.ports.iter().filter_map(wrong).collect()
     }
 
     /// What an address expression comes to.

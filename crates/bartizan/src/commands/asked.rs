@@ -3,9 +3,10 @@
 //! `--list-keywords`, `--list-app-layer-protos`, `--list-app-layer-hooks`, `-V`.
 //!
 //! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's words. Not done: to run or read
-//! captures by Suricata's options (`-i`, `-r`): `bartizan run` and `bartizan inspect` do.
+//! captures by Suricata's options (`-i`, `-r`): `bartizan run` and `bartizan inspect` do, and are named ([`super::suricata_line`]).
 
 use super::check::{self, Job};
+use super::suricata_line;
 use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
 use crate::firewall::FirewallOptions;
@@ -15,7 +16,7 @@ use bartizan_applayer::protocols;
 use bartizan_base::Settings;
 use bartizan_detect::reference::{self, Listed};
 use bartizan_events::SURICATA_VERSION;
-use bartizan_pattern::{Compiler, Config};
+use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, Engine, EngineInfo, LIBHS};
 use std::path::{Path, PathBuf};
 
 /// What has to be said wherever the program goes.
@@ -82,8 +83,8 @@ pub struct Args {
     suricata_version: bool,
 }
 
-/// Answers.
-pub fn run(args: &Args) -> Result<Exit, Failure> {
+/// Answers; `line`: what was typed, for a hint when nothing is asked.
+pub fn run(args: &Args, line: &[String]) -> Result<Exit, Failure> {
     if args.suricata_version {
         println!("{}", version());
     } else if args.build_info {
@@ -101,6 +102,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         dump_config(&load::settings(args.config.as_deref(), &args.overrides)?, "");
     } else if args.test {
         return test(args);
+    } else if let Some(hint) = suricata_line::hint(line) {
+        return Err(Failure::usage(hint));
     } else {
         return Err(Failure::usage(
             "these options go with -T, --dump-config or --list-keywords; `bartizan run` runs on live traffic, `bartizan inspect` reads captures (see `bartizan --help`)",
@@ -116,6 +119,13 @@ fn version() -> String {
 
 /// `-T`.
 fn test(args: &Args) -> Result<Exit, Failure> {
+    let firewall = args.firewall.firewall || args.firewall.firewall_rules_exclusive.is_some();
+    let rules = !args.only.is_empty() || !args.more.is_empty();
+    if args.config.is_none() && args.overrides.is_empty() && !rules && !firewall {
+        return Err(Failure::usage(
+            "-T has nothing to test: name settings or a host file with -c FILE, or rules with -S FILE (no file is read unless it is named)",
+        ));
+    }
     if let Some(log) = args.log.as_deref().filter(|log| !log.is_dir()) {
         return Err(Failure::input(format!("the log folder {} is not there; make it", log.display())));
     }
@@ -134,8 +144,13 @@ fn test(args: &Args) -> Result<Exit, Failure> {
             let given = plan::Given { config: Some(path.clone()), options, ..plan::Given::default() };
             options = plan::plan(&given)?.options;
             policies.extend(options.policy.take());
-            if of_settings && !options.rules.is_empty() {
-                (rules, of_settings) = ([options.rules.as_slice(), &rules].concat(), false);
+            let named = std::mem::take(&mut options.rules);
+            if of_settings && !named.is_empty() {
+                (rules, of_settings) = ([named.as_slice(), &rules].concat(), false);
+            }
+            if !policies.is_empty() {
+                // One set with those of the policy, as in a run: a sid that two of them have is a mistake.
+                (options.rules, rules, of_settings) = (rules, Vec::new(), false);
             }
         }
         Some(path) => options.suricata_config = Some(path.clone()),
@@ -167,7 +182,10 @@ fn dump_config(settings: &Settings, prefix: &str) {
 
 fn build_info() -> Result<(), Failure> {
     let config = Config { cache: None, ..Config::default() }.with_environment().map_err(Failure::input)?;
-    let patterns = Compiler::new(config).map_err(Failure::input)?.info().to_string();
+    let compiler = Compiler::new(config).map_err(Failure::input)?;
+    // A run loads it with the first set that is large enough; what is asked here is whether it would.
+    compiler.look_for_library();
+    let patterns = compiler.info();
     let yes = |is: bool| if is { "yes" } else { "no" };
     println!("{}", version());
     println!("Features: AF_PACKET HAVE_PACKET_FANOUT PCRE_JIT HAVE_NSS HAVE_JA3 HAVE_JA4 TLS RUST");
@@ -185,10 +203,8 @@ fn build_info() -> Result<(), Failure> {
     println!("  PCRE jit:                                yes");
     println!("  JA3 support:                             yes");
     println!("  JA4 support:                             yes");
-    println!(
-        "  Hyperscan support:                       {}",
-        yes(patterns.contains("libhs") || patterns.contains("hyperscan"))
-    );
+    println!("  Hyperscan support:                       {}", yes(patterns.hyperscan.is_some()));
+    println!("  Hyperscan library:                       {}", hyperscan(&patterns));
     println!("  Patterns:                                {patterns}");
     println!("\nGeneric build parameters:");
     println!("  Configuration directory:                 /etc/suricata/");
@@ -200,6 +216,19 @@ fn build_info() -> Result<(), Failure> {
     println!("  --datarootdir                            /usr/share");
     println!("\nLibraries and their licences: `bartizan --notices`");
     Ok(())
+}
+
+/// Which libhs a run would use, and how it is found.
+fn hyperscan(patterns: &EngineInfo) -> String {
+    match &patterns.hyperscan {
+        Some(version) => format!(
+            "{version}; {LIBHS} is looked for by the dynamic linker when the program runs (LD_LIBRARY_PATH, /etc/ld.so.conf)"
+        ),
+        None if matches!(patterns.asked, Engine::AhoCorasick | Engine::Finders) => {
+            format!("not asked for: {ENGINE_VARIABLE} forces {}", patterns.asked)
+        }
+        None => patterns.why.clone(),
+    }
 }
 
 fn list_protocols(json: bool) {

@@ -5,6 +5,7 @@ use crate::cache::CacheOption;
 use crate::error::{Exit, Failure};
 use crate::firewall::{self, FirewallOptions};
 use crate::generation::{Builder, Options, is_policy};
+use crate::reload::Inventory;
 use crate::{findings, load, rule_files, say, unused};
 use bartizan_base::{Generation, Settings};
 use bartizan_dataplane::settings::EngineSettings;
@@ -14,7 +15,7 @@ use bartizan_events::output::Rights;
 use bartizan_events::{EveOutputs, TlsStoreOptions};
 use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shown below `--help`.
 pub const EXAMPLES: &str = "\
@@ -59,7 +60,7 @@ pub struct Job {
     pub rules: Vec<PathBuf>,
     /// The rule files that the settings name are checked as well.
     pub of_settings: bool,
-    /// Policy files.
+    /// Policy files. They are built with the rule files of the options, as a run builds them; `rules` are checked by themselves.
     pub policies: Vec<PathBuf>,
     /// Each rule and each setting by its name.
     pub verbose: bool,
@@ -86,22 +87,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// cannot be evaluated here are warnings, and errors only with `--strict`.
 pub fn check(job: &Job) -> Result<Exit, Failure> {
     let mut settings = job.options.settings()?;
-    load::data_folder(&mut settings, std::path::Path::new(""));
+    load::data_folder(&mut settings, Path::new(""));
     let mut warnings = Vec::new();
     let cache = crate::cache::open(job.options.cache.cache.as_deref(), &mut warnings)?;
     let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
     let per_policy =
-        job.policies.iter().map(|p| policy_problems(&job.options, p)).collect::<Result<Vec<_>, _>>()?;
-    let problems = per_policy.concat();
+        job.policies.iter().map(|p| of_policy(&job.options, p)).collect::<Result<Vec<_>, _>>()?;
+    let mut problems: Vec<String> = per_policy.iter().flat_map(|policy| policy.problems.clone()).collect();
     let mut rules = job.rules.clone();
     if job.of_settings {
-        rules.extend(rule_files::of(&settings, &mut warnings));
+        // A start goes on without them; a test fails, as Suricata's does.
+        rules.extend(rule_files::of(&settings, &mut problems));
     }
     let mut files = load::rule_files(&rules)?;
     let of_firewall = job.options.firewall.files(&settings, &mut warnings)?;
     let has_rules = !rules.is_empty() || !of_firewall.is_empty();
     files.extend(of_firewall);
     let loaded = base.rules(&files, &settings, Generation(1), &[])?;
+    let mut inventory = Inventory::default();
+    inventory.add(&files, &loaded);
+    let empty = per_policy.iter().flat_map(|policy| policy.empty.clone()).chain(inventory.empty_files());
+    warnings.extend(empty);
     let misspelt = settings_problems(job, &settings, &loaded, &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
@@ -115,21 +121,29 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
         + usize::from(missing > 0);
     let report = &loaded.rules.report;
     if job.json {
-        let result = serde_json::json!({ "diagnostics": found, "rules": report, "policies": problems });
+        let of_policies: Vec<_> = per_policy.iter().map(|policy| &policy.report).collect();
+        let result = serde_json::json!({
+            "diagnostics": found, "rules": report, "policies": problems, "rules_of_policies": of_policies, "warnings": warnings,
+        });
         println!("{result}");
     } else {
         for problem in &problems {
             println!("{problem}");
         }
-        for (path, _) in job.policies.iter().zip(&per_policy).filter(|(_, problems)| problems.is_empty()) {
-            println!("{}: policy is valid", path.display());
+        for (path, policy) in job.policies.iter().zip(&per_policy) {
+            if policy.problems.is_empty() {
+                println!("{}: policy is valid", path.display());
+            }
+            if let Some(report) = policy.report.as_ref().filter(|report| has_some(report)) {
+                print_counts(&format!("rules of {}: ", path.display()), report);
+            }
         }
         print_rules(&found, &files, report, job.verbose || strict || findings::are_few(report));
         if missing > 0 {
             println!("error: {}", firewall::missing(missing));
         }
         if job.policies.is_empty() || has_rules {
-            print_counts(report);
+            print_counts("", report);
         }
     }
     Ok(if errors > 0 || (strict && misspelt) { Exit::Input } else { Exit::Done })
@@ -147,9 +161,10 @@ fn print_rules(found: &[Diagnostic], files: &[RuleFile], report: &RuleSetReport,
     }
 }
 
-fn print_counts(report: &RuleSetReport) {
+/// `of`: what stands before them.
+fn print_counts(of: &str, report: &RuleSetReport) {
     println!(
-        "{} loaded, {} refused ({} malformed, {} not supported), {} skipped",
+        "{of}{} loaded, {} refused ({} malformed, {} not supported), {} skipped",
         report.loaded,
         report.refused_total(),
         report.malformed_total(),
@@ -186,21 +201,51 @@ fn settings_problems(
     Ok(unused::check(settings, job.verbose))
 }
 
-/// Everything that is wrong with a policy file, each with file, line and column: it is built as a run would build it, with its
-/// rule files. Links may have any names.
-fn policy_problems(of: &Options, path: &std::path::Path) -> Result<Vec<String>, Failure> {
+/// What became of a policy file.
+struct OfPolicy {
+    /// Everything that is wrong, with its place where it has one.
+    problems: Vec<String>,
+    /// What became of the rules.
+    report: Option<RuleSetReport>,
+    /// Its rule files without rules.
+    empty: Vec<String>,
+}
+
+/// Whether there was a rule at all.
+fn has_some(report: &RuleSetReport) -> bool {
+    report.loaded + report.refused_total() + report.skipped > 0
+}
+
+/// A policy file is built as a run would build it, with its rule files. Links may have any names, unless the options name those that
+/// there are.
+fn of_policy(of: &Options, path: &Path) -> Result<OfPolicy, Failure> {
     // What cannot be read is no finding in the file.
     crate::input::read_text(path, "policy file")?;
-    let options = Options {
-        policy: Some(path.to_owned()),
-        suricata_config: of.suricata_config.clone(),
-        overrides: of.overrides.clone(),
-        cache: of.cache.clone(),
-        strict: of.strict,
-        ..Options::default()
+    let options = Options { policy: Some(path.to_owned()), ..of.clone() };
+    let folder = Path::new("");
+    let mut builder = if options.links.is_empty() {
+        Builder::for_captures(&options, folder)?
+    } else {
+        Builder::new(&options, folder)?
     };
-    match Builder::for_captures(&options, std::path::Path::new(""))?.build(Generation(1)) {
-        Ok(_) => Ok(Vec::new()),
-        Err(error) => Ok(error.to_string().lines().map(str::to_owned).collect()),
+    match builder.build(Generation(1)) {
+        Ok(built) => {
+            let mut problems = Vec::new();
+            let malformed = built.report.malformed_total();
+            if malformed > 0 {
+                problems.push(format!(
+                    "{}: {malformed} malformed {} in the rule files of this policy (see above): a start would leave {} out, a reload would be \
+                     refused",
+                    path.display(),
+                    if malformed == 1 { "line is" } else { "lines are" },
+                    if malformed == 1 { "it" } else { "them" },
+                ));
+            }
+            Ok(OfPolicy { problems, report: Some(built.report), empty: built.inventory.empty_files() })
+        }
+        Err(error) => {
+            let problems = error.to_string().lines().map(str::to_owned).collect();
+            Ok(OfPolicy { problems, report: None, empty: Vec::new() })
+        }
     }
 }

@@ -275,7 +275,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         incomplete,
         skipped: found.skipped,
         patterns: builder.patterns(),
-        eve: out.join("eve.json"),
+        eve: recorder.watches().first().map_or_else(|| out.join("eve.json"), |watch| watch.path().to_owned()),
         events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
     };
     for incident in &incidents {

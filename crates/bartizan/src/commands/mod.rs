@@ -10,3 +10,4 @@ pub mod explain;
 pub mod inspect;
 pub mod man;
 pub mod run;
+pub mod suricata_line;

@@ -4,6 +4,7 @@
 use crate::crew::{self, Parts};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
+use crate::interfaces::InterfaceWatch;
 use crate::metrics::{self, Source};
 use crate::plan::{self, Given, Plan};
 use crate::reload::Inventory;
@@ -43,9 +44,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
     let plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
-    for name in plan.ports.interfaces() {
-        Interface::look_up(name).map_err(Failure::input)?;
-    }
+    let mut interfaces = InterfaceWatch::new(interfaces(&plan)?);
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
@@ -147,7 +146,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     );
     let steer = |finished: &dyn Fn() -> bool| {
         let steering = Steering { control: &control, source: &source, app: &app, given: &args.given };
-        steering.run(&mut builder, inventory, &mut statistics, finished);
+        steering.run(&mut builder, inventory, &mut statistics, &mut interfaces, finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
@@ -169,7 +168,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(out) = &plan.out {
         super::inspect::write_stats(out, &counters, &rights)?;
     }
-    match ended.failure {
+    match ended.failure.or_else(|| interfaces.gone().map(Failure::stopped)) {
         Some(failure) => Err(failure),
         None if failed > 0 || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
@@ -184,6 +183,30 @@ fn say(plan: &Plan, text: &str) {
     } else {
         std::io::stdout().write_all(harmless(text).as_bytes())
     };
+}
+
+/// The interfaces, each another one, however they are named.
+fn interfaces(plan: &Plan) -> Result<Vec<Interface>, Failure> {
+    let names = plan.ports.interfaces();
+    let found: Vec<Interface> = names
+        .iter()
+        .map(|name| Interface::look_up(name))
+        .collect::<Result<_, _>>()
+        .map_err(Failure::input)?;
+    if let [a, b] = found.as_slice()
+        && a.index == b.index
+    {
+        let what = if a.name == b.name {
+            "is given twice".to_owned()
+        } else {
+            format!("and `{}` are one interface", b.name)
+        };
+        return Err(Failure::input(format!(
+            "`{}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap",
+            a.name
+        )));
+    }
+    Ok(found)
 }
 
 /// Says what happened to an output.
@@ -243,6 +266,7 @@ impl Steering<'_> {
         builder: &mut Builder,
         mut running: Inventory,
         statistics: &mut Statistics,
+        interfaces: &mut InterfaceWatch,
         finished: &dyn Fn() -> bool,
     ) {
         let mut number = 1;
@@ -266,6 +290,9 @@ impl Steering<'_> {
                         self.source.loaded(&built.report, builder.cache());
                         statistics.loaded(stats::rules_of(&built.report));
                         let (loaded, refused) = (built.report.loaded, built.report.refused_total());
+                        for left_out in running.left_out(&built.inventory) {
+                            eprintln!("warning: {left_out}");
+                        }
                         running = built.inventory;
                         let malformed = match running.malformed() {
                             0 => String::new(),
@@ -285,6 +312,10 @@ impl Steering<'_> {
                 builder.generation_freed();
             }
             statistics.look();
+            interfaces.look().iter().for_each(|said| eprintln!("{said}"));
+            if interfaces.gone().is_some() {
+                self.control.stop();
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -153,7 +153,7 @@ impl EveRecorder {
         warnings.extend(all.warnings);
         let mut outputs = Vec::new();
         for options in all.outputs {
-            let sink = open(&options.destination)?;
+            let sink = open(&options.destination)?.map(|sink| sink.with_prefix(&options.prefix));
             let protocols = options
                 .types
                 .protocols

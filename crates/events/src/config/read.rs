@@ -3,7 +3,7 @@
 
 use super::{
     AlertOptions, AnomalyOptions, Destination, DropOptions, EveOutput, EveOutputs, EventTypes,
-    FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, StatsOptions, XffOptions,
+    FileDestination, FilesOptions, HeaderOptions, ProtocolOptions, RotateInterval, StatsOptions, XffOptions,
 };
 use crate::output::Rights;
 use bartizan_base::{SettingError, Settings};
@@ -23,7 +23,7 @@ impl EveOutputs {
                 continue;
             }
             let reader = Reader { settings, prefix };
-            let Some(destination) = reader.destination(&mut all.warnings)? else { continue };
+            let destination = reader.destination(&mut all.warnings)?;
             let mut header = reader.header()?;
             if header.sensor_name.is_none() {
                 header.sensor_name.clone_from(&sensor_name);
@@ -35,6 +35,7 @@ impl EveOutputs {
             all.outputs.push(EveOutput {
                 index: item.parse().unwrap_or(0),
                 destination,
+                prefix: reader.get("prefix").unwrap_or_default().to_owned(),
                 header,
                 xff: reader.xff("xff")?,
                 types,
@@ -86,8 +87,10 @@ impl Reader<'_> {
         }
     }
 
-    fn destination(&self, warnings: &mut Vec<String>) -> Result<Option<Destination>, SettingError> {
-        let kind = self.get("filetype").or_else(|| self.get("type")).unwrap_or("regular");
+    fn destination(&self, warnings: &mut Vec<String>) -> Result<Destination, SettingError> {
+        let named = |key: &&str| self.get(key).is_some();
+        let kind_key = ["filetype", "type"].into_iter().find(named).unwrap_or("filetype");
+        let kind = self.get(kind_key).unwrap_or("regular");
         let path = PathBuf::from(self.get("filename").unwrap_or("eve.json"));
         if self.bool("threaded", false)? {
             warnings.push(format!(
@@ -96,7 +99,7 @@ impl Reader<'_> {
                 path.display()
             ));
         }
-        Ok(Some(match kind {
+        Ok(match kind {
             "regular" | "file" if path.as_os_str() == "-" || path.as_os_str() == "/dev/stdout" => {
                 Destination::Stdout
             }
@@ -112,6 +115,7 @@ impl Reader<'_> {
                     seconds => Some(seconds),
                 },
                 rotate_keep: self.settings.number(&self.key("rotate-keep"), 8)?,
+                rotate_interval: self.rotate_interval()?,
                 rights: Rights::from_settings(self.settings)?
                     .with_mode(self.settings, &self.key("filemode"))?,
             }),
@@ -119,14 +123,45 @@ impl Reader<'_> {
             "unix_stream" => Destination::UnixStream(path),
             "unix_dgram" => Destination::UnixDatagram(path),
             other => {
-                warnings.push(format!(
-                    "{}: `{other}` is not supported, the output is left out; use regular, stdout, unix_stream or unix_dgram",
-                    self.key("filetype")
-                ));
-                self.settings.mark_read(&self.prefix);
-                return Ok(None);
+                return Err(SettingError {
+                    key: self.key(kind_key),
+                    value: other.to_owned(),
+                    expected: "one of regular, stdout, unix_stream and unix_dgram, where events can go here (syslog, redis and plug-ins cannot)",
+                });
             }
-        }))
+        })
+    }
+
+    /// As Suricata reads it: the next of a unit, or seconds, or a number of a unit.
+    fn rotate_interval(&self) -> Result<Option<RotateInterval>, SettingError> {
+        let Some(text) = self.get("rotate-interval") else { return Ok(None) };
+        let of_unit = |unit: &str| match unit {
+            "" | "s" => Some(1),
+            "m" => Some(60),
+            "h" => Some(3600),
+            "d" => Some(86_400),
+            "w" => Some(604_800),
+            "y" => Some(31_536_000),
+            _ => None,
+        };
+        let interval = match text.trim() {
+            "minute" => Some(RotateInterval::Next(60)),
+            "hour" => Some(RotateInterval::Next(3600)),
+            "day" => Some(RotateInterval::Next(86_400)),
+            other => {
+                let digits = other.bytes().take_while(u8::is_ascii_digit).count();
+                let (number, unit) = other.split_at(digits);
+                let span = number.parse::<u64>().ok().zip(of_unit(unit.trim()));
+                span.and_then(|(number, unit)| number.checked_mul(unit))
+                    .filter(|seconds| *seconds > 0)
+                    .map(RotateInterval::Every)
+            }
+        };
+        interval.map(Some).ok_or_else(|| SettingError {
+            key: self.key("rotate-interval"),
+            value: text.to_owned(),
+            expected: "minute, hour, day, or a number of seconds (or of s, m, h, d, w, y) from 1 on",
+        })
     }
 
     fn header(&self) -> Result<HeaderOptions, SettingError> {

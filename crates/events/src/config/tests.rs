@@ -155,7 +155,7 @@ fn several_outputs_and_what_is_not_supported() {
         outputs.1.eve-log.enabled = no
         outputs.1.eve-log.types.0 = flow
         outputs.2.eve-log.types.0 = flow
-        outputs.3.eve-log.enabled = yes
+        outputs.3.eve-log.enabled = no
         outputs.3.eve-log.filetype = redis
         outputs.3.eve-log.types.0 = flow
         outputs.4.eve-log.enabled = yes
@@ -171,8 +171,46 @@ fn several_outputs_and_what_is_not_supported() {
     assert_eq!(all.outputs[1].destination, Destination::UnixStream("/run/eve.sock".into()));
     assert!(all.outputs[0].types.drop.is_some() && all.outputs[1].types.drop.is_none());
     assert_eq!(all.outputs[1].types.stats.map(|stats| stats.null_values), Some(false));
-    assert_eq!(all.warnings.len(), 2);
-    assert!(all.warnings[0].contains("outputs.3.eve-log.filetype") && all.warnings[0].contains("redis"));
+    assert_eq!(all.warnings.len(), 1);
+    // Events that would go elsewhere than they were to go would be missed.
+    for (key, value) in
+        [("filetype", "redis"), ("filetype", "syslog"), ("filetype", "nonsense"), ("type", "redis")]
+    {
+        let line = format!("outputs.0.eve-log.enabled = yes\noutputs.0.eve-log.{key} = {value}");
+        let error = EveOutputs::from_settings(&settings(&line)).unwrap_err();
+        assert_eq!((error.key.as_str(), error.value.as_str()), (&*format!("outputs.0.eve-log.{key}"), value));
+        assert!(error.to_string().contains("regular, stdout, unix_stream and unix_dgram"), "{error}");
+    }
+}
+
+#[test]
+fn rotate_interval_is_read_as_suricata_reads_it() {
+    let read = |value: &str| {
+        let text = format!(
+            "outputs.0.eve-log.enabled = yes\noutputs.0.eve-log.prefix = @cee:\noutputs.0.eve-log.rotate-interval = {value}"
+        );
+        let all = EveOutputs::from_settings(&settings(&text))?;
+        assert_eq!(all.outputs[0].prefix, "@cee:");
+        let Destination::File(file) = &all.outputs[0].destination else { panic!("a file") };
+        Ok::<_, SettingError>(file.rotate_interval)
+    };
+    use RotateInterval::{Every, Next};
+    for (value, interval) in [
+        ("minute", Next(60)),
+        ("hour", Next(3600)),
+        ("day", Next(86_400)),
+        ("90", Every(90)),
+        ("30s", Every(30)),
+        ("15 m", Every(900)),
+        ("2h", Every(7200)),
+        ("1d", Every(86_400)),
+        ("1w", Every(604_800)),
+    ] {
+        assert_eq!(read(value), Ok(Some(interval)), "{value}");
+    }
+    for value in ["soon", "Day", "0", "-1", "2q", "99999999999999999999y"] {
+        assert_eq!(read(value).unwrap_err().key, "outputs.0.eve-log.rotate-interval", "{value}");
+    }
 }
 
 #[test]

@@ -18,6 +18,10 @@ pub(super) trait Medium {
     fn is_full(&mut self, _bytes: usize) -> bool {
         false
     }
+    /// Whether the time has come for a new name.
+    fn is_renamed(&mut self) -> bool {
+        false
+    }
     /// Whether the times of events matter to it.
     fn is_timed(&self) -> bool {
         false
@@ -120,6 +124,10 @@ impl<M: Medium> Buffered<M> {
         &self.ledger
     }
 
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
     #[cfg(test)]
     pub(super) fn medium_mut(&mut self) -> &mut M {
         &mut self.medium
@@ -154,8 +162,12 @@ impl<M: Medium> Buffered<M> {
                 }
             }
         }
-        let time = self.medium.is_timed().then(|| seconds_of(timestamp_of(&self.buffer))).flatten();
-        if time.is_some_and(|second| self.medium.is_due(second)) || self.medium.is_full(self.buffer.len()) {
+        let first = self.buffer.strip_prefix(&*self.ledger.prefix).unwrap_or(&self.buffer);
+        let time = self.medium.is_timed().then(|| seconds_of(timestamp_of(first))).flatten();
+        if self.medium.is_renamed()
+            || time.is_some_and(|second| self.medium.is_due(second))
+            || self.medium.is_full(self.buffer.len())
+        {
             self.begin_new();
         }
         let events = core::mem::take(&mut self.buffer);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file that is appended to, and put aside when it is large enough.
+//! A file that is appended to, and put aside when it is large enough; or several by the time ([`super::name`]).
 //!
 //! Its name may change hands meanwhile: a file that another program has renamed is written to until [`Medium::reopen`]
 //! (logrotate's way), one that was removed is begun anew, and what is not there need not be put aside. Pipes and devices
 //! are written to as they are; a pipe whose reader is behind is waited for a little, then events are lost.
 
 use super::buffered::Medium;
-use crate::config::FileDestination;
+use super::name;
+use crate::config::{FileDestination, RotateInterval};
 use std::ffi::OsString;
 use std::fs::{File, rename};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often, and how long each time, a full pipe is waited for before events are given up.
 const WAITS: u32 = 50;
@@ -22,6 +23,16 @@ const WAIT: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct FileMedium {
     destination: FileDestination,
+    /// What relative names are below.
+    folder: PathBuf,
+    /// The name of the file that is open.
+    path: PathBuf,
+    /// Seconds since the epoch by the wall clock, as which names and `rotate-interval` are in Suricata, too.
+    clock: fn() -> u64,
+    /// When the name is made anew.
+    rename_at: Option<u64>,
+    /// It is to be made anew now.
+    renames: bool,
     file: File,
     kind: FileKind,
     length: u64,
@@ -40,21 +51,54 @@ enum FileKind {
 }
 
 impl FileMedium {
-    pub(super) fn open(destination: FileDestination) -> io::Result<Self> {
-        let (file, kind, length) = open(&destination, destination.append)?;
-        Ok(FileMedium { destination, file, kind, length, begun: None, behind: false })
+    /// Opens the file; of a failure the name is told, too. `clock`: seconds since the epoch.
+    pub(super) fn open(
+        destination: FileDestination,
+        folder: &Path,
+        clock: fn() -> u64,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let now = clock();
+        let path = name_at(&destination, folder, now);
+        let (file, kind, length) = match open(&destination, &path, destination.append) {
+            Ok(opened) => opened,
+            Err(error) => return Err((path, error)),
+        };
+        let rename_at = destination.rotate_interval.map(|interval| interval.first_after(now));
+        let folder = folder.to_owned();
+        Ok(FileMedium {
+            destination,
+            folder,
+            path,
+            clock,
+            rename_at,
+            renames: false,
+            file,
+            kind,
+            length,
+            begun: None,
+            behind: false,
+        })
+    }
+
+    /// The name of the file that is open.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// `eve.json.3`.
     fn numbered(&self, number: u32) -> PathBuf {
-        let mut name = OsString::from(self.destination.path.as_os_str());
+        let mut name = OsString::from(self.path.as_os_str());
         name.push(format!(".{number}"));
         PathBuf::from(name)
     }
 
     /// Opens what has the file's name now. What was open stays so if that fails.
     fn open_anew(&mut self, keep: bool) -> io::Result<()> {
-        (self.file, self.kind, self.length) = open(&self.destination, keep)?;
+        let path = name_at(&self.destination, &self.folder, (self.clock)());
+        // One of another name may be there from before.
+        let keep = keep || path != self.path;
+        (self.file, self.kind, self.length) = open(&self.destination, &path, keep)?;
+        self.path = path;
         Ok(())
     }
 
@@ -62,7 +106,7 @@ impl FileMedium {
     fn put_aside(&self) -> io::Result<()> {
         let keep = self.destination.rotate_keep;
         // With nothing to keep the file itself is begun anew; one that another program took away need not be put aside.
-        if keep == 0 || !is_there(&self.destination.path) {
+        if keep == 0 || !is_there(&self.path) {
             return Ok(());
         }
         // Only up to the first gap: how many may be kept says nothing about how many there are.
@@ -73,7 +117,7 @@ impl FileMedium {
         for number in (1..last).rev() {
             rename_what_is_there(&self.numbered(number), &self.numbered(number + 1))?;
         }
-        rename_what_is_there(&self.destination.path, &self.numbered(1))
+        rename_what_is_there(&self.path, &self.numbered(1))
     }
 }
 
@@ -90,10 +134,39 @@ fn rename_what_is_there(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Seconds since the epoch.
+pub(super) fn wall_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The file's name at a time.
+fn name_at(destination: &FileDestination, folder: &Path, now: u64) -> PathBuf {
+    match destination.path.to_str().filter(|path| path.contains('%')) {
+        Some(pattern) => folder.join(name::expand(pattern, now)),
+        None => folder.join(&destination.path),
+    }
+}
+
+impl RotateInterval {
+    /// When the time after `now` begins for which a name is made.
+    fn first_after(self, now: u64) -> u64 {
+        match self {
+            RotateInterval::Next(span) => (now / span.max(1) + 1).saturating_mul(span.max(1)),
+            RotateInterval::Every(span) => now.saturating_add(span),
+        }
+    }
+}
+
 /// Opens for appending, so that another program that shortens the file leaves no hole; a file that is not
 /// continued is emptied first.
-fn open(destination: &FileDestination, keep: bool) -> io::Result<(File, FileKind, u64)> {
-    let file = destination.rights.append(&destination.path)?;
+fn open(destination: &FileDestination, path: &Path, keep: bool) -> io::Result<(File, FileKind, u64)> {
+    // Folders of names with the time in them are made as they come.
+    if destination.path.to_str().is_some_and(|pattern| pattern.contains('%'))
+        && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
+    {
+        destination.rights.make_folder(folder)?;
+    }
+    let file = destination.rights.append(path)?;
     // Devices and pipes have no length to cut.
     let metadata = file.metadata()?;
     if metadata.file_type().is_fifo() {
@@ -157,6 +230,17 @@ impl Medium for FileMedium {
         is_over(self.length)
     }
 
+    fn is_renamed(&mut self) -> bool {
+        let Some(at) = self.rename_at else { return false };
+        let now = (self.clock)();
+        if now < at {
+            return false;
+        }
+        self.rename_at = self.destination.rotate_interval.map(|interval| interval.first_after(now));
+        self.renames = true;
+        true
+    }
+
     fn is_timed(&self) -> bool {
         self.destination.rotate_every.is_some()
     }
@@ -175,6 +259,10 @@ impl Medium for FileMedium {
     fn rotate(&mut self) -> io::Result<()> {
         if self.kind != FileKind::Regular {
             return Ok(());
+        }
+        // The time is in the name: nothing is put aside, and without a time in the name the same file goes on, as in Suricata.
+        if core::mem::take(&mut self.renames) {
+            return self.open_anew(true);
         }
         self.put_aside()?;
         self.open_anew(self.destination.rotate_keep > 0)

@@ -11,6 +11,7 @@
 
 mod buffered;
 mod file;
+mod name;
 mod socket;
 
 use crate::config::{Destination, FileDestination};
@@ -193,6 +194,10 @@ impl SinkWatch {
 #[derive(Debug)]
 pub struct Sink {
     kind: Kind,
+    /// What stands before each event, for readers who want that.
+    prefix: Box<[u8]>,
+    /// An event with its prefix.
+    line: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -212,14 +217,9 @@ impl Sink {
     pub fn open(destination: &Destination, folder: &Path) -> Result<Sink, OpenError> {
         let kind = match destination {
             Destination::File(file) => {
-                let file = FileDestination { path: folder.join(&file.path), ..file.clone() };
-                let path = file.path.clone();
-                let medium = FileMedium::open(file).map_err(|source| OpenError {
-                    advice: advice(&source, true),
-                    path: path.clone(),
-                    source,
-                })?;
-                Kind::File(Buffered::new(path, medium))
+                let medium = FileMedium::open(file.clone(), folder, file::wall_clock)
+                    .map_err(|(path, source)| OpenError { advice: advice(&source, true), path, source })?;
+                Kind::File(Buffered::new(medium.path().to_owned(), medium))
             }
             Destination::Stdout => {
                 Kind::Stdout(Buffered::new(PathBuf::from("standard output"), std::io::stdout()))
@@ -227,11 +227,33 @@ impl Sink {
             Destination::UnixStream(path) => Kind::Stream(StreamSocket::open(folder.join(path))),
             Destination::UnixDatagram(path) => Kind::Datagram(DatagramSocket::open(folder.join(path))),
         };
-        Ok(Sink { kind })
+        Ok(Sink { kind, prefix: Box::default(), line: Vec::new() })
+    }
+
+    /// Each event has this before it from here on.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Sink {
+        self.prefix = prefix.as_bytes().into();
+        let ledger = match &mut self.kind {
+            Kind::File(file) => file.ledger_mut(),
+            Kind::Stdout(stdout) => stdout.ledger_mut(),
+            Kind::Stream(socket) => socket.ledger_mut(),
+            Kind::Datagram(socket) => socket.ledger_mut(),
+        };
+        ledger.prefix = self.prefix.clone();
+        self
     }
 
     /// Takes one event, without its line end. It may be written later; see [`Sink::flush`].
     pub fn write_event(&mut self, event: &[u8]) {
+        let event = if self.prefix.is_empty() {
+            event
+        } else {
+            self.line.clear();
+            self.line.extend_from_slice(&self.prefix);
+            self.line.extend_from_slice(event);
+            &self.line
+        };
         match &mut self.kind {
             Kind::File(file) => file.write_event(event),
             Kind::Stdout(stdout) => stdout.write_event(event),
@@ -345,6 +367,8 @@ struct Ledger {
     /// Losses that had been counted when it began to fail.
     lost_before: u64,
     not_put_aside: bool,
+    /// What stands before each line.
+    prefix: Box<[u8]>,
     /// A file, not a socket.
     file: bool,
     watch: Arc<SinkWatch>,
@@ -415,12 +439,13 @@ impl Ledger {
         let mut w = crate::JsonWriter::new();
         let output = self.path.to_string_lossy();
         let record = crate::record::LossRecord {
-            timestamp: timestamp_of(next),
+            timestamp: timestamp_of(next.strip_prefix(&*self.prefix).unwrap_or(next)),
             output: &output,
             lost_events: self.unreported,
         };
         record.write(&mut w);
-        let mut line = w.bytes().to_vec();
+        let mut line = self.prefix.to_vec();
+        line.extend_from_slice(w.bytes());
         line.push(b'\n');
         Some(line)
     }

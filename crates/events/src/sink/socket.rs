@@ -160,6 +160,10 @@ impl StreamSocket {
         &self.ledger
     }
 
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
     /// Looks after a connection that is not there.
     fn advance_link(&mut self) {
         match &mut self.link {
@@ -308,5 +312,9 @@ impl DatagramSocket {
 
     pub(super) const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(super) const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 }

@@ -191,7 +191,7 @@ fn a_file_that_another_program_has_cut_is_as_long_as_it_is() {
     assert_eq!(folder.text("eve.json").lines().count(), 3);
     assert!(!folder.0.join("eve.json.1").exists());
     // What is taken back of it is not filled up with what was cut.
-    let mut medium = FileMedium::open(FileDestination::new(folder.0.join("half"))).unwrap();
+    let mut medium = FileMedium::open(FileDestination::new("half"), &folder.0, || 0).unwrap();
     medium.write_some(b"0123456789").unwrap();
     std::fs::OpenOptions::new().write(true).open(folder.0.join("half")).unwrap().set_len(0).unwrap();
     medium.write_some(b"abcd").unwrap();
@@ -576,4 +576,81 @@ fn a_datagram_socket_counts_what_nobody_reads() {
     assert!(counters.lost > 1);
     assert_eq!(counters.written + counters.lost, 5_002);
     assert!(!problem.is_empty());
+}
+
+#[test]
+fn names_with_the_time_are_made_anew_at_each_interval() {
+    use crate::config::RotateInterval;
+    static NOW: AtomicU64 = AtomicU64::new(0);
+    let clock = || NOW.load(Ordering::Relaxed);
+    let folder = Folder::new("interval");
+    let hours = |hours: u64, more: u64| NOW.store(1_795_413_600 + hours * 3600 + more, Ordering::Relaxed);
+    let destination = |name: &str, interval| FileDestination {
+        rotate_interval: interval,
+        append: false,
+        ..FileDestination::new(name)
+    };
+    let open = |destination| {
+        let medium = FileMedium::open(destination, &folder.0, clock).unwrap();
+        Buffered::new(medium.path().to_owned(), medium)
+    };
+    let write = |sink: &mut Buffered<FileMedium>, number: usize| {
+        sink.write_event(&event(number));
+        sink.flush();
+    };
+    let counts =
+        |names: &[&str]| names.iter().map(|name| folder.text(name).lines().count()).collect::<Vec<_>>();
+    // 2026-11-23 06:00:00 UTC.
+    hours(0, 600);
+    let mut sink = open(destination("%F/eve-%H.json", Some(RotateInterval::Next(3600))));
+    write(&mut sink, 1);
+    hours(0, 3599);
+    write(&mut sink, 2);
+    hours(1, 0);
+    write(&mut sink, 3);
+    hours(18, 5);
+    write(&mut sink, 4);
+    write(&mut sink, 5);
+    assert_eq!(
+        counts(&["2026-11-23/eve-06.json", "2026-11-23/eve-07.json", "2026-11-24/eve-00.json"]),
+        [2, 1, 2]
+    );
+    assert_eq!(sink.ledger().counters.rotations, 2);
+    // Opened again for another reason: by the name of that time, and what is there stays.
+    hours(18, 30);
+    sink.reopen();
+    write(&mut sink, 6);
+    assert_eq!(counts(&["2026-11-24/eve-00.json"]), [3]);
+    // From the start on, and without a time in the name: the same file goes on.
+    hours(0, 600);
+    let mut every = open(destination("plain-%%.json", Some(RotateInterval::Every(90))));
+    let mut none = open(destination("only-%M.json", None));
+    for (second, number) in [(600, 1), (689, 2), (690, 3), (1000, 4)] {
+        hours(0, second);
+        write(&mut every, number);
+        write(&mut none, number);
+    }
+    assert_eq!(counts(&["plain-%.json", "only-10.json"]), [4, 4]);
+    assert_eq!((every.ledger().counters.rotations, none.ledger().counters.rotations), (2, 0));
+    // By size a file is put aside under its name of that time.
+    let mut sized = open(FileDestination { rotate_size: Some(100), ..destination("s-%H.json", None) });
+    write(&mut sized, 1);
+    write(&mut sized, 2);
+    assert_eq!(counts(&["s-06.json", "s-06.json.1"]), [1, 1]);
+}
+
+#[test]
+fn a_prefix_stands_before_every_line() {
+    let folder = Folder::new("prefix");
+    let destination =
+        FileDestination { rotate_every: Some(60), rotate_keep: 2, ..FileDestination::new("eve.json") };
+    let mut sink = folder.open(destination).with_prefix("@cee: ");
+    sink.write_event(EVENT);
+    sink.flush();
+    // The time of events is still seen.
+    sink.write_event(&String::from_utf8_lossy(EVENT).replace("09:24", "09:34").into_bytes());
+    sink.flush();
+    let expected = format!("@cee: {}\n", String::from_utf8_lossy(EVENT));
+    assert_eq!(folder.text("eve.json.1"), expected);
+    assert!(folder.text("eve.json").starts_with("@cee: {\"timestamp\":\"2018-10-10T09:34"));
 }

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Command lines of Suricata, and what they are here: `suricata -r x.pcap -S my.rules -l log` is
+//! `bartizan inspect --rules my.rules --out log x.pcap`. Only said, never run: who types an option of another program should know which program
+//! this is.
+
+use bartizan_config::suricata;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What a line of Suricata asks for.
+#[derive(Debug, Default)]
+struct Line {
+    /// Options of both of our commands, in our words.
+    options: Vec<String>,
+    config: Option<String>,
+    captures: Vec<String>,
+    interfaces: Vec<String>,
+    /// Live, and the settings say on what.
+    named_in_settings: bool,
+    /// Drops act on captures, too.
+    ips: bool,
+    pid_file: Option<String>,
+    /// What there is no counterpart of, and what to do.
+    notes: Vec<String>,
+    /// An option that only Suricata has at this place.
+    is_suricatas: bool,
+    /// `-T` and the like, which are ours as well.
+    is_asked: bool,
+}
+
+/// Options with a value behind them.
+const WITH_VALUE: [&str; 19] = [
+    "-c",
+    "-r",
+    "-i",
+    "-S",
+    "-s",
+    "-l",
+    "-F",
+    "-k",
+    "-q",
+    "-d",
+    "--pidfile",
+    "--runmode",
+    "--user",
+    "--group",
+    "--set",
+    "--include",
+    "--data-dir",
+    "--firewall-rules-exclusive",
+    "--pcap-buffer-size",
+];
+
+impl Line {
+    fn read(arguments: &[String]) -> Line {
+        let mut line = Line::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let (name, given) = match argument.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+                _ => (argument.as_str(), None),
+            };
+            // `-ieth0`, as getopt has it.
+            let (name, given) = match name.get(..2) {
+                Some(short) if name.len() > 2 && !name.starts_with("--") && WITH_VALUE.contains(&short) => {
+                    (short, name.get(2..).map(str::to_owned))
+                }
+                _ => (name, given),
+            };
+            let value =
+                if given.is_none() && WITH_VALUE.contains(&name) { rest.next().cloned() } else { given };
+            line.take(name, value);
+        }
+        line
+    }
+
+    fn take(&mut self, name: &str, value: Option<String>) {
+        let word = value.clone().unwrap_or_default();
+        let mut is_suricatas = true;
+        match name {
+            "-c" => {
+                self.config = value;
+                is_suricatas = false;
+            }
+            "--set" => {
+                self.options.extend(["--set".to_owned(), word]);
+                is_suricatas = false;
+            }
+            "-r" => self.captures.push(word),
+            "-i" | "--pcap" | "--af-packet" => match value {
+                Some(interface) => self.interfaces.push(interface),
+                None => self.named_in_settings = true,
+            },
+            "-S" | "-s" => {
+                self.options.extend(["--rules".to_owned(), word]);
+                if name == "-s" {
+                    self.notes.push("-s: --rules takes the place of the `rule-files` of the settings; name those as well".to_owned());
+                }
+            }
+            "-l" => self.options.extend(["--out".to_owned(), word]),
+            "-k" => {
+                let mode = if word == "none" { "none" } else { "yes" };
+                self.options.extend(["--set".to_owned(), format!("capture.checksum-validation={mode}")]);
+            }
+            "--pidfile" => self.pid_file = value,
+            "--simulate-ips" => self.ips = true,
+            "--firewall" => self.options.push("--firewall".to_owned()),
+            "--firewall-rules-exclusive" => self.options.extend(["--firewall-rules-exclusive".to_owned(), word]),
+            "-D" => self.notes.push(
+                "-D: it stays in the foreground; a service manager runs it (systemd: `Type=exec`), or `&` does, and --pidfile names the process"
+                    .to_owned(),
+            ),
+            "--list-runmodes" | "--runmode" => self.notes.push(format!(
+                "{name}: there are no run modes: `bartizan run` and its --workers N share live traffic, `bartizan inspect` and its --threads N share captures, each flow stays with one"
+            )),
+            "--user" | "--group" => self.notes.push(format!(
+                "{name}: start it as that user, with the capabilities cap_net_raw and cap_net_admin (systemd: `User=`, `AmbientCapabilities=`)"
+            )),
+            "-F" => self.notes.push("-F: there are no BPF filters; what is not to be inspected is said by a policy (--policy)".to_owned()),
+            "-q" | "-d" | "--netmap" | "--dpdk" | "--af-xdp" | "--nflog" | "--ipfw" | "--pfring" | "--pfring-int" | "--erf-in"
+            | "--dag" | "--napatech" | "--windivert" => self.notes.push(format!(
+                "{name}: live packets come in by AF_PACKET only: `--tap INTERFACE` to watch, `--inline A B` to prevent"
+            )),
+            "--unix-socket" => self.notes.push("--unix-socket: there is no command socket: signals reload and reopen (see `docs/running.md`), --metrics shows counters".to_owned()),
+            "--include" => self.notes.push("--include: name the file by `include:` in the suricata.yaml".to_owned()),
+            "--data-dir" => self.options.extend(["--set".to_owned(), format!("default-data-dir={word}")]),
+            "--engine-analysis" => self.notes.push("--engine-analysis: `bartizan check` and `bartizan explain rule SID --rules FILE` say what was made of rules".to_owned()),
+            "--disable-detection" => self.notes.push("--disable-detection: give no rules".to_owned()),
+            "--pcap-buffer-size" | "--disable-hashing" | "--pcap-file-continuous" | "--pcap-file-recursive" | "--pcap-file-delete"
+            | "--pcap-file-buffer-size" | "--strict-rule-keywords" | "--reject-dev" | "--no-random" | "--list-rule-protos" => {
+                self.notes.push(format!("{name}: there is nothing like it here; leave it out"));
+            }
+            "-T" | "-V" | "--build-info" | "--dump-config" | "--list-keywords" | "--list-app-layer-protos" | "--list-app-layer-hooks" => {
+                self.is_asked = true;
+                is_suricatas = false;
+            }
+            _ => is_suricatas = false,
+        }
+        self.is_suricatas |= is_suricatas;
+    }
+
+    /// The command here.
+    fn command(&self) -> Option<String> {
+        let mut words = Vec::new();
+        let is_live = !self.interfaces.is_empty() || self.named_in_settings || self.captures.is_empty();
+        if self.is_asked {
+            return None;
+        }
+        words.push(if is_live { "bartizan run" } else { "bartizan inspect" }.to_owned());
+        if let Some(config) = &self.config {
+            words.extend(["--suricata-config".to_owned(), quoted(config)]);
+        }
+        words.extend(self.options.iter().map(|option| quoted(option)));
+        if is_live {
+            words.extend(self.pid_file.iter().flat_map(|file| ["--pidfile".to_owned(), quoted(file)]));
+            words.extend(self.ports());
+        } else {
+            words.extend(self.ips.then(|| "--ips".to_owned()));
+            words.extend(self.captures.iter().map(|capture| quoted(capture)));
+        }
+        Some(words.join(" "))
+    }
+
+    /// What packets come in by: as the line says, else as the settings say.
+    fn ports(&self) -> Vec<String> {
+        let named = || self.config.as_deref().and_then(|path| suricata::load(Path::new(path)).ok());
+        let mut pair = None;
+        let interface = self.interfaces.first().cloned().or_else(|| {
+            let settings = named()?;
+            let items: Vec<String> = settings.children("af-packet").map(str::to_owned).collect();
+            let of = |item: &String, key: &str| {
+                settings.get(&format!("af-packet.{item}.{key}")).map(str::to_owned)
+            };
+            let real = |item: &&String| of(item, "interface").is_some_and(|name| name != "default");
+            let first = items.iter().find(real)?;
+            if of(first, "copy-mode").as_deref() == Some("ips") {
+                pair = of(first, "interface").zip(of(first, "copy-iface"));
+            }
+            of(first, "interface")
+        });
+        match (pair, interface) {
+            (Some((a, b)), _) => vec!["--inline".to_owned(), quoted(&a), quoted(&b)],
+            (None, Some(interface)) => vec!["--tap".to_owned(), quoted(&interface)],
+            (None, None) => vec!["--tap".to_owned(), "INTERFACE".to_owned()],
+        }
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+[]".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) && !word.contains('[') {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// What a line of Suricata's options is here; `None`: it has none of them. `arguments`: without the program's name.
+pub fn hint(arguments: &[String]) -> Option<String> {
+    let (line, command) = match arguments.split_first() {
+        Some((first, rest)) if matches!(first.as_str(), "run" | "inspect") => {
+            let mut line = Line::read(rest);
+            // There it is the host file.
+            line.config = None;
+            (line, Some(first.as_str()))
+        }
+        Some((first, _)) if first.starts_with('-') => (Line::read(arguments), None),
+        _ => return None,
+    };
+    if !line.is_suricatas {
+        return None;
+    }
+    let mut text = match command {
+        Some(name) => format!(
+            "`bartizan {name}` has options of its own (see `bartizan {name} --help`); these are Suricata's"
+        ),
+        None => "these are options of Suricata".to_owned(),
+    };
+    let asks = !line.captures.is_empty()
+        || !line.interfaces.is_empty()
+        || line.named_in_settings
+        || line.config.is_some()
+        || !line.options.is_empty();
+    if let Some(command) = line.command().filter(|_| asks) {
+        let _ = write!(text, "; the same here is\n  {command}");
+    }
+    if !line.interfaces.is_empty() || line.named_in_settings {
+        text.push_str(
+            "\n  --tap watches one interface; --inline A B forwards between two and refuses what rules drop",
+        );
+    }
+    if line.interfaces.len() > 1 {
+        text.push_str("\n  one run watches one interface: start one for each, with an --out of its own");
+    }
+    for note in &line.notes {
+        let _ = write!(text, "\n  {note}");
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<String> {
+        hint(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn lines_of_suricata_have_an_equivalent() {
+        for (line, command) in [
+            ("-r x.pcap", "bartizan inspect x.pcap"),
+            (
+                "-c s.yaml -r x.pcap -S my.rules -l log -k none",
+                "bartizan inspect --suricata-config s.yaml --rules my.rules --out log --set capture.checksum-validation=none x.pcap",
+            ),
+            (
+                "-rx.pcap --simulate-ips --set vars.address-groups.HOME_NET=[10.0.0.0/8]",
+                "bartizan inspect --set 'vars.address-groups.HOME_NET=[10.0.0.0/8]' --ips x.pcap",
+            ),
+            ("-i eth0", "bartizan run --tap eth0"),
+            ("-c /no/s.yaml -D --af-packet", "bartizan run --suricata-config /no/s.yaml --tap INTERFACE"),
+            (
+                "--af-packet=eth1 --pidfile /run/s.pid -S a.rules",
+                "bartizan run --rules a.rules --pidfile /run/s.pid --tap eth1",
+            ),
+            ("--pcap=eth1 -v -l log", "bartizan run --out log --tap eth1"),
+            ("-S a.rules -l log", "bartizan run --rules a.rules --out log --tap INTERFACE"),
+        ] {
+            let said = of(line).unwrap_or_else(|| panic!("{line}"));
+            assert!(said.lines().nth(1).is_some_and(|l| l.trim() == command), "{line}: {said}");
+        }
+        for (line, part) in [
+            ("-D", "stays in the foreground"),
+            ("--list-runmodes", "there are no run modes"),
+            ("-q 0", "AF_PACKET only"),
+            ("-c s.yaml -i eth0 -i eth1", "start one for each"),
+            ("--user suri -i eth0", "cap_net_raw"),
+            ("--unix-socket", "no command socket"),
+            ("run -i eth0", "bartizan run --tap eth0"),
+            ("inspect -r x.pcap -l log", "bartizan inspect --out log x.pcap"),
+            ("run -c h.yaml -D", "stays in the foreground"),
+        ] {
+            let said = of(line).unwrap_or_else(|| panic!("{line}"));
+            assert!(said.contains(part), "{line}: {said}");
+        }
+        assert!(of("-D").unwrap().lines().count() == 2);
+        for line in ["", "inspekt x.pcap", "run --tapp eth0", "check -r", "--strict", "explain rule 1"] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What becomes of the interfaces of a run: one that is down, or without carrier, is told of once, and once more when it works again. One that is gone
+//! ends the run: a socket of an interface that was removed sees nothing of another one of the same name.
+
+use bartizan_ports::{Interface, LinkState};
+use std::time::{Duration, Instant};
+
+/// How often they are looked at.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct InterfaceWatch {
+    interfaces: Vec<(Interface, LinkState)>,
+    looked: Option<Instant>,
+}
+
+impl InterfaceWatch {
+    /// Of interfaces that work.
+    pub fn new(interfaces: Vec<Interface>) -> Self {
+        let interfaces = interfaces.into_iter().map(|interface| (interface, LinkState::Up)).collect();
+        InterfaceWatch { interfaces, looked: None }
+    }
+
+    /// What has changed since the last look, for people. Most calls look at nothing.
+    pub fn look(&mut self) -> Vec<String> {
+        if self.looked.is_some_and(|at| at.elapsed() < EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(Instant::now());
+        let mut said = Vec::new();
+        for (interface, known) in &mut self.interfaces {
+            // What the system does not tell has not changed.
+            let Ok(state) = interface.state() else { continue };
+            if state != *known {
+                said.extend(tell(&interface.name, state));
+                *known = state;
+            }
+        }
+        said
+    }
+
+    /// Why the run cannot go on, if an interface is gone.
+    pub fn gone(&self) -> Option<String> {
+        let (interface, _) = self.interfaces.iter().find(|(_, state)| *state == LinkState::Gone)?;
+        Some(format!(
+            "the interface `{}` is gone: it was removed or moved to another network namespace; start again when it is there",
+            interface.name
+        ))
+    }
+}
+
+/// What is said of a new state. Of one that is gone the end of the run says it.
+fn tell(name: &str, state: LinkState) -> Option<String> {
+    match state {
+        LinkState::Up => Some(format!("note: interface `{name}` works again")),
+        LinkState::Down => Some(format!(
+            "warning: interface `{name}` is down: no packet comes or goes by it until `ip link set dev {name} up`"
+        )),
+        LinkState::NoCarrier => Some(format!(
+            "warning: interface `{name}` has no carrier: no packet comes or goes by it until its cable or its other end is back"
+        )),
+        LinkState::Gone => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_is_told_once() {
+        let lo = Interface::look_up("lo").unwrap_or(Interface {
+            name: "lo".to_owned(),
+            index: 1,
+            mtu: 65_536,
+            mac: [0; 6],
+            link_layer: bartizan_ports::LinkLayer::Ethernet,
+            loopback: true,
+        });
+        let gone = Interface { index: i32::MAX as u32, name: "was-there".to_owned(), ..lo };
+        let mut watch = InterfaceWatch::new(vec![gone]);
+        assert!(watch.gone().is_none());
+        assert!(watch.look().is_empty());
+        assert!(watch.gone().unwrap().contains("the interface `was-there` is gone"));
+    }
+}
