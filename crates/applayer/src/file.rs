@@ -69,7 +69,8 @@ impl FileState {
     #[must_use]
     pub const fn eve_name(self) -> &'static str {
         match self {
-            FileState::Open | FileState::Truncated => "TRUNCATED",
+            FileState::Open => "UNKNOWN",
+            FileState::Truncated => "TRUNCATED",
             FileState::Closed => "CLOSED",
             FileState::Error => "ERROR",
         }

@@ -152,6 +152,8 @@ pub struct ProtocolSpec {
     /// Name of the EVE event type and of the object that holds a transaction's record (`http`, `dns`, `tls`);
     /// `None` for protocols without records.
     pub eve_type: Option<&'static str>,
+    /// Its records tell the transaction's number (`tx_id`), as Suricata's of this protocol do.
+    pub eve_tx_id: bool,
     /// Transports that can carry it.
     pub transports: &'static [Transport],
     /// First bytes that identify it.

@@ -71,9 +71,14 @@ pub(crate) fn log(
             tx.common_mut().logged = true;
         }
         store_certificates(tx, protocol, spec, entry, occasion, id, recorder);
-        if !tx.files(direction).is_empty() {
-            store_files(tx, protocol, spec, entry, occasion, id, recorder);
-            log_files(tx, protocol, spec, entry, occasion, id, recorder);
+        for side in Direction::BOTH {
+            // Files are recorded with packets of their own direction, as their content came; when neither side
+            // sends more, with any.
+            let ended = tx.common().ended;
+            if (side == direction || ended.to_server && ended.to_client) && !tx.files(side).is_empty() {
+                store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
+                log_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
+            }
         }
         if is_done(tx, spec, inspected_by_function, unseen) {
             parser.free_tx(id);
@@ -146,14 +151,12 @@ fn store_certificates(
 /// Hands on what is new of files that are to be kept.
 fn store_files(
     tx: &mut dyn Transaction,
-    protocol: ProtocolId,
-    spec: &'static ProtocolSpec,
+    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
     entry: &Entry,
-    occasion: &Occasion<'_>,
+    (occasion, direction): (&Occasion<'_>, Direction),
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
-    let direction = occasion.direction;
     let ended = tx.common().ended[direction];
     for index in 0..tx.files(direction).len() {
         let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
@@ -176,15 +179,12 @@ fn store_files(
 
 fn log_files(
     tx: &mut dyn Transaction,
-    protocol: ProtocolId,
-    spec: &'static ProtocolSpec,
+    (protocol, spec): (ProtocolId, &'static ProtocolSpec),
     entry: &Entry,
-    occasion: &Occasion<'_>,
+    (occasion, direction): (&Occasion<'_>, Direction),
     id: TxId,
     recorder: &mut dyn Recorder,
 ) {
-    // Files are recorded with packets of their own direction, as their content came.
-    let direction = occasion.direction;
     {
         let ended = tx.common().ended[direction];
         for index in 0..tx.files(direction).len() {

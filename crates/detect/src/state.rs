@@ -5,7 +5,7 @@
 
 use bartizan_applayer::memory::Held as _;
 use bartizan_base::{Direction, Timestamp};
-use bartizan_flow::host::{RuleKey, Tag};
+use bartizan_flow::host::{RuleKey, Tags};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::RwLock;
@@ -81,7 +81,7 @@ pub struct FlowState {
     /// Thresholds by flow.
     counts: Vec<FlowCount>,
     /// `tag:session` under way.
-    pub tag: Option<Tag>,
+    pub tags: Tags,
     /// Variables that found no room.
     pub refused: u64,
     /// Files of the flow are kept, by direction (`filestore` with the scope `flow`).

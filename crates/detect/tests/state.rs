@@ -325,7 +325,7 @@ fn counts_of_the_flow() {
 fn tags_are_kept() {
     let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:session,10,packets;")].concat());
     lab.send_to_server(b"a");
-    assert_eq!(lab.flow.state.tag.map(|t| t.packets), Some(10));
+    assert_eq!(lab.flow.state.tags.iter().map(|t| t.packets).collect::<Vec<_>>(), [10]);
     let mut lab = Lab::new(&[rule(1, "content:\"a\"; tag:host,10,seconds,src;")].concat());
     lab.send_to_server(b"a");
     let mut tags = Vec::new();
@@ -393,7 +393,7 @@ fn refusals() {
             "threshold:type limit,track by_src,count 1,seconds 1; detection_filter:track by_src,count 1,seconds 1;",
             "D106",
         ),
-        ("tag:host,1,packets;", "D105"),
+        ("tag:host,1,packets,both;", "D105"),
         ("tag:session,1,parsecs;", "D105"),
         ("flow.age:old;", "D105"),
         ("flow.pkts:sideways,1;", "D105"),

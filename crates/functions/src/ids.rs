@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
 
-use bartizan_base::{Decision, FunctionId, Reason, Timestamp, Verdict};
+use bartizan_base::{Decision, FunctionId, Reason, TenantId, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
@@ -10,11 +10,12 @@ use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{RejectSide, RuleAction};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
-use bartizan_flow::host::{HostKey, Tag};
+use bartizan_flow::host::HostKey;
 use bartizan_function::{
     Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, Model, PacketContext,
     RejectTo, RuleInfo, Together, WorkerState, state_in,
 };
+use core::net::IpAddr;
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -106,30 +107,6 @@ impl Ids {
     }
 }
 
-/// Whether a packet is to be recorded by a flow's tag; ends the tag that is used up.
-fn take_tagged(tag: &mut Option<Tag>, len: u64, now: Timestamp) -> bool {
-    let more = tag.as_mut().is_some_and(|left| count_tagged(left, len, now));
-    if !more {
-        *tag = None;
-    }
-    more
-}
-
-/// Counts a packet for a tag; `false` when the tag is used up.
-fn count_tagged(left: &mut Tag, len: u64, now: Timestamp) -> bool {
-    if left.packets == 0 || left.bytes < len || now > left.until {
-        left.packets = 0;
-        return false;
-    }
-    if left.packets != u32::MAX {
-        left.packets -= 1;
-    }
-    if left.bytes != u64::MAX {
-        left.bytes -= len;
-    }
-    true
-}
-
 const fn told(side: RejectSide) -> RejectTo {
     match side {
         RejectSide::Source => RejectTo::Source,
@@ -197,6 +174,11 @@ impl Function for Ids {
             flow.enter_generation(&self.rules);
             refused = flow.state.dropped;
         }
+        // Of a flow that rules pass or refuse as a whole no packet is looked at, and none is marked.
+        let stood = flow.as_deref_mut().filter(|_| self.rules.tags).is_some_and(|flow| {
+            flow.enter_generation(&self.rules);
+            flow.state.passed.is_some() || flow.state.dropped.is_some()
+        });
         let (groups, set) = &self.groups;
         let work = Work {
             scene,
@@ -214,23 +196,23 @@ impl Function for Ids {
                 .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, context.direction)),
             app: context.app.as_deref_mut(),
         };
-        // The packet that starts a tag is an alert's own; those after it are recorded.
-        let mut recorded = false;
-        if self.rules.tags
-            && !work.again
-            && let Some(len) = packet_bytes
-        {
-            recorded = flow.as_deref_mut().is_some_and(|f| take_tagged(&mut f.state.tag, len, context.now));
-            recorded |= self.rules.shared.has_host_tags() && self.host_tagged(&work.scene, len);
-        }
-        inspect(&self.rules, &mut state.worker, flow, work);
-        if recorded {
-            context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
-        }
+        let tagging = packet_bytes.filter(|_| self.rules.tags && !stood);
+        let hosts = work.scene.addresses().filter(|_| tagging.is_some());
+        inspect(&self.rules, &mut state.worker, flow.as_deref_mut(), work);
+        // After the rules: the packet that starts a tag counts.
+        let recorded = tagging.is_some_and(|bytes| {
+            let own = flow.is_some_and(|f| f.state.tags.count(bytes, context.now, context.again));
+            let tenant = context.notes.tenant;
+            own | hosts
+                .is_some_and(|hosts| self.host_tagged(tenant, hosts, (bytes, context.now, context.again)))
+        });
         let edits = state.worker.edits.drain(..).map(|(offset, bytes)| Edit { offset, bytes });
         context.edits.extend(edits);
         let (prevention, again) = (context.prevention, context.again);
         let decision = self.conclude(state, prevention, again, context.reject, context.findings);
+        if recorded {
+            context.findings.push(Finding::new(Arc::clone(&self.tag), FindingAction::Tagged));
+        }
         match refused {
             Some(rule) if !again => decision.strictest(Decision {
                 rule: NonZeroU32::new(rule.sid),
@@ -273,14 +255,21 @@ impl Function for Ids {
 }
 
 impl Ids {
-    /// Whether a tag of one of the packet's hosts asks for it to be recorded.
-    fn host_tagged(&self, scene: &Scene<'_>, len: u64) -> bool {
-        let Some((source, destination)) = scene.addresses() else { return false };
+    /// Whether a tag of one of the packet's hosts asks for it to be recorded; the packet is its bytes, its time and
+    /// whether it was counted before.
+    fn host_tagged(
+        &self,
+        tenant: TenantId,
+        (source, destination): (IpAddr, IpAddr),
+        (bytes, now, again): (u64, Timestamp, bool),
+    ) -> bool {
+        if !self.rules.shared.has_host_tags() {
+            return false;
+        }
         let tagged = |host| {
-            let key = HostKey::host(scene.tenant, host);
-            let ask = self.rules.shared.hosts.if_there(&key, scene.now, |host| {
-                host.tags_mut().iter_mut().fold(false, |any, tag| count_tagged(tag, len, scene.now) | any)
-            });
+            let key = HostKey::host(tenant, host);
+            let ask =
+                self.rules.shared.hosts.if_there(&key, now, |host| host.tags_mut().count(bytes, now, again));
             ask.unwrap_or(false)
         };
         tagged(source) | tagged(destination)

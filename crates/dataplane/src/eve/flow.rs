@@ -53,6 +53,7 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
         )
     };
     let gap = per(&|s| u32::from(s.has_gap()));
+    let regions = |d| streams.map_or(1, |s| u32::from(s.stream(d).max_regions()));
     Some(TcpRecord {
         flags: flags(Direction::ToServer) | flags(Direction::ToClient),
         flags_to_server: flags(Direction::ToServer),
@@ -60,7 +61,8 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
         session: session.exists().then(|| TcpSession {
             state: session.state().eve_name(),
             gap: PerDirection::new(gap.to_server != 0, gap.to_client != 0),
-            max_regions: per(&|s| u32::from(s.max_regions())),
+            // Without data each side is one piece.
+            max_regions: PerDirection::new(regions(Direction::ToServer), regions(Direction::ToClient)),
             urgent_oob_data: per(&|s| u32::from(s.urgent_out_of_band())),
         }),
     })

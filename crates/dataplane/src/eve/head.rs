@@ -225,10 +225,13 @@ pub(super) fn app_protocols(app: Option<&AppLayer>) -> AppProtocols<'static> {
         Known::Pending => None,
     };
     let by = app.by_direction();
+    // That one side failed tells nothing while the other may still say what the flow is.
+    let pending = app.protocol() == Known::Pending;
+    let side = |side| if pending && side == Known::Failed { None } else { known(side) };
     AppProtocols {
         flow: known(app.protocol()),
-        to_server: known(by.to_server),
-        to_client: known(by.to_client),
+        to_server: side(by.to_server),
+        to_client: side(by.to_client),
         original: app.original().and_then(name),
         expected: app.expected().and_then(name),
     }

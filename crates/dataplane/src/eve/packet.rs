@@ -132,7 +132,8 @@ fn packet_bytes<'a>(packet: &PacketView<'a>) -> PacketBytes<'a> {
 
 const fn file_state(state: State) -> FileState {
     match state {
-        State::Open | State::Truncated => FileState::Truncated,
+        State::Open => FileState::Unknown,
+        State::Truncated => FileState::Truncated,
         State::Closed => FileState::Closed,
         State::Error => FileState::Error,
     }
@@ -547,7 +548,7 @@ impl EveRecorder {
         let sent = !occasion.packet.decoded().source.is_made();
         let by_message = kind == "dns" && (!is_datagram || sent);
         for common in [&mut common, &mut as_message] {
-            common.tx_id = Some(tx.id);
+            common.tx_id = tx.spec.eve_tx_id.then_some(tx.id);
             common.variables = lists.get();
         }
         let record = TransactionRecord { event_type: kind };

@@ -20,7 +20,9 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     role: Role::Effect,
     syntax: "tag:session|host,COUNT,packets|seconds|bytes[,src|dst]",
     example: r#"alert tcp any any -> any any (msg:"tag"; tag:session,10,packets; sid:1;)"#,
-    note: "16 tags a host.",
+    note: "As in Suricata: the packet that matches counts and is not marked; a packet that goes beyond the count \
+           ends the tag and is not marked; a rule that matches again starts its count anew, ten times at most. \
+           16 tags a flow, and a host.",
     parse,
 }];
 
@@ -54,15 +56,22 @@ impl Effect for Start {
             packets: u32::MAX,
             bytes: u64::MAX,
             until: Timestamp::from_nanos(u64::MAX),
+            seen: scene.now,
+            fresh: true,
+            matches: 0,
         };
         match self.metric {
             Metric::Packets => tag.packets = self.count,
             Metric::Bytes => tag.bytes = u64::from(self.count),
-            Metric::Seconds => tag.until = scene.now + PacketDuration::from_secs(u64::from(self.count)),
+            // Whole seconds, as in Suricata: the last of them is in.
+            Metric::Seconds => {
+                tag.until = Timestamp::from_parts(scene.now.as_secs(), 0)
+                    + PacketDuration::from_secs(u64::from(self.count) + 1);
+            }
         }
         if let Whose::Session = self.whose {
             if let Some(state) = state {
-                state.tag = Some(tag);
+                state.refused += u64::from(state.tags.start(tag).is_err());
             }
             return true;
         }
@@ -78,8 +87,8 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     let [kind, rest @ ..] = items.as_slice() else { return Err(KeywordError::argument("tag needs a type")) };
     let (count, metric, side) = match rest {
         [] => (PACKETS_MAX, "packets", None),
-        [count, metric] => (text::within("count", count, 1..=u32::MAX)?, *metric, None),
-        [count, metric, side] => (text::within("count", count, 1..=u32::MAX)?, *metric, Some(*side)),
+        [count, metric] => (text::within("count", count, 0..=u32::MAX)?, *metric, None),
+        [count, metric, side] => (text::within("count", count, 0..=u32::MAX)?, *metric, Some(*side)),
         _ => return Err(KeywordError::argument("tag is written `type[,count,metric[,side]]`")),
     };
     let metric = match metric {
@@ -92,11 +101,13 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         }
     };
     let whose = match (*kind, side) {
-        ("session", None) => Whose::Session,
+        (_, Some(other)) if !["src", "dst"].contains(&other) => {
+            return Err(KeywordError::argument(format!("unknown side `{other}` of `tag`: src or dst")));
+        }
+        // A side says nothing of a session, and is taken as in Suricata.
+        ("session", _) => Whose::Session,
         ("host", Some("src")) => Whose::Source,
-        ("host", Some("dst")) => Whose::Destination,
-        ("host", _) => return Err(KeywordError::argument("`tag:host` needs `src` or `dst`")),
-        ("session", Some(_)) => return Err(KeywordError::argument("`tag:session` takes no side")),
+        ("host", _) => Whose::Destination,
         (other, _) => {
             return Err(KeywordError::argument(format!("unknown type `{other}` of `tag`: session or host")));
         }

@@ -3,15 +3,18 @@
 //!
 //! One record, little endian: version u8, length u32 of what follows, tenant u16, kind u8 with its
 //! fields, connections u32, half-open u32, then four lists (count u8, items): bits, thresholds, tags,
-//! expectations. A later version may only append.
+//! expectations. Since version 2, of each tag: its last packet, whether it is fresh u8, matches u8.
+//! A later version may only append.
 
-use super::slots::{Bit, BitScope, Expectation, HostState, RuleKey, Tag, Threshold};
+use super::slots::{Bit, BitScope, Expectation, HostState, RuleKey, Threshold};
 use super::slots::{MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS};
+use super::tags::Tag;
 use super::{HostKey, HostKind};
 use bartizan_base::{Cursor, TenantId, Timestamp};
 use core::net::IpAddr;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const OLDEST: u8 = 1;
 
 /// Why an exported record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,8 +105,8 @@ pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
         body.extend(t.count.to_le_bytes());
         [t.started, t.mark, t.until].into_iter().for_each(|time| put_time(&mut body, time));
     }
-    body.push(state.tags.len() as u8);
-    for tag in &state.tags {
+    body.push(state.tags.0.len() as u8);
+    for tag in state.tags.iter() {
         put_rule(&mut body, tag.rule);
         body.extend(tag.packets.to_le_bytes());
         body.extend(tag.bytes.to_le_bytes());
@@ -117,6 +120,10 @@ pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
         body.extend(e.application.to_le_bytes());
         body.extend(e.cookie.to_le_bytes());
         put_time(&mut body, e.until);
+    }
+    for tag in state.tags.iter() {
+        put_time(&mut body, tag.seen);
+        body.extend([u8::from(tag.fresh), tag.matches]);
     }
     out.push(VERSION);
     out.extend((body.len() as u32).to_le_bytes());
@@ -180,7 +187,7 @@ impl Reader<'_> {
         })
     }
 
-    fn state(&mut self) -> Result<HostState, HostImportError> {
+    fn state(&mut self, version: u8) -> Result<HostState, HostImportError> {
         let mut state =
             HostState { connections: self.u32()?, half_open: self.u32()?, ..HostState::default() };
         for _ in 0..self.count(MAX_BITS, "bits")? {
@@ -202,11 +209,14 @@ impl Reader<'_> {
             });
         }
         for _ in 0..self.count(MAX_TAGS, "tags")? {
-            state.tags.push(Tag {
+            state.tags.0.push(Tag {
                 rule: self.rule()?,
                 packets: self.u32()?,
                 bytes: self.u64()?,
                 until: self.time()?,
+                seen: Timestamp::from_nanos(u64::MAX),
+                fresh: false,
+                matches: 0,
             });
         }
         for _ in 0..self.count(MAX_EXPECTATIONS, "expectations")? {
@@ -219,6 +229,12 @@ impl Reader<'_> {
                 until: self.time()?,
             });
         }
+        // The first version did not say: such a tag is kept until a packet comes for it.
+        for tag in state.tags.0.iter_mut().filter(|_| version > OLDEST) {
+            tag.seen = self.time()?;
+            tag.fresh = self.u8()? != 0;
+            tag.matches = self.u8()?;
+        }
         Ok(state)
     }
 }
@@ -230,13 +246,13 @@ impl Reader<'_> {
 pub fn import_host(bytes: &[u8]) -> Result<(HostKey, HostState, usize), HostImportError> {
     let mut outer = Cursor::new(bytes);
     let version = outer.u8().ok_or(HostImportError::Short)?;
-    if version < VERSION {
+    if version < OLDEST {
         return Err(HostImportError::Version { found: version });
     }
     let length = outer.u32_le().ok_or(HostImportError::Short)?;
     let body = outer.take(length as usize).ok_or(HostImportError::Short)?;
     let mut body = Reader(Cursor::new(body));
-    Ok((body.key()?, body.state()?, outer.position()))
+    Ok((body.key()?, body.state(version)?, outer.position()))
 }
 
 #[cfg(test)]
@@ -253,7 +269,7 @@ mod tests {
         state.set(BitScope::HostBit, 4, until).unwrap();
         *state.threshold(rule, 1).unwrap() =
             Threshold { rule, part: 1, count: 5, started: Timestamp::from_parts(1, 0), mark: until, until };
-        state.tag(Tag { rule, packets: 6, bytes: 700, until }).unwrap();
+        state.tag(Tag { rule, packets: 6, bytes: 700, until, seen: until, fresh: true, matches: 3 }).unwrap();
         let expected = Expectation {
             protocol: 6,
             source_port: None,

@@ -13,12 +13,14 @@
 mod export;
 mod shard;
 mod slots;
+mod tags;
 
 pub use export::{HostImportError, export_host, import_host};
 pub use slots::{
     Bit, BitScope, Expectation, HostState, MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS, RuleKey,
-    SlotRefused, Tag, Threshold,
+    SlotRefused, Threshold,
 };
+pub use tags::{Tag, Tags};
 
 use crate::key::FlowHasher;
 use bartizan_base::{TenantId, Timestamp};

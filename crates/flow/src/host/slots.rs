@@ -6,6 +6,7 @@
 //! a bound on their number. They are keyed by what outlives a generation: interned names and gid:sid.
 
 use super::HostValue;
+use super::tags::{Tag, Tags};
 use bartizan_base::Timestamp;
 use smallvec::SmallVec;
 
@@ -65,19 +66,6 @@ pub struct Threshold {
     pub until: Timestamp,
 }
 
-/// A rule keyword `tag` that is under way: the next packets are logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
-    /// The rule that set it.
-    pub rule: RuleKey,
-    /// Packets left.
-    pub packets: u32,
-    /// Bytes left.
-    pub bytes: u64,
-    /// It ends at this time.
-    pub until: Timestamp,
-}
-
 /// A flow that an application protocol has announced (FTP data, SIP media).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expectation {
@@ -105,7 +93,7 @@ pub struct SlotRefused;
 pub struct HostState {
     pub(super) bits: SmallVec<[Bit; 1]>,
     pub(super) thresholds: SmallVec<[Threshold; 1]>,
-    pub(super) tags: Vec<Tag>,
+    pub(super) tags: Tags,
     pub(super) expectations: Vec<Expectation>,
     /// Open connections. The entry is kept while there are any.
     pub connections: u32,
@@ -189,20 +177,13 @@ impl HostState {
     /// # Errors
     /// [`SlotRefused`] when [`MAX_TAGS`] of other rules are under way.
     pub fn tag(&mut self, tag: Tag) -> Result<(), SlotRefused> {
-        if let Some(old) = self.tags.iter_mut().find(|old| old.rule == tag.rule) {
-            *old = tag;
-            return Ok(());
-        }
-        if self.tags.len() >= MAX_TAGS {
-            self.refused += 1;
-            return Err(SlotRefused);
-        }
-        self.tags.push(tag);
-        Ok(())
+        let started = self.tags.start(tag);
+        self.refused += u32::from(started.is_err());
+        started
     }
 
-    /// The tags under way, to be counted down; those without packets or bytes left go with the next use.
-    pub fn tags_mut(&mut self) -> &mut [Tag] {
+    /// The tags under way, to be counted down.
+    pub const fn tags_mut(&mut self) -> &mut Tags {
         &mut self.tags
     }
 
@@ -241,14 +222,14 @@ impl HostValue for HostState {
     fn keep_until(&mut self, now: Timestamp) -> Timestamp {
         self.bits.retain(|bit| bit.until > now);
         self.thresholds.retain(|threshold| threshold.until > now);
-        self.tags.retain(|tag| tag.until > now && tag.packets > 0 && tag.bytes > 0);
+        self.tags.0.retain(|tag| tag.kept_until() > now);
         self.expectations.retain(|expectation| expectation.until > now);
         if self.connections > 0 || self.half_open > 0 {
             return Timestamp::from_nanos(u64::MAX);
         }
         let ends = self.bits.iter().map(|bit| bit.until);
         let ends = ends.chain(self.thresholds.iter().map(|threshold| threshold.until));
-        let ends = ends.chain(self.tags.iter().map(|tag| tag.until));
+        let ends = ends.chain(self.tags.iter().map(Tag::kept_until));
         let ends = ends.chain(self.expectations.iter().map(|expectation| expectation.until));
         ends.max().unwrap_or(Timestamp::ZERO)
     }

@@ -127,7 +127,9 @@ fn slots_are_bounded_and_what_does_not_fit_is_counted() {
             assert_eq!(made.is_ok(), (n as usize) < MAX_THRESHOLDS);
         }
         for n in 0..MAX_TAGS as u32 + 1 {
-            let tag = Tag { rule: rule(n), packets: 1, bytes: 1, until: at(9) };
+            let packets = u32::from(n > 0);
+            let tag =
+                Tag { rule: rule(n), packets, bytes: 9, until: at(9), seen: at(0), fresh: false, matches: 0 };
             assert_eq!(s.tag(tag).is_ok(), (n as usize) < MAX_TAGS);
         }
         for n in 0..MAX_EXPECTATIONS as u16 + 1 {
@@ -152,10 +154,13 @@ fn slots_are_bounded_and_what_does_not_fit_is_counted() {
         assert_eq!(s.fulfil(17, 1000, 4, at(6)), None);
         s.threshold(rule(3), 0).unwrap().count += 1;
         assert_eq!(s.threshold(rule(3), 0).unwrap().count, 1);
-        s.tags_mut()[0].packets = 0;
+        assert!(s.tags_mut().count(1, at(6), false));
     })
     .unwrap();
-    t.with(&key, at(6), |s| assert_eq!(s.tags_mut().len(), MAX_TAGS - 1)).unwrap();
+    t.with(&key, at(6), |s| assert_eq!(s.tags_mut().iter().count(), MAX_TAGS - 1, "one was used up"))
+        .unwrap();
+    t.with(&key, at(8), |s| assert!(!s.tags_mut().count(1, at(8), false))).unwrap();
+    t.with(&key, at(8), |s| assert_eq!(s.tags_mut().iter().count(), 0)).unwrap();
 }
 
 #[test]

@@ -96,6 +96,7 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     aliases: &[],
     eve_name: "dns",
     eve_type: Some("dns"),
+    eve_tx_id: false,
     transports: &[Transport::Tcp, Transport::Udp],
     patterns: &[],
     ports: &[
@@ -119,6 +120,7 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
     aliases: &[],
     eve_name: "mdns",
     eve_type: Some("mdns"),
+    eve_tx_id: false,
     transports: &[Transport::Udp],
     patterns: &[],
     ports: &[ProbePort { transport: Transport::Udp, port: 5353, min_depth: 0, max_depth: HEADER as u16 }],

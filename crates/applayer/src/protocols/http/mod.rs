@@ -60,6 +60,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     aliases: &["http1"],
     eve_name: "http",
     eve_type: Some("http"),
+    eve_tx_id: true,
     transports: &[Transport::Tcp],
     patterns: PATTERNS,
     ports: &[],

@@ -42,6 +42,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     aliases: &["ssl"],
     eve_name: "tls",
     eve_type: Some("tls"),
+    eve_tx_id: false,
     transports: &[Transport::Tcp],
     patterns: PATTERNS,
     ports: &[ProbePort { transport: Transport::Tcp, port: 443, min_depth: 3, max_depth: 3 }],

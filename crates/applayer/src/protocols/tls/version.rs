@@ -59,11 +59,11 @@ pub(super) const fn name(version: u16) -> Option<&'static str> {
     })
 }
 
-/// Writes a version, numbers without a name as `0x03ff`.
+/// Writes a version, numbers without a name as they are: `1023`.
 pub(super) fn log(json: &mut JsonWriter, key: &str, version: u16) {
     match name(version) {
         Some(name) => json.str(key, name),
-        None => json.str(key, &format!("{version:#06x}")),
+        None => json.str(key, &version.to_string()),
     }
 }
 
@@ -85,6 +85,6 @@ mod tests {
         json.begin_object();
         log(&mut json, "version", 0x03ff);
         json.end_object();
-        assert_eq!(json.bytes(), br#"{"version":"0x03ff"}"#);
+        assert_eq!(json.bytes(), br#"{"version":"1023"}"#);
     }
 }
