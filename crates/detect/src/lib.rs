@@ -33,4 +33,5 @@ pub mod shared;
 pub mod signature;
 pub mod state;
 pub mod txstate;
+mod unknown_classes;
 pub mod window;

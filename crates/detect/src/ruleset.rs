@@ -15,6 +15,8 @@ use crate::shared::Shared;
 use crate::signature::{
     AlertTarget, FastPattern, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature,
 };
+pub use crate::unknown_classes::UNKNOWN_CLASS;
+use crate::unknown_classes::UnknownClasses;
 use bartizan_base::{Generation, RuleId, Settings, TenantId};
 use bartizan_function::{RuleInfo, Together};
 use bartizan_pattern::Compiler;
@@ -22,7 +24,7 @@ use bartizan_rules::{
     AddressExpr, Classifications, Diagnostic, Duplicate, Duplicates, ReferenceSystems, Resolver, Rule,
     RuleFile, RuleSetReport, Severity, Variables, dialect_of, suggest,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What loading needs beside the rules.
@@ -454,38 +456,6 @@ fn sort(members: &mut [Member], order: &[&str]) {
             .then_with(|| o(a).cmp(&o(b)))
             .then_with(|| a.priority.cmp(&b.priority))
     });
-}
-
-/// Code of the warning about a class that is not defined.
-pub const UNKNOWN_CLASS: &str = "D113";
-
-/// Names of `classtype` that no class has: each is warned of once, at the first rule with it.
-#[derive(Default)]
-struct UnknownClasses(BTreeMap<String, (Diagnostic, u64)>);
-
-impl UnknownClasses {
-    /// One more rule has such a name. Gives the description that Suricata 8.0.8 writes: none for the first rule, then this one.
-    fn add(&mut self, rule: &Rule, name: &str) -> String {
-        if let Some((_, rules)) = self.0.get_mut(name) {
-            *rules += 1;
-            return "Unknown Classtype".to_owned();
-        }
-        let place = rule.meta.classtype.unwrap_or(rule.span);
-        let finding = rule.diagnostic(place, Severity::Warning, UNKNOWN_CLASS, String::new());
-        self.0.insert(name.to_owned(), (finding, 1));
-        String::new()
-    }
-
-    fn finish(self, known: Option<&Classifications>) -> impl Iterator<Item = Diagnostic> {
-        self.0.into_iter().map(move |(name, (mut finding, rules))| {
-            let (count, have) =
-                if rules == 1 { ("1 rule".to_owned(), "has") } else { (format!("{rules} rules"), "have") };
-            finding.message = format!("no class is called `{name}`: {count} of it {have} severity 3");
-            let near = known.and_then(|known| suggest(&name, known.names()));
-            let add = "add it to the file that `classification-file` names".to_owned();
-            finding.help(near.map_or(add, |near| format!("did you mean `{near}`?")))
-        })
-    }
 }
 
 type Refusal = (RefusalCode, Box<Diagnostic>);

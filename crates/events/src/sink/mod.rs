@@ -14,7 +14,7 @@ mod file;
 mod name;
 mod socket;
 
-use crate::config::{Destination, FileDestination};
+use crate::config::Destination;
 use crate::output::Unfit;
 use buffered::Buffered;
 use file::FileMedium;

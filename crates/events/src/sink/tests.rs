@@ -3,6 +3,7 @@
 
 use super::buffered::Medium;
 use super::*;
+use crate::config::FileDestination;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 

@@ -567,5 +567,5 @@ fn words_differ(line: &[u8]) -> bool {
 pub(super) fn is_folded(held: &[u8]) -> bool {
     let end = |b: &u8| matches!(b, b'\r' | b'\n');
     let line = held.iter().rposition(|b| !end(b)).map_or(0, |last| last + 1);
-    super::bytes::before(held, line).iter().any(|b| end(b))
+    super::bytes::before(held, line).iter().any(end)
 }
