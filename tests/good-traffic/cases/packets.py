@@ -16,7 +16,7 @@ UDP_SEGMENT = 103
 
 def ping(way, size, count, *more, where=None):
     # `-A`: the next one when the last is answered. The buffer of the socket holds a few large answers, if the machine is busy elsewhere.
-    said = way.command(["ping", "-n", "-c", str(count), "-A", "-W", "3", "-s", str(size), *more, where or way.server]).decode()
+    said = way.command(["ping", "-n", "-c", str(count), "-i", "0.02", "-A", "-W", "3", "-s", str(size), *more, where or way.server]).decode()
     match = re.search(r"(\d+) packets transmitted, (\d+) received", said)
     equal(match and match.groups(), (str(count), str(count)), f"pings of {size} bytes sent and answered")
     # `ping` compares what comes back, and says where it differs.
