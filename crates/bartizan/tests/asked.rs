@@ -393,7 +393,7 @@ fn names_of_files_may_have_the_time() {
             "--set",
             "outputs.1.eve-log.filename=%Y/eve-%s-%%.json",
             "--set",
-            "outputs.1.eve-log.prefix=@cee:",
+            "outputs.1.eve-log.prefix=@cee: ",
             "--set",
             "outputs.1.eve-log.rotate-interval=day",
             "c.pcap",
@@ -409,7 +409,7 @@ fn names_of_files_may_have_the_time() {
     assert!(second.parse::<u64>().unwrap() > 1_700_000_000, "{name}");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(
-        text.contains("\"event_type\":\"alert\"") && text.lines().all(|l| l.starts_with("@cee:{")),
+        text.contains("\"event_type\":\"alert\"") && text.lines().all(|l| l.starts_with("@cee: {")),
         "{text}"
     );
     // The name that was made is the one that is told.

@@ -109,7 +109,7 @@ pub fn apply_overrides<S: AsRef<str>>(
         let Some((key, value)) = given.split_once('=').filter(|(k, _)| !k.trim().is_empty()) else {
             return Err(SuricataConfigError::Override { given: given.to_owned() });
         };
-        settings.set_from(key.trim(), value.trim(), "--set");
+        settings.set_from(key.trim(), value, "--set");
     }
     Ok(())
 }

@@ -10,19 +10,26 @@ use bartizan_base::{SettingError, Settings};
 use std::path::PathBuf;
 
 impl EveOutputs {
-    /// Reads every enabled `eve-log` output.
+    /// Reads every enabled `eve-log` output. One that goes where no events can go here (`redis`, `syslog`) is left out with a warning as
+    /// long as another one takes events.
     ///
     /// # Errors
-    /// A value is not of the kind that its key wants.
+    /// A value is not of the kind that its key wants, or no output is left.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         let mut all = EveOutputs::default();
         let sensor_name = settings.get("sensor-name").map(str::to_owned);
+        let mut elsewhere = Vec::new();
         for item in settings.children("outputs") {
             let prefix = format!("outputs.{item}.eve-log");
             if !settings.has(&prefix) || !settings.bool(&format!("{prefix}.enabled"), false)? {
                 continue;
             }
             let reader = Reader { settings, prefix };
+            if let Some(refused) = reader.goes_elsewhere() {
+                settings.mark_read(&reader.prefix);
+                elsewhere.push(refused);
+                continue;
+            }
             let destination = reader.destination(&mut all.warnings)?;
             let mut header = reader.header()?;
             if header.sensor_name.is_none() {
@@ -40,6 +47,15 @@ impl EveOutputs {
                 xff: reader.xff("xff")?,
                 types,
             });
+        }
+        for refused in elsewhere {
+            if all.outputs.is_empty() {
+                return Err(refused);
+            }
+            all.warnings.push(format!(
+                "{}: events cannot go to {} here; this output is left out, the others go on",
+                refused.key, refused.value
+            ));
         }
         Ok(all)
     }
@@ -87,10 +103,29 @@ impl Reader<'_> {
         }
     }
 
-    fn destination(&self, warnings: &mut Vec<String>) -> Result<Destination, SettingError> {
+    /// The key that says what kind of output it is, and what it says.
+    fn kind(&self) -> (&'static str, &str) {
         let named = |key: &&str| self.get(key).is_some();
-        let kind_key = ["filetype", "type"].into_iter().find(named).unwrap_or("filetype");
-        let kind = self.get(kind_key).unwrap_or("regular");
+        let key = ["filetype", "type"].into_iter().find(named).unwrap_or("filetype");
+        (key, self.get(key).unwrap_or("regular"))
+    }
+
+    fn unknown_kind(&self, key: &str, value: &str) -> SettingError {
+        SettingError {
+            key: self.key(key),
+            value: value.to_owned(),
+            expected: "one of regular, stdout, unix_stream and unix_dgram, where events can go here (syslog, redis and plug-ins cannot)",
+        }
+    }
+
+    /// Why nothing can be written to this output, if it is one that Suricata has and this program does not.
+    fn goes_elsewhere(&self) -> Option<SettingError> {
+        let (key, kind) = self.kind();
+        matches!(kind, "redis" | "syslog").then(|| self.unknown_kind(key, kind))
+    }
+
+    fn destination(&self, warnings: &mut Vec<String>) -> Result<Destination, SettingError> {
+        let (kind_key, kind) = self.kind();
         let path = PathBuf::from(self.get("filename").unwrap_or("eve.json"));
         if self.bool("threaded", false)? {
             warnings.push(format!(
@@ -122,13 +157,7 @@ impl Reader<'_> {
             "stdout" => Destination::Stdout,
             "unix_stream" => Destination::UnixStream(path),
             "unix_dgram" => Destination::UnixDatagram(path),
-            other => {
-                return Err(SettingError {
-                    key: self.key(kind_key),
-                    value: other.to_owned(),
-                    expected: "one of regular, stdout, unix_stream and unix_dgram, where events can go here (syslog, redis and plug-ins cannot)",
-                });
-            }
+            other => return Err(self.unknown_kind(kind_key, other)),
         })
     }
 

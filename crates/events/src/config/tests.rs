@@ -183,6 +183,23 @@ fn several_outputs_and_what_is_not_supported() {
     }
 }
 
+/// Suricata's own users have both; what can be written is written, and what cannot is named.
+#[test]
+fn an_output_to_redis_is_left_out_beside_one_that_works() {
+    for kind in ["redis", "syslog"] {
+        let all = EveOutputs::from_settings(&settings(&format!(
+            "outputs.0.eve-log.enabled = yes\noutputs.0.eve-log.filetype = {kind}\noutputs.0.eve-log.types.0 = drop\n\
+             outputs.1.eve-log.enabled = yes\noutputs.1.eve-log.filename = eve.json\noutputs.1.eve-log.types.0 = drop"
+        )))
+        .unwrap();
+        assert_eq!(all.outputs.iter().map(|output| output.index).collect::<Vec<_>>(), [1]);
+        assert!(all.outputs[0].types.drop.is_some());
+        assert_eq!(all.warnings.len(), 1);
+        let warning = &all.warnings[0];
+        assert!(warning.starts_with("outputs.0.eve-log.filetype: ") && warning.contains(kind), "{warning}");
+    }
+}
+
 #[test]
 fn rotate_interval_is_read_as_suricata_reads_it() {
     let read = |value: &str| {

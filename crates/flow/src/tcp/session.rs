@@ -345,6 +345,7 @@ impl TcpSession {
         // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data either.
         let unread = untaken || foreign && step.session.state < TcpState::Established;
         let uncounted = !unread && step.accept_what_leaves(rejected);
+        let refused = rejected.is_err() && !step.is_late_ack();
         let mut reassemble = step.finish();
         if let Some(before) = before
             && streams.as_deref().is_some_and(|pair| pair.was_read_from_elsewhere(self))
@@ -361,7 +362,7 @@ impl TcpSession {
             out.advice = Advice::Drop(Reason::StreamError);
             reassemble = None;
         }
-        if rejected == Err(Rejected) {
+        if refused {
             out.rejected = true;
             if context.config.inline() && context.config.drop_invalid {
                 out.advice = Advice::Drop(Reason::StreamError);

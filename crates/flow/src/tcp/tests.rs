@@ -4,6 +4,7 @@
 mod closing;
 mod handshakes;
 mod host;
+mod overtaken;
 
 use super::*;
 use crate::stream::{AppChunk, MemoryBudget, StreamPair};

@@ -220,7 +220,7 @@ impl Step<'_, '_> {
         let outlived = self.now > last_pkt_ts.saturating_add(TIMESTAMP_LIFETIME);
         let refused = advance < 0 || (snd.last_ts != 0 && outlived);
         if refused && !(expected && outlived) {
-            return (self.config.strict && self.is_disordered_ack()).then(TimestampUpdate::default);
+            return self.is_late_ack().then(TimestampUpdate::default);
         }
         let renews = if self.config.strict { outlived || self.renews_timestamp(advance) } else { expected };
         if renews {
@@ -240,16 +240,21 @@ impl Step<'_, '_> {
         self.segment.seq.at_most(snd.last_ack) || leads && advance > TIMESTAMP_FAR_AHEAD
     }
 
-    /// An acknowledgement that others of its sender have overtaken, or data (they leave by several processors): it brings nothing and
-    /// acknowledges nothing new. Receivers take it or throw it away, which is the same, so prevention lets it go on.
-    fn is_disordered_ack(&self) -> bool {
+    /// Whether the packet is an acknowledgement that others of its sender have overtaken, or data, or its FIN (they leave by several
+    /// processors): it brings nothing and acknowledges nothing new, in whatever state that finds the session. Receivers take it or throw
+    /// it away, which is the same, so strict prevention lets it go on; it changes nothing here either.
+    pub(crate) fn is_late_ack(&self) -> bool {
         let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
-        self.segment.is_empty()
+        self.config.strict
+            && self.config.inline()
+            && self.out.previous >= TcpState::Established
+            && self.segment.is_empty()
             && self.segment.has(TcpFlags::ACK)
             && !self.segment.flags.intersects(others)
             && self.segment.seq.at_most(self.snd().next_seq)
-            && self.segment.seq.at_least(self.snd().last_ack.minus(self.snd().window.max(WINDOW_SLACK)))
+            && self.segment.seq.at_least(self.session.oldest(self.direction))
             && self.segment.ack.at_most(self.rcv().last_ack)
+            && self.segment.ack.at_least(self.session.oldest(self.direction.flip()))
     }
 
     /// The echo in the answer to a SYN has to be a timestamp that the client sent.
