@@ -3,7 +3,7 @@
 
 use super::peer::{Peer, PeerFlags};
 use super::queue::Queued;
-use super::step::{Rejected, Step};
+use super::step::Step;
 use super::{
     Advice, Arrival, FlowState, Outcome, PacketKind, Segment, Seq, StreamConfig, StreamCounters, StreamEvent,
     TcpFlags, UrgentPolicy,
