@@ -134,16 +134,26 @@ impl Stream {
 
     /// Sequence number up to which bytes were let go of; none while nothing is reassembled.
     pub(crate) fn held_from(&self, peer: &Peer) -> Option<Seq> {
-        if !self.is(StreamFlags::ANCHORED) || self.is(StreamFlags::DEAD) || self.is_of_another_syn(peer) {
-            return None;
-        }
-        let (seq, offset) = self.anchor;
-        let back = offset.checked_sub(self.urgent.outer(self.left));
-        // An anchor ahead of the left edge and one behind it are both within the window.
-        Some(match back {
+        self.reassembles(peer).then(|| self.seq_of(self.left))
+    }
+
+    /// Sequence number up to which bytes came without a hole; none while nothing is reassembled.
+    pub(crate) fn held_to(&self, peer: &Peer) -> Option<Seq> {
+        self.reassembles(peer).then(|| self.seq_of(self.contiguous()))
+    }
+
+    fn reassembles(&self, peer: &Peer) -> bool {
+        self.is(StreamFlags::ANCHORED) && !self.is(StreamFlags::DEAD) && !self.is_of_another_syn(peer)
+    }
+
+    /// Sequence number of an offset that is near the anchor: ahead of it or behind it, both are within the window.
+    fn seq_of(&self, offset: u64) -> Seq {
+        let (seq, anchor) = self.anchor;
+        let outer = self.urgent.outer(offset);
+        match anchor.checked_sub(outer) {
             Some(back) => seq.minus(u32::try_from(back).unwrap_or(0)),
-            None => seq.plus(u32::try_from(self.urgent.outer(self.left).saturating_sub(offset)).unwrap_or(0)),
-        })
+            None => seq.plus(u32::try_from(outer.saturating_sub(anchor)).unwrap_or(0)),
+        }
     }
 
     /// Offset of a sequence number; none when it lies before the beginning.

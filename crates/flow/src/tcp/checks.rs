@@ -165,7 +165,7 @@ impl Step<'_, '_> {
             return false;
         }
         let end = self.segment.end();
-        let let_go = self.held_from.is_some_and(|from| end.at_most(from));
+        let let_go = self.held_from().is_some_and(|from| end.at_most(from));
         if let_go || end.at_most(self.snd().last_ack) {
             self.out.kind |= PacketKind::SPURIOUS_RETRANSMISSION;
             self.event(StreamEvent::PktSpuriousRetransmission);

@@ -336,10 +336,9 @@ impl TcpSession {
             }
         }
 
-        let sender = &self.peers[arrival.direction];
-        let held = streams.as_deref().and_then(|pair| pair.stream(arrival.direction).held_from(sender));
+        let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
         let before = self.if_shown_early(streams.as_deref(), context.config);
-        let mut step = Step::new(self, segment, arrival, context, &mut *out, held);
+        let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
         // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data either.

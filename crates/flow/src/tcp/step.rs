@@ -6,6 +6,7 @@ use super::{
     Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
     Seq, StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
+use crate::stream::Stream;
 use bartizan_base::Direction;
 
 /// The session does not explain the packet.
@@ -25,8 +26,8 @@ pub(crate) struct Step<'s, 'p> {
     pub(crate) config: &'s StreamConfig,
     pub(crate) counters: &'s mut StreamCounters,
     pub(crate) out: &'s mut Outcome,
-    /// Where reassembly of this direction still holds data, if it takes place.
-    pub(crate) held_from: Option<Seq>,
+    /// Reassembly of this direction, if it takes place.
+    pub(crate) stream: Option<&'s Stream>,
     reassemble: Option<Direction>,
 }
 
@@ -37,7 +38,7 @@ impl<'s, 'p> Step<'s, 'p> {
         arrival: Arrival,
         context: &'s mut StreamContext<'_>,
         out: &'s mut Outcome,
-        held_from: Option<Seq>,
+        stream: Option<&'s Stream>,
     ) -> Self {
         Self {
             session,
@@ -48,7 +49,7 @@ impl<'s, 'p> Step<'s, 'p> {
             config: context.config,
             counters: context.counters,
             out,
-            held_from,
+            stream,
             reassemble: None,
         }
     }
@@ -131,6 +132,11 @@ impl<'s, 'p> Step<'s, 'p> {
 
     pub(crate) fn to_server(&self) -> bool {
         self.direction == Direction::ToServer
+    }
+
+    /// Where reassembly of this direction still holds data, if it takes place.
+    pub(crate) fn held_from(&self) -> Option<Seq> {
+        self.stream.and_then(|stream| stream.held_from(self.snd()))
     }
 
     /// The side that sent the packet.
@@ -226,7 +232,8 @@ impl<'s, 'p> Step<'s, 'p> {
     /// Sets what is expected next from a side; one-sided sessions acknowledge themselves, unless reassembly says what was
     /// inspected and let go of.
     pub(crate) fn set_next_seq(&mut self, direction: Direction, seq: Seq) {
-        let one_sided = self.is(SessionFlags::ASYNC) && !(self.config.compares() && self.held_from.is_some());
+        let one_sided =
+            self.is(SessionFlags::ASYNC) && !(self.config.compares() && self.held_from().is_some());
         let peer = &mut self.session.peers[direction];
         peer.next_seq = seq;
         if one_sided && seq.after(peer.last_ack) {

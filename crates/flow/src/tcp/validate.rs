@@ -220,7 +220,7 @@ impl Step<'_, '_> {
         let outlived = self.now > last_pkt_ts.saturating_add(TIMESTAMP_LIFETIME);
         let refused = advance < 0 || (snd.last_ts != 0 && outlived);
         if refused && !(expected && outlived) {
-            return self.is_late_ack().then(TimestampUpdate::default);
+            return (self.is_late_ack() || self.is_late_data()).then(TimestampUpdate::default);
         }
         let renews = if self.config.strict { outlived || self.renews_timestamp(advance) } else { expected };
         if renews {
@@ -253,8 +253,36 @@ impl Step<'_, '_> {
             && !self.segment.flags.intersects(others)
             && self.segment.seq.at_most(self.snd().next_seq)
             && self.segment.seq.at_least(self.session.oldest(self.direction))
-            && self.segment.ack.at_most(self.rcv().last_ack)
+            && self.acknowledges_nothing_new()
+    }
+
+    fn acknowledges_nothing_new(&self) -> bool {
+        self.segment.ack.at_most(self.rcv().last_ack)
             && self.segment.ack.at_least(self.session.oldest(self.direction.flip()))
+    }
+
+    /// Whether the packet is data that its sender has sent again meanwhile, and the second copy has overtaken the first: its timestamp is
+    /// old, all of its bytes have come by before. Receivers throw it away, so it may leave; where they would not, it has been
+    /// compared with what was inspected, as every retransmission is. (What would fill a hole with an old timestamp is refused: no
+    /// receiver takes it, and its bytes would stand for those that are to come.)
+    fn is_late_data(&self) -> bool {
+        let others = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST;
+        let snd = self.snd();
+        // Where nobody reads (any more), what counts is how far the sender is.
+        let came = match self.stream.filter(|stream| !stream.ended()) {
+            Some(stream) => stream.held_to(snd).unwrap_or(snd.last_ack),
+            None => snd.next_seq,
+        };
+        self.config.strict
+            && self.config.inline()
+            && self.out.previous >= TcpState::Established
+            && !self.is(SessionFlags::ASYNC)
+            && !self.segment.is_empty()
+            && self.segment.has(TcpFlags::ACK)
+            && !self.segment.flags.intersects(others)
+            && (self.segment.end().at_most(came) || self.segment.end().at_most(snd.last_ack))
+            && self.segment.seq.at_least(self.session.oldest(self.direction))
+            && self.acknowledges_nothing_new()
     }
 
     /// The echo in the answer to a SYN has to be a timestamp that the client sent.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Acknowledgements that come late: a host sends them from several processors, so its later packets, its FIN among them, may come by
-//! first. Whatever the session has seen meanwhile, an acknowledgement that says nothing new goes on.
+//! What comes late: a host sends from several processors, so its later packets, its FIN among them, may come by first. Whatever the
+//! session has seen meanwhile, an acknowledgement that says nothing new goes on, and data that was sent again before it came by.
 
 use super::*;
 
@@ -137,4 +137,69 @@ fn late_acknowledgements_go_on_in_every_state() {
         }
     }
     assert!(plays > 1000, "only {plays}");
+}
+
+/// Each data segment was sent again, and the copy comes first: the original comes behind each later packet, with the timestamp that it was
+/// sent with.
+#[test]
+fn data_that_its_own_retransmission_overtook_goes_on() {
+    let config = StreamConfig { strict: true, ..inline() };
+    let mut plays = 0;
+    for sender in Direction::BOTH {
+        for end in [End::SenderFirst, End::ReceiverFirst] {
+            let whole = conversation(sender, end);
+            for (at, sent) in whole.iter().enumerate().filter(|(_, p)| p.direction == sender && p.len > 0) {
+                let original = Packet { ts: (sent.ts.0 - 8, sent.ts.1 - 8), ..*sent };
+                for behind in at..whole.len() {
+                    let packets = [&whole[..=behind], &[original], &whole[behind + 1..]].concat();
+                    plays += 1;
+                    for stamps in [false, true] {
+                        let what = format!("{sender:?}, {end:?}, stamps {stamps}: {at} behind {behind}");
+                        play(config, stamps, &packets, &what);
+                    }
+                }
+            }
+        }
+    }
+    assert!(plays > 200, "only {plays}");
+}
+
+/// An original with other bytes than its retransmission, or with some that did not come yet, is what an attacker sends: the
+/// first leaves with the bytes that were inspected, the second not at all.
+#[test]
+fn late_data_says_nothing_new() {
+    for sender in Direction::BOTH {
+        let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });
+        let stamped = |flags, seq, ack, payload, ts| {
+            let mut s = segment(flags, seq, ack, payload);
+            s.options.ts = Some(ts);
+            s
+        };
+        rig.handle(ToServer, &stamped(S, 100, 0, b"", (50, 0)));
+        rig.handle(ToClient, &stamped(SA, 500, 101, b"", (50, 50)));
+        rig.handle(ToServer, &stamped(A, 101, 501, b"", (51, 50)));
+        let (seq, ack) = if sender == ToServer { (101, 501) } else { (501, 101) };
+        rig.handle(sender, &stamped(A, seq, ack, b"0123", (52, 51)));
+        rig.handle(sender.flip(), &stamped(A, ack, seq + 4, b"", (53, 52)));
+        let seq = seq + 4;
+        rig.handle(sender, &stamped(A, seq, ack, b"abcd", (70, 53)));
+        let late = |from: u32, payload| stamped(A, seq + from, ack, payload, (60, 51));
+        assert_eq!(rig.handle(sender, &late(0, b"abcd")).advice, Advice::Forward);
+        let other = rig.handle(sender, &late(1, b"XYZ")).advice;
+        assert_eq!(other, Advice::Rewrite, "other bytes than were inspected");
+        for (from, payload) in [(0, &b"abcde"[..]), (4, b"e"), (6, b"g")] {
+            assert_eq!(rig.handle(sender, &late(from, payload)).advice, Advice::Drop(Reason::StreamError));
+        }
+        // Behind a hole: what fills it comes with a timestamp of its own.
+        rig.handle(sender, &stamped(A, seq + 6, ack, b"gh", (80, 51)));
+        assert_eq!(rig.handle(sender, &late(4, b"ef")).advice, Advice::Drop(Reason::StreamError));
+        assert_eq!(rig.handle(sender, &stamped(A, seq + 4, ack, b"ef", (81, 51))).advice, Advice::Forward);
+        assert_eq!(rig.handle(sender, &late(4, b"efgh")).advice, Advice::Forward);
+        let new = stamped(A, seq, ack + 1, b"ab", (60, 51));
+        assert_eq!(
+            rig.handle(sender, &new).advice,
+            Advice::Drop(Reason::StreamError),
+            "acknowledges something"
+        );
+    }
 }
