@@ -16,6 +16,8 @@ TIMES_EMPTY = 1.7
 # A machine of several owners changes its speed from second to second: what is too slow is measured again, alternating, and the
 # fastest of each side are compared. What is really slow stays so.
 TRIES = 6
+# The same for figures of the case's own: seconds before each further measurement, as other people's bursts last a while.
+PAUSES = (0, 1, 5, 15)
 
 
 @dataclasses.dataclass
@@ -162,9 +164,10 @@ class Matrix:
             if isinstance(reference, Exception):
                 raise reference
             best, bridge = result.figures[name], reference[1][name]
-            for _ in range(3):
+            for pause in PAUSES:
                 if best <= bridge + margin:
                     break
+                time.sleep(pause)
                 bridge = max(bridge, self.once(case, BRIDGE, plan)[1][name])
                 best = min(best, self.once(case, TESTED, plan)[1][name])
             result.figures[name] = best
