@@ -9,7 +9,7 @@ set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin"
 
 have_program() { command -v "$1" >/dev/null 2>&1; }
-have_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
+have_library() { [[ $(ldconfig -p 2>/dev/null) == *"$1"* ]]; }
 have_package() { pkg-config --exists "$1" 2>/dev/null; }
 have_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
 have_yaml() { /usr/bin/python3 -c 'import yaml' 2>/dev/null; }
