@@ -268,6 +268,17 @@ impl AppLayer {
         frames || self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
     }
 
+    /// Whether something waits for who writes records: events, frames, transactions.
+    #[must_use]
+    pub fn has_unrecorded(&self) -> bool {
+        let waits = |parser: &dyn Parser| {
+            Direction::BOTH.iter().any(|direction| parser.worklist().waits(Look::Record, *direction))
+        };
+        self.events.as_slice().len() > self.events_logged
+            || self.frames.is_some()
+            || self.parser().is_some_and(waits)
+    }
+
     /// Whether the parser was shown something of a direction since this was asked last.
     pub fn take_parsed(&mut self, direction: Direction) -> bool {
         core::mem::take(&mut self.parsed[direction])

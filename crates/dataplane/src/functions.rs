@@ -133,6 +133,8 @@ impl Worker {
             notes.decision = Decision::CONTINUE;
         }
         let silent = wants_payload && self.brings_nothing(&occasion, id, tcp, looks, &parts);
+        // What the flow holds is measured again where it may have changed.
+        let mut touched = !silent;
         // In detection the packet goes on whatever header functions say, so it is inspected all the same.
         if wants_payload && !silent && (notes.decision.verdict.forwards() || !self.settings.prevention) {
             let readable = tcp.map(|o| {
@@ -228,12 +230,17 @@ impl Worker {
         if let Some(entry) = self.flows.get_mut(id)
             && let Some(pair) = entry.ext.streams.as_deref_mut()
         {
+            let before = pair.held();
             pair.settle(occasion.direction, occasion.packet.payload(), &mut self.budget);
+            touched |= pair.held() != before;
             if !self.chains.wants_payload(entry.path) {
                 self.stop_reading(id);
+                touched = true;
             }
         }
-        self.account(id);
+        if touched {
+            self.account(id);
+        }
         // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
         if bypass && decision.verdict.forwards() {
             self.end_payload(id);

@@ -11,7 +11,7 @@ use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Decision, Direction, FlowId, PerDirection};
+use bartizan_base::{Decision, Direction, FlowId, PerDirection, Timestamp};
 use bartizan_flow::tcp::{StreamContext, TcpState};
 use bartizan_flow::{EndReason, FlowKey, FlowState};
 use bartizan_packet::{DecodeOutput, Decoder, IpContext, PacketSource, PacketView};
@@ -82,9 +82,15 @@ impl Worker {
             };
             entry.ext.session.end(pair, &mut context)
         });
+        if !tcp && !self.end_datagrams(id, now, &mut parts) {
+            if let Some(entry) = self.flows.get_mut(id) {
+                parts.put_back(&mut entry.ext);
+            }
+            return;
+        }
         let mut output = DecodeOutput::new();
         let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
-        let mut over = false;
+        let mut over = !tcp;
         // What is left is looked at by the functions of now.
         self.renew_class(id);
         // A direction of which nothing is left comes last: with its packet transactions are freed that the other one has yet to look at.
@@ -101,7 +107,7 @@ impl Worker {
             let mut occasion =
                 Occasion { packet: &view, number: None, now, generation, direction, around: None };
             // What is left of a direction is read and inspected with its own packet, the last one that looks sees the rest.
-            let all = direction == last || !tcp;
+            let all = direction == last;
             let mut outcome = outcome;
             if let Some(outcome) = &mut outcome {
                 outcome.readable[direction.flip()] &= all;
@@ -111,9 +117,8 @@ impl Worker {
                 if let Some(outcome) = &outcome {
                     streams::stream(self, &mut occasion, id, &mut parts, outcome.readable, recorder);
                 }
-                let transport = if tcp { AppTransport::Tcp } else { AppTransport::Udp };
                 if let Some(app) = parts.app.as_deref_mut()
-                    && let Some(info) = streams::info_of(self, id, now, transport)
+                    && let Some(info) = streams::info_of(self, id, now, AppTransport::Tcp)
                 {
                     if all && order.first() == Some(&direction) {
                         app.end(&self.engine, &info);
@@ -138,6 +143,16 @@ impl Worker {
             parts.put_back(&mut entry.ext);
         }
     }
+
+    /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is something to be recorded.
+    fn end_datagrams(&self, id: FlowId, now: Timestamp, parts: &mut FlowParts) -> bool {
+        let Some(app) = parts.app.as_deref_mut() else { return false };
+        if let Some(info) = streams::info_of(self, id, now, AppTransport::Udp) {
+            app.end(&self.engine, &info);
+        }
+        app.has_unrecorded()
+    }
+
     /// Shows the functions what is open of a flow, with packets that the engine makes. What they decide of it.
     pub(crate) fn inspect_what_is_there(&mut self, id: FlowId, recorder: &mut dyn Recorder) -> Decision {
         let mut output = DecodeOutput::new();

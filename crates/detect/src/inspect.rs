@@ -19,6 +19,7 @@ use crate::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::txstate::FlowDetect;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_base::Direction;
 use bartizan_packet::PacketView;
 use bartizan_rules::ActionScope;
 
@@ -252,6 +253,12 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if !decided {
         pass.finish();
     }
+}
+
+/// What [`inspect`] does where there is nothing to look for ([`RuleSet::watches_nothing`]): transactions of the direction are
+/// let go of, and nothing is remembered of the flow.
+pub fn pass_over(app: &mut AppLayer, direction: Direction) {
+    transactions::pass_over(app, direction);
 }
 
 /// Whether a packet has its flow's header: an ICMP error about a flow has another.

@@ -128,6 +128,12 @@ impl RuleSet {
         self.signatures.iter().any(|s| refuses(s) && s.packet.iter().any(|c| c.is_detection()))
     }
 
+    /// Whether there is no rule at all: flows are only recorded.
+    #[must_use]
+    pub fn watches_nothing(&self) -> bool {
+        self.signatures.is_empty() && self.firewall.is_none()
+    }
+
     /// How segments of a stream that came together may be shown.
     #[must_use]
     pub fn together(&self) -> Together {

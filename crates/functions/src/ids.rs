@@ -141,6 +141,13 @@ impl Function for Ids {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
+        if self.rules.watches_nothing() {
+            let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
+            if let Some(app) = context.app.as_deref_mut().filter(|_| !context.again && !stray) {
+                bartizan_detect::inspect::pass_over(app, context.direction);
+            }
+            return Decision::CONTINUE;
+        }
         let Some(state) = context.worker.downcast_mut::<State>() else { return Decision::CONTINUE };
         let made =
             context.packet.is_some_and(|p| p.decoded().source == bartizan_packet::PacketSource::FlowTimeout);

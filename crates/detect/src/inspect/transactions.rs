@@ -12,10 +12,44 @@ use crate::request::ask_for_certificates;
 use crate::signature::{Absent, Signature, ValueCheck};
 use crate::txstate::{Entry, Side, Status};
 use bartizan_applayer::flow::AppLayer;
-use bartizan_applayer::protocol::{BufferKind, ProtocolId};
+use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_applayer::worklist::Look;
-use bartizan_base::PerDirection;
+use bartizan_base::{Direction, PerDirection};
+
+/// Nothing is to be inspected: what waits of a direction is marked, so that it can be let go of.
+pub(super) fn pass_over(app: &mut AppLayer, direction: Direction) {
+    let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+    let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
+    let fresh = app.take_parsed(direction);
+    let Some(parser) = app.parser_mut() else { return };
+    if !parser.worklist().waits(Look::Inspect, direction) {
+        return;
+    }
+    let held = parser.tx_range();
+    let changed = parser.worklist_mut().take(Look::Inspect, direction);
+    for id in changed.iter().copied().filter(|id| held.contains(id)) {
+        let Some(tx) = parser.tx_mut(id).filter(|tx| !tx.common().inspected[direction]) else { continue };
+        settle(tx, spec, direction, fresh);
+        parser.worklist_mut().inspected(id, direction);
+    }
+    parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+}
+
+/// Notes how far a transaction was looked at; where that is all of a direction, it counts as inspected there. Whether it is done with in
+/// both directions by that.
+fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, fresh: bool) -> bool {
+    let progress = crate::hook::progress(tx, direction);
+    let common = tx.common_mut();
+    if fresh {
+        common.looked[direction] = progress;
+    }
+    if progress < spec.complete[direction] && !common.ended[direction] {
+        return false;
+    }
+    common.inspected[direction] = true;
+    common.inspected == PerDirection::new(true, true)
+}
 
 impl Pass<'_, '_> {
     /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
@@ -70,16 +104,8 @@ impl Pass<'_, '_> {
                 self.carry_out(tx, id);
             }
             let silent = tx.common().silent && !tx.common().logged;
-            let progress = crate::hook::progress(tx, direction);
-            if self.fresh {
-                tx.common_mut().looked[direction] = progress;
-            }
-            let done = progress >= spec.complete[direction] || tx.common().ended[direction];
-            if done {
-                tx.common_mut().inspected[direction] = true;
-                if tx.common().inspected == PerDirection::new(true, true) {
-                    self.flow.forget_tx(id);
-                }
+            if settle(tx, spec, direction, self.fresh) {
+                self.flow.forget_tx(id);
             }
             if silent {
                 parser.silence(id);
