@@ -317,3 +317,28 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     let (passes, refused, _) = closed("drop", "chain: [ids], overload: {action: drop}", &ignore, b"more");
     assert!(!passes && refused > 0);
 }
+
+/// What a kept-alive connection holds does not grow with its requests, with rules or without any, and across reloads between both.
+#[test]
+fn transactions_go_with_rules_and_without() {
+    const POLICY: &str = "chain: [ids]";
+    let mut run = Run::new("rules-and-none", POLICY, &[], |_| ());
+    let (mut c, frames) = Connection::open(true, (1000, 80));
+    run.frames(frames);
+    let (mut held, mut asked) = (Vec::new(), 0);
+    for rules in [RULES, "", RULES, ""] {
+        run.stack.swap(POLICY, rules);
+        for _ in 0..100 {
+            asked += 1;
+            run.frames(c.send(true, b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n"));
+            run.frames(c.send(false, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+        }
+        held.push(run.used());
+    }
+    // The engine remembers nothing of a flow where there are no rules, so it holds no more than with some.
+    assert!(held[1] <= held[0] && held[3] <= held[0] && held[2] <= held[0] + 1024, "{held:?}");
+    let (_, events) = run.stack.finish();
+    let http = events.iter().filter(|e| e["event_type"] == "http").count();
+    let alerts = events.iter().filter(|e| e["alert"]["signature_id"] == 1).count();
+    assert_eq!((http, alerts), (asked, asked / 2));
+}
