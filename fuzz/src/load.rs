@@ -45,7 +45,7 @@ pub fn compile(text: &[u8]) -> Option<RuleSet> {
         tenants: &[],
         known: None,
     };
-    let loaded = ruleset::load(&[file], &input).ok()?;
+    let loaded = ruleset::load(&mut [file], &input).ok()?;
     assert!(loaded.rules.report.loaded <= rules);
     Some(loaded.rules)
 }

@@ -222,7 +222,7 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<Entry>, Fai
         known: None,
     };
     let text: Vec<&str> = text.lines().map(|line| line.trim_start_matches(['#', ' '])).collect();
-    let loaded = load(&[parse_file(text.join("\n").into_bytes(), "rules")], &input)?;
+    let loaded = load(&mut [parse_file(text.join("\n").into_bytes(), "rules")], &input)?;
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let entry =
         |(number, rule): &(u32, HeaderRule)| Entry { fid: Fid(*number), priority: *number, rule: *rule };

@@ -310,7 +310,7 @@ impl Builder {
         let mut warnings = Vec::new();
         files.extend(self.options.firewall.files(&self.settings, &mut warnings)?);
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        let loaded = self.base.rules(&files, &self.settings, number, &[])?;
+        let loaded = self.base.rules(&mut files, &self.settings, number, &[])?;
         let report = loaded.rules.report.clone();
         findings::report(&loaded.diagnostics, &files, &report);
         firewall::accepts(&loaded)?;
@@ -499,7 +499,7 @@ impl RuleCompiler for Compiler {
         }
         let loaded = self
             .base
-            .rules(&parsed, &self.settings, source.generation, tenants)
+            .rules(&mut parsed, &self.settings, source.generation, tenants)
             .map_err(|e| e.to_string())?;
         findings::report(&loaded.diagnostics, &parsed, &loaded.rules.report);
         if let Ok(mut inventory) = self.inventory.lock() {

@@ -259,7 +259,7 @@ impl Base {
     /// Compiles rules into a generation.
     pub fn rules(
         &self,
-        files: &[RuleFile],
+        files: &mut [RuleFile],
         settings: &Settings,
         generation: Generation,
         tenants: &[(TenantId, Variables)],
@@ -477,8 +477,8 @@ mod tests {
             let text = format!(
                 "alert tcp any any -> any any (content:\"one\"; sid:1;)\nalert tcp any any -> any any (content:\"{second}\"; sid:2;)\n"
             );
-            let files = [bartizan_rules::parse_file(text, "r.rules")];
-            base.rules(&files, &settings, Generation(number), &[]).unwrap().rules
+            let mut files = [bartizan_rules::parse_file(text, "r.rules")];
+            base.rules(&mut files, &settings, Generation(number), &[]).unwrap().rules
         };
         let (first, second) = (load(1, "two"), load(2, "three"));
         let same = |at: usize| Arc::ptr_eq(&first.signatures[at].signature, &second.signatures[at].signature);

@@ -206,13 +206,14 @@ mod tests {
 
     fn inventory(files: &[(&str, String)]) -> Inventory {
         let mut inventory = Inventory::default();
-        let files: Vec<RuleFile> = files
+        let mut files: Vec<RuleFile> = files
             .iter()
             .map(|(name, text)| bartizan_rules::parse_file(text.clone().into_bytes(), name))
             .collect();
         let settings = bartizan_config::suricata::shipped();
         let base = Base::with(&settings, None, 64, &mut Vec::new()).unwrap();
-        inventory.add(&files, &base.rules(&files, &settings, Generation(1), &[]).unwrap());
+        let loaded = base.rules(&mut files, &settings, Generation(1), &[]).unwrap();
+        inventory.add(&files, &loaded);
         inventory
     }
 

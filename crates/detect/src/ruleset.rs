@@ -229,9 +229,12 @@ struct Built {
 
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
 ///
+/// The rules are taken out of their files: a large set's syntax trees hold as much memory as what is made of them, and pattern sets,
+/// which come last, need theirs for a while.
+///
 /// # Errors
 /// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
-pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
     input.shared.begin_load();
     input.known.into_iter().for_each(Known::tidy);
     let buffers = Buffers::new();
@@ -258,7 +261,8 @@ pub fn load(files: &[RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadErr
         let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
         let mut rest =
             Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
-        for rule in &file.rules {
+        for rule in core::mem::take(&mut file.rules) {
+            let rule = &rule;
             let whose = Whose { own: file.firewall, mode: firewall };
             match member(rule, whose, &environment, input, &mut rest) {
                 Ok(None) => report.skip("requires"),

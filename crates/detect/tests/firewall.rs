@@ -24,11 +24,11 @@ fn load_both(firewall: &str, detection: &str, mode: bool) -> Loaded {
         tenants: &[],
         known: None,
     };
-    let files = [
+    let mut files = [
         bartizan_rules::parse_file(firewall.as_bytes(), "f.rules").of_firewall(),
         bartizan_rules::parse_file(detection.as_bytes(), "d.rules"),
     ];
-    load(&files, &input).unwrap()
+    load(&mut files, &input).unwrap()
 }
 
 /// What a rule of the firewall is refused for.

@@ -46,7 +46,7 @@ fn heads(rules: &[String]) -> Heads {
         tenants: &own,
         known: None,
     };
-    let loaded = load(&[bartizan_rules::parse_file(text.join("\n").as_bytes(), "r")], &input).unwrap();
+    let loaded = load(&mut [bartizan_rules::parse_file(text.join("\n").as_bytes(), "r")], &input).unwrap();
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     loaded.rules.heads
 }

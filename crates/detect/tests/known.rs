@@ -49,7 +49,7 @@ impl Loads {
             known: Some(&self.known),
         };
         let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
-        load(&[file], &input).unwrap()
+        load(&mut [file], &input).unwrap()
     }
 }
 

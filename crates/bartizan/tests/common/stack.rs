@@ -62,11 +62,11 @@ impl RuleCompiler for Rules {
         };
         let text = self.text.lock().unwrap().clone();
         let (detection, firewall) = text.split_once(FIREWALL).unwrap_or((&text, ""));
-        let files = [
+        let mut files = [
             bartizan_rules::parse_file(firewall.as_bytes(), "f").of_firewall(),
             bartizan_rules::parse_file(detection.as_bytes(), "r"),
         ];
-        let mut loaded = load(&files, &input).unwrap();
+        let mut loaded = load(&mut files, &input).unwrap();
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
         assert!(thresholds.diagnostics.is_empty(), "{:?}", thresholds.diagnostics);

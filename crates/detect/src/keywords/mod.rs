@@ -218,7 +218,7 @@ mod tests {
             known: None,
         };
         let file = bartizan_rules::parse_file(rule.as_bytes(), &at("test.rules"));
-        crate::ruleset::load(&[file], &input).unwrap()
+        crate::ruleset::load(&mut [file], &input).unwrap()
     }
 
     /// The other half of the promise that no rule is silently inert: the loader weighs what each keyword adds (by its

@@ -35,7 +35,7 @@ pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loade
         known: None,
     };
     let file = bartizan_rules::parse_file(text.as_bytes(), "test.rules");
-    load(&[file], &input).unwrap()
+    load(&mut [file], &input).unwrap()
 }
 
 /// A rule of UDP with options.

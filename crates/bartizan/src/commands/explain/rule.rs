@@ -79,8 +79,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let alone = beside(file, |other| other.id() == rule.id() && other.span == rule.span);
-    let related = related(rule, file, &files, &args.captures);
-    let loaded = base.rules(&related, &settings, Generation(1), &[])?;
+    let mut related = related(rule, file, &files, &args.captures);
+    let loaded = base.rules(&mut related, &settings, Generation(1), &[])?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
