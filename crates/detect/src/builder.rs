@@ -103,6 +103,8 @@ impl Use {
 pub struct Ordering {
     /// `flowbits`.
     pub flowbits: Use,
+    /// `flowbits:set`: not part of the order, but rules that ask for the bit are asked again behind it.
+    pub sets_flowbit: bool,
     /// `flowint`.
     pub flowints: Use,
     /// Captured flow variables.

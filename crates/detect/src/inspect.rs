@@ -2,7 +2,7 @@
 //! Inspecting a packet: candidates, evaluation, alerts.
 //!
 //! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
-//! the packet's direction. Matches come out in the order of evaluation; a pass rule ends it.
+//! the packet's direction, then those on payloads once more that ask for a flowbit which one of these has set. Matches come out in the order of evaluation; a pass rule ends it.
 
 use crate::basis::{Basis, Packets, payload_programs};
 use crate::buffers::{BufferRef, PACKET_BUFFERS};
@@ -116,6 +116,8 @@ pub struct Worker {
     pub ungated: bool,
     /// Rules that matched on the packet in hand before.
     matched: Vec<u32>,
+    /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in hand.
+    asking: Vec<u32>,
     /// Values that matches of the packet in hand leave for their alerts.
     pub left: Vec<Left>,
     /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the matches.
@@ -177,6 +179,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     worker.left.clear();
     worker.edits.clear();
     worker.asked.clear();
+    worker.asking.clear();
     if !work.again {
         worker.matched.clear();
     }
@@ -242,10 +245,14 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         match pass.worker.gate {
             Gate::Packet => pass.let_transactions_go(app),
             Gate::Open | Gate::Refused(_) => {
+                let before = pass.worker.hits.len();
                 if detects {
                     pass.frames(app);
                 }
                 pass.transactions(app, detects);
+                if let Some(packet) = scene.packet.filter(|_| pass.has_set_bits(before)) {
+                    pass.ask_again(packet, stream, payload_in_stream, inspect_payload);
+                }
             }
         }
     }
@@ -370,6 +377,9 @@ impl Pass<'_, '_> {
             return;
         }
         if !self.header_holds(signature) {
+            if signature.asks_for_bits() && payload_programs(signature).next().is_some() {
+                self.worker.asking.push(index);
+            }
             return;
         }
         let basis = Basis::of(signature);
@@ -392,6 +402,29 @@ impl Pass<'_, '_> {
         let matched = matched_stream || own && self.values_hold(signature, packet, payload);
         if matched {
             self.hit(index, signature, None, matched_stream);
+        }
+    }
+
+    /// Whether matches from this one on have set flowbits. Those that toggle one do not count, as in Suricata.
+    fn has_set_bits(&self, from: usize) -> bool {
+        let hits = self.worker.hits.get(from..).unwrap_or_default();
+        hits.iter().any(|hit| {
+            self.rules.signatures.get(hit.rule as usize).is_some_and(|rule| rule.ordering.sets_flowbit)
+        })
+    }
+
+    /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind them, may have set it. Suricata
+    /// looks at such rules with the transactions.
+    fn ask_again(
+        &mut self,
+        packet: &PacketView<'_>,
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+        inspect_payload: bool,
+    ) {
+        let payload = if inspect_payload { packet.payload() } else { &[] };
+        for rule in core::mem::take(&mut self.worker.asking) {
+            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::basis::{Basis, Packets};
 use crate::buffers::BufferRef;
-use crate::builder::Ordering;
+use crate::builder::{Ordering, Use};
 use crate::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::content::Program;
 use crate::request::Request;
@@ -320,6 +320,12 @@ impl Signature {
             RuleAction::Config | RuleAction::Accept => false,
             RuleAction::Alert | RuleAction::Drop | RuleAction::Reject(_) => !(self.noalert || suppressed),
         }
+    }
+
+    /// Whether the rule asks for flowbits.
+    #[must_use]
+    pub fn asks_for_bits(&self) -> bool {
+        matches!(self.ordering.flowbits, Use::Read | Use::ReadWrite)
     }
 
     /// Whether the rule looks at transactions (and is evaluated for these), or at packets and streams only.

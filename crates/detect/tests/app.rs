@@ -9,7 +9,7 @@ use bartizan_applayer::protocol::{Input, Transport};
 use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{Work, Worker, inspect};
+use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_function::view::FlowView;
@@ -48,9 +48,10 @@ fn alerts_beside(
     let mut sids = Vec::new();
     for (at, (direction, data)) in pieces.iter().enumerate() {
         let before = app.by_direction()[*direction];
+        let (shown, stream) = (offset[*direction], transport == Transport::Tcp);
         match transport {
             Transport::Tcp => {
-                let input = Input { data, offset: offset[*direction], eof: false };
+                let input = Input { data, offset: shown, eof: false };
                 let advance = app.stream(&engine, *direction, input, &info);
                 assert_eq!(advance.consumed, data.len(), "pieces are whole messages");
                 offset[*direction] += data.len() as u64;
@@ -100,7 +101,7 @@ fn alerts_beside(
             waits: false,
             stray: stray.contains(&at),
             scene,
-            stream: None,
+            stream: stream.then_some(StreamWindow { data, offset: shown, fresh: data.len(), whole: false }),
             payload_in_stream: true,
             inspect_payload: true,
             app: Some(&mut app),
@@ -259,6 +260,30 @@ fn a_value_is_asked_for_again_while_its_state_lasts() {
     assert_eq!(after(2), [4]);
     assert_eq!(after(3), [4, 2]);
     assert_eq!(after(4), [4, 2]);
+}
+
+#[test]
+fn a_flowbit_of_a_transaction_holds_for_the_stream_of_the_same_packet() {
+    let set =
+        "alert http any any -> any any (http.method; content:\"GET\"; flowbits:set,seen; noalert; sid:1;)\n";
+    let asks = |options: &str| {
+        let rule = format!("alert http any any -> any any (content:\"probe\"; {options} sid:2;)\n");
+        alerts(&(rule + set), Transport::Tcp, &[(Direction::ToServer, GET)])
+    };
+    assert_eq!(asks("flowbits:isset,seen;"), [2]);
+    assert_eq!(asks("flowbits:isset,other|seen;"), [2]);
+    assert_eq!(asks("flowbits:isset,other;"), Vec::<u32>::new());
+    // As it was before the transaction, and once.
+    assert_eq!(asks("flowbits:isnotset,seen;"), [2]);
+    assert_eq!(asks("flowbits:isset,seen; content:\"nothing\";"), Vec::<u32>::new());
+    let toggled = "alert http any any -> any any (http.method; content:\"GET\"; flowbits:toggle,seen; noalert; sid:1;)\n";
+    let rule = "alert http any any -> any any (content:\"probe\"; flowbits:isset,seen; sid:2;)\n".to_owned();
+    let get = (Direction::ToServer, GET);
+    assert_eq!(alerts(&(rule + toggled), Transport::Tcp, &[get]), Vec::<u32>::new(), "as in Suricata");
+    // A rule without a payload to look at is asked with packets, as in Suricata.
+    let bare = "alert http any any -> any any (flowbits:isset,seen; sid:2;)\n".to_owned() + set;
+    assert_eq!(alerts(&bare, Transport::Tcp, &[get]), Vec::<u32>::new());
+    assert_eq!(alerts(&bare, Transport::Tcp, &[get, get]), [2]);
 }
 
 #[test]

@@ -71,6 +71,13 @@ pub const CAUSES: &[Cause] = &[
     nothing_to_look_at,
     size_that_must_not_be,
     answer_first_at_80,
+    silent_side_of_a_pickup,
+    stream_within_a_record,
+    asked_by_transaction,
+    byte_of_a_keep_alive,
+    denied_in_a_body,
+    crate::lost::session_without_a_head,
+    crate::holes::request_behind_its_answer,
     crate::holes::certificate_behind_the_end,
     crate::holes::hole_before_the_end,
     crate::holes::hole_before_a_request,
@@ -93,6 +100,13 @@ impl Case<'_> {
     pub(crate) fn is_on_buffers(&self, alert: &Alert) -> bool {
         const BUFFERS: &[&str] = &["http", "dns.", "tls.", "ja3", "ja4", "file", "uricontent"];
         self.asks(alert, BUFFERS) || self.is_on_body(alert)
+    }
+
+    /// Whether an alert's rule looks at a part of a message of HTTP, also with a modifier behind its content.
+    fn is_on_http(&self, alert: &Alert) -> bool {
+        let modified = |option: &String| option.contains("; http_");
+        self.asks(alert, &["http", "uricontent", "urilen"])
+            || self.rule(alert).is_some_and(|rule| rule.options.iter().any(modified))
     }
 
     pub(crate) fn is_on_body(&self, alert: &Alert) -> bool {
@@ -251,7 +265,7 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
 
 fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let is = finding.more && case.asks(alert, &["ssl_state"]);
+    let is = (finding.more || case.comes_earlier(finding)) && case.asks(alert, &["ssl_state"]);
     is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
 }
 
@@ -339,11 +353,21 @@ fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 }
 
 fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Record(name) = &finding.what else { return None };
-    let is =
-        matches!((finding.more, name.as_str()), (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed"))
-            && !case.got.has("flow:UDP:failed");
-    (case.ips && is && case.got.has("flow:UDP:dns"))
+    let gives_up = |other: &Finding| {
+        !other.more && matches!(&other.what, What::Record(name) if name == "flow:UDP:failed")
+    };
+    let is = match &finding.what {
+        What::Record(name) => matches!(
+            (finding.more, name.as_str()),
+            (true, "dns" | "flow:UDP:dns") | (false, "flow:UDP:failed")
+        ),
+        What::Alert(alert) => {
+            let of_dns = case.rule(alert)?.head.starts_with("dns ") || case.asks(alert, &["dns."]);
+            finding.more && of_dns && case.findings.iter().any(gives_up)
+        }
+        What::Drop(..) => false,
+    };
+    (case.ips && is && !case.got.has("flow:UDP:failed") && case.got.has("flow:UDP:dns"))
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
 
@@ -365,6 +389,20 @@ fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             case.passage.packet(*frame).is_some_and(|(at, _)| goes_on(*flow, at))
         }
         What::Alert(alert) => goes_on(alert.flow, usize::MAX),
+        // What refuses there refuses the flow, whose stream goes on.
+        What::Drop(Some(frame), reason) if reason == "flow.drop" => {
+            let refused = |flow: FlowKey| {
+                case.ours.iter().any(|alert| {
+                    let at = alert.frame.and_then(|frame| case.passage.packet(frame));
+                    let first = case.theirs.contains(alert) && alert.place() < *frame;
+                    alert.blocked
+                        && alert.flow == flow
+                        && first
+                        && at.is_some_and(|(at, _)| goes_on(flow, at))
+                })
+            };
+            case.passage.packet(*frame).is_some_and(|(_, packet)| refused(key(packet)))
+        }
         What::Drop(..) => false,
         What::Record(_) => case.concerns(finding, |flow| goes_on(flow, usize::MAX)),
     };
@@ -413,9 +451,8 @@ fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
     let (at, _) = case.passage.packet(ours.frame?)?;
     let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at + 1).collect();
     let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
-    let is = case.asks(alert, &["http", "uricontent"])
-        && case.comes_earlier(finding)
-        && recent.any(|one| one.load.ends_with(b"\n"));
+    let is =
+        case.is_on_http(alert) && case.comes_earlier(finding) && recent.any(|one| one.load.ends_with(b"\n"));
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
 }
 
@@ -431,7 +468,7 @@ fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     let (at, _) = case.passage.packet(ours.frame?)?;
     let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at).collect();
     let is = ours.place() > theirs.place()
-        && case.asks(alert, &["http"])
+        && (case.is_on_http(alert) || case.is_on_body(alert))
         && before
             .iter()
             .rev()
@@ -450,19 +487,19 @@ fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         .findings
         .iter()
         .any(|other| !other.more && matches!(&other.what, What::Record(name) if name == WRONG));
-    let headless = case.passage.flows().any(|flow| {
-        if !case.passage.of_flow(flow).any(|(_, packet)| packet.to_server) {
-            return true;
-        }
+    // Its beginning is missing, or was acknowledged before it came.
+    let headless = |flow: FlowKey| {
         let first = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
         let edge = case.passage.contiguous(flow, true, usize::MAX);
-        first.zip(edge).is_some_and(|(first, edge)| first.seq.wrapping_add(1) == edge)
-    });
+        !case.passage.of_flow(flow).any(|(_, packet)| packet.to_server)
+            || first.zip(edge).is_some_and(|(first, edge)| first.seq.wrapping_add(1) == edge)
+            || crate::lost::begins_late(case, flow)
+    };
     let is = match &finding.what {
         What::Record(name) => finding.more || name == WRONG || name == "flow:TCP:failed",
         _ => finding.more,
     };
-    (given_up && headless && is)
+    (given_up && case.concerns(finding, headless) && is)
         .then_some("a protocol is known from the server's side where the client's first bytes are missing; Suricata gives the connection up")
 }
 
@@ -555,20 +592,26 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     };
     let refusals: Vec<(FlowKey, u32)> = case.findings.iter().filter_map(refused).collect();
     let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
+    // The datagram whose fragment is refused has a match that refuses its flow.
+    let would_refuse =
+        |flow: FlowKey| case.theirs.iter().any(|one| one.blocked && one.frame.is_none() && one.flow == flow);
     // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) => {
-            (!finding.more || name == "anomaly:INVALID_GAP")
+            const FOLLOWS: [&str; 2] = ["anomaly:INVALID_GAP", "anomaly:REQUEST_LINE_MISSING_PROTOCOL"];
+            (!finding.more || FOLLOWS.contains(&name.as_str()) || name.starts_with("flow:TCP:"))
                 && case.concerns(finding, |flow| behind(flow, u32::MAX))
         }
         What::Drop(Some(frame), reason) => {
             let because = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
             let flow = case.passage.packet(*frame).map(|(_, packet)| key(packet));
-            (refused(finding).is_some() || because || !finding.more)
+            (refused(finding).is_some() || because || !finding.more || flow.is_some_and(would_refuse))
                 && flow.is_some_and(|flow| behind(flow, *frame))
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
-        What::Alert(alert) => !finding.more && behind(alert.flow, alert.place()),
+        What::Alert(alert) => {
+            (!finding.more || would_refuse(alert.flow)) && behind(alert.flow, alert.place())
+        }
     };
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
 }
@@ -639,4 +682,87 @@ fn answer_first_at_80(case: &Case<'_>, finding: &Finding) -> Option<&'static str
         && midstream
         && case.concerns(finding, answered);
     is.then_some("detection ends at port 80 as well where flows may begin in the middle; Suricata's does not once the server has spoken")
+}
+
+/// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other one.
+fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
+    let one_side = |flow: FlowKey| {
+        let speaks = |to_server: bool| {
+            case.passage.before(flow, to_server, usize::MAX).any(|one| !one.load.is_empty())
+        };
+        let opened = |to_server: bool| {
+            case.passage.before(flow, to_server, usize::MAX).any(|one| one.flags & SYN != 0)
+        };
+        speaks(true) != speaks(false) && !opened(true) && !opened(false)
+    };
+    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"))
+        && midstream
+        && case.concerns(finding, one_side);
+    is.then_some("a connection that is met in the middle stays open for what the side says that has said nothing; Suricata has asked for both")
+}
+
+/// A rule on a transaction and on the stream: Suricata looks at it when a message is parsed.
+fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const HEAD: usize = 5;
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, _) = case.passage.packet(alert.frame?)?;
+    let said = case.passage.said_before(alert.flow, alert.to_server, at + 1);
+    let mut rest = said.as_slice();
+    while let [_, _, _, high, low, ..] = rest {
+        let Some(next) = rest.get(HEAD + usize::from(u16::from_be_bytes([*high, *low]))..) else { break };
+        rest = next;
+    }
+    let is = case.ips
+        && finding.more
+        && case.asks(alert, &["tls."])
+        && case.asks(alert, &["pkt_data"])
+        && !rest.is_empty();
+    is.then_some("a rule on a TLS session and on its stream is asked again within a record; Suricata asks when one is parsed")
+}
+
+/// Suricata looks at a rule on the stream that asks for a bit of a rule on transactions with each transaction.
+fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
+    let sets = (0..case.pair.rules.len()).any(|rule| {
+        let other = Alert { rule, ..alert.clone() };
+        case.asks(&other, &["flowbits:set"]) && case.is_on_buffers(&other)
+    });
+    // Both have found it in this flow and direction; how often differs.
+    let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
+    let is = case.ips && asks && sets && known(&case.ours) && known(&case.theirs);
+    is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
+}
+
+/// A keep-alive brings a byte that was there: it leaves as it was inspected. Suricata looks at the one that came.
+fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let frame = match &finding.what {
+        What::Alert(alert) => alert.frame?,
+        What::Drop(frame, reason) if reason == "rules" => (*frame)?,
+        _ => return None,
+    };
+    let (at, packet, segment) = case.passage.segment(frame)?;
+    let edge = case.passage.contiguous(key(packet), packet.to_server, at)?;
+    let differs = case.passage.before(key(packet), packet.to_server, at).any(|one| {
+        let place = segment.seq.wrapping_sub(one.seq) as usize;
+        one.load.get(place).is_some_and(|byte| Some(byte) != segment.load.first())
+    });
+    let is = case.ips && !finding.more && segment.load.len() == 1 && ahead(edge, segment.seq) == 1 && differs;
+    is.then_some("the byte of a keep-alive leaves as it was inspected; Suricata looks at the one that came")
+}
+
+/// What must not be in a body is not in what has come of it.
+fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, ..) = case.passage.segment(alert.frame?)?;
+    let denies = |option: &String| option.starts_with("content:!") || option.starts_with("pcre:!");
+    let so_far = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
+    let is = case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && case.rule(alert)?.options.iter().any(denies)
+        && case.passage.said(alert.flow, alert.to_server).len() > so_far;
+    is.then_some("content that must not be in a body is looked for in what has come of it, before that leaves; Suricata waits for more")
 }

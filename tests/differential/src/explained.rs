@@ -31,7 +31,11 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
         .zip(&reasons)
         .filter(|(_, reason)| reason.is_some())
         .filter_map(|(finding, _)| match finding.as_ref() {
-            Some(Finding { more, what: What::Alert(alert), .. }) if alert.blocked => Some((alert, *more)),
+            Some(Finding { more, what: What::Alert(alert), .. })
+                if alert.blocked || decides(pair, ips, alert) =>
+            {
+                Some((alert, *more))
+            }
             _ => None,
         })
         .collect();
@@ -39,7 +43,8 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
     let mut said: BTreeSet<&'static str> = reasons.iter().flatten().copied().collect();
     for ((line, finding), reason) in lines.into_iter().zip(&read).zip(reasons) {
         let follows = finding.as_ref().is_some_and(|finding| {
-            ips && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
+            (ips || matches!(finding.what, What::Alert(_)))
+                && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
         });
         if reason.is_none() && !follows {
             left.push(line);
@@ -49,6 +54,11 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
         said.clear();
     }
     (left, said)
+}
+
+/// Whether a match would have refused its flow, passively: no more of it is looked at either.
+fn decides(pair: &Pair, ips: bool, alert: &Alert) -> bool {
+    !ips && pair.rules.get(alert.rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"))
 }
 
 /// Whether a finding follows from a flow's being refused with an alert: by this program, or only by the other one.

@@ -13,20 +13,8 @@ use bartizan_receiver::packet::{ACK, FIN, Segment};
 pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let crossed = |flow: FlowKey| {
-        let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));
-        let answered = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, false));
-        let (Some(asked), Some(answered)) = (asked, answered) else { return false };
-        // Where each side first acknowledges something of the other.
-        let acknowledged = |by_client: bool, seq: u32| {
-            case.passage.of_flow(flow).find_map(|(at, packet)| {
-                let one = segment(packet).filter(|_| packet.to_server == by_client)?;
-                (one.flags & ACK != 0 && ahead(one.ack, seq) > 0).then_some(at)
-            })
-        };
         let said = case.passage.said(flow, true);
-        let both = acknowledged(true, answered.seq).zip(acknowledged(false, asked.seq));
-        both.is_some_and(|(answer, question)| answer < question)
-            && said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
+        answered_first(case, flow) && said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
     };
     let is = match &finding.what {
         What::Record(name) => name == "tls" && case.concerns(finding, crossed),
@@ -35,6 +23,36 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
     };
     (!case.ips && finding.more && is)
         .then_some("a certificate that is acknowledged before the client's hello is looked at and has its record; Suricata has ended the handshake by then")
+}
+
+/// Whether the server's first data is acknowledged before the client's.
+fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
+    let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));
+    let answered = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, false));
+    let (Some(asked), Some(answered)) = (asked, answered) else { return false };
+    // Where each side first acknowledges something of the other.
+    let acknowledged = |by_client: bool, seq: u32| {
+        case.passage.of_flow(flow).find_map(|(at, packet)| {
+            let one = segment(packet).filter(|_| packet.to_server == by_client)?;
+            (one.flags & ACK != 0 && ahead(one.ack, seq) > 0).then_some(at)
+        })
+    };
+    let both = acknowledged(true, answered.seq).zip(acknowledged(false, asked.seq));
+    both.is_some_and(|(answer, question)| answer < question)
+}
+
+/// Passively an answer that is acknowledged first stands alone; Suricata does not look at the body of the request that comes then.
+pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = !case.ips
+        && finding.more
+        && alert.to_server
+        && case.is_on_body(alert)
+        && answered_first(case, alert.flow)
+        && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+    is.then_some(
+        "the body of a request that is acknowledged behind its answer is looked at; Suricata passes over it",
+    )
 }
 
 /// A packet's segment, if it has data and is of that direction.

@@ -3,14 +3,17 @@
 
 use crate::causes::Case;
 use crate::finding::{Finding, FlowKey, What};
-use crate::passage::{ahead, segment};
+use crate::passage::{ahead, key, segment};
 use bartizan_receiver::packet::{ACK, SYN};
 
 /// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
 const HEADER: usize = 20;
 
+/// A message's length and head, by which DNS over TCP is known.
+const DNS_HEAD: u32 = 14;
+
 /// Whether the server acknowledges first bytes of the client that nobody saw (they may come later).
-fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
+pub(crate) fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
     let Some(syn) = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0) else {
         return false;
     };
@@ -45,16 +48,26 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
             FOLLOWS.contains(&name.as_str()) && case.concerns(finding, |flow| begins_late(case, flow))
         }
         // What is left of the request is parsed later than Suricata has it.
-        What::Alert(alert) => {
+        What::Alert(alert) if finding.more => {
+            let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
             case.ips
                 && alert.to_server
                 && case.asks(alert, &["http"])
                 && begins_late(case, alert.flow)
-                && case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
+                && (told || case.comes_earlier(finding))
+        }
+        // The other program's, when its connection ends.
+        What::Alert(alert) => {
+            case.ips
+                && alert.frame.is_none()
+                && case.asks(alert, &["http"])
+                && begins_late(case, alert.flow)
+                && case.comes_earlier(finding)
         }
         What::Drop(..) => false,
     };
-    (finding.more && is && case.got.has("flow:TCP:http")).then_some(
+    let alert = matches!(finding.what, What::Alert(_));
+    ((finding.more || alert) && is && case.got.has("flow:TCP:http")).then_some(
         "where the first bytes of a connection are missing its parser of HTTP is told so, and what answers them stands at no request; \
          Suricata's begins with what it gets",
     )
@@ -76,10 +89,24 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     )
 }
 
+/// In prevention a session of TLS whose first bytes were acknowledged before they came cannot be inspected.
+pub fn session_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    let flow = key(case.passage.packet(*frame)?.1);
+    let because = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
+    (case.ips && finding.more && because && begins_late(case, flow) && case.got.has("flow:TCP:tls")).then_some(
+        "a TLS session whose first bytes were acknowledged before they came is refused: its parser cannot go on; Suricata leaves it alone",
+    )
+}
+
 /// Suricata finds no further messages of a DNS connection behind one that was lost in part.
 pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
     let is = match &finding.what {
+        What::Record(name) if name == "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION" => {
+            let headless = |flow| case.passage.first(flow, true, DNS_HEAD).len() < DNS_HEAD as usize;
+            finding.more && case.concerns(finding, |flow| hole(flow) && headless(flow))
+        }
         What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {

@@ -134,9 +134,10 @@ impl<'p> Passage<'p> {
             rest = next;
         }
         let of_port = self.of_flow(flow).any(|(_, packet)| packet.port == port);
-        of_port
-            && !rest.is_empty()
-            && self.before(flow, false, all).all(|one| one.flags & ACK == 0 || ahead(one.ack, edge) <= 0)
+        // An end that was lost is none: what was acknowledged may have been more of the message.
+        let ended = self.before(flow, true, all).any(|one| one.flags & FIN != 0);
+        let reaches = |one: &Segment| one.flags & ACK != 0 && ahead(one.ack, edge) > 0;
+        of_port && !rest.is_empty() && !(ended && self.before(flow, false, all).any(reaches))
     }
 
     /// Whether a flow has a SYN with data.

@@ -113,6 +113,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             };
             builder.effects.push(Box::new(Answer { name: *name, change }));
             builder.ordering.flowbits = builder.ordering.flowbits.and(Use::Write);
+            builder.ordering.sets_flowbit |= command == "set";
         }
     }
     Ok(())

@@ -23,12 +23,14 @@ enum Case {
 pub(crate) fn values(values: &mut [ValueCheck], buffers: &Buffers) -> Result<(), KeywordError> {
     for value in values {
         let name = buffers.name(value.buffer);
+        let mut first = true;
         for item in &mut value.program.items {
             if let Item::Literal(literal) = item {
                 // Behind a transform the value looks otherwise.
                 if value.transforms.is_empty() {
-                    one(name, literal)?;
+                    one(name, literal, first)?;
                 }
+                first = false;
                 if !literal.negated {
                     transformed(&value.transforms, literal)?;
                 }
@@ -58,7 +60,8 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
     Ok(())
 }
 
-fn one(buffer: &str, literal: &mut Literal) -> Result<(), KeywordError> {
+/// Of a serial number Suricata checks the first content only, so what must not be there may be anything behind it.
+fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordError> {
     match buffer {
         "http.host" => host(literal),
         "http.method" => method(literal),
@@ -73,7 +76,7 @@ fn one(buffer: &str, literal: &mut Literal) -> Result<(), KeywordError> {
         }
         "tls.cert_serial" => {
             in_case(literal, Case::Upper);
-            if literal.bytes.len() > 2 { colons(buffer, literal, 1) } else { Ok(()) }
+            if first && literal.bytes.len() > 2 { colons(buffer, literal, 1) } else { Ok(()) }
         }
         _ => Ok(()),
     }
@@ -137,7 +140,7 @@ mod tests {
         if nocase {
             literal.set_nocase();
         }
-        one(buffer, &mut literal).map_err(|e| e.code)?;
+        one(buffer, &mut literal, true).map_err(|e| e.code)?;
         Ok(String::from_utf8_lossy(&literal.bytes).into_owned())
     }
 
@@ -155,6 +158,8 @@ mod tests {
         assert_eq!(check("ja3.hash", digest, false), Ok(digest.to_lowercase()));
         assert_eq!(check("tls.cert_serial", "5c:19", false), Ok("5C:19".to_owned()));
         assert_eq!(check("tls.cert_serial", "5c19", false), bad);
+        let mut behind = Literal::new(b"5c19", true);
+        assert!(one("tls.cert_serial", &mut behind, false).is_ok(), "Suricata checks the first content only");
         let fingerprint = ["4A"; 20].join(":");
         assert_eq!(check("tls.cert_fingerprint", &fingerprint, false), Ok(fingerprint.to_lowercase()));
         assert_eq!(check("tls.cert_fingerprint", &fingerprint.replace(':', "-"), false), bad);

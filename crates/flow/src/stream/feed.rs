@@ -300,8 +300,11 @@ impl Stream {
         let inline = self.is(StreamFlags::INLINE);
         let check = config.check_overlap_different_data;
         let differs = (inline || check) && self.blocks.differs(new.start, bytes);
-        if differs && check {
+        // Inline it is known in any case, and Suricata looks as soon as a rule asks for the event.
+        if differs {
             events.push(StreamEvent::ReassemblyOverlapDifferentData);
+        }
+        if differs && check {
             context.counters.overlap_diff_data = context.counters.overlap_diff_data.wrapping_add(1);
         }
         let mut merged = bytes.to_vec();

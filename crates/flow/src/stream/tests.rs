@@ -272,6 +272,11 @@ fn differing_retransmissions_are_told_and_inline_undone() {
     rig.config.reassembly.overlap_action = OverlapAction::Drop;
     let out = rig.client(9, 0, b"GET /evil!");
     assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamOverlap));
+    // Rules may ask for the event without the setting.
+    rig.config.reassembly.check_overlap_different_data = false;
+    let out = rig.client(9, 0, b"GET /evil!");
+    assert!(out.events.contains(StreamEvent::ReassemblyOverlapDifferentData));
+    assert_eq!(rig.counters.overlap_diff_data, 2, "counted as configured");
 }
 
 fn urgent(rig: &mut Rig, offset: u32, pointer: u16, payload: &[u8]) -> Outcome {

@@ -223,11 +223,15 @@ impl TcpSession {
         self.peers[direction].next_seq
     }
 
-    /// How many sequence numbers a direction has used, its SYN and FIN included.
+    /// How many sequence numbers a direction has used, its SYN included; its FIN as Suricata's `stream_size` counts it: the server's second
+    /// one once it is acknowledged.
     #[must_use]
     pub fn sequence_used(&self, direction: Direction) -> u32 {
         let peer = &self.peers[direction];
-        peer.next_seq.since(peer.isn).cast_unsigned()
+        let open = self.state() == TcpState::LastAck
+            && direction == Direction::ToClient
+            && peer.last_ack.before(peer.next_seq);
+        peer.next_seq.minus(u32::from(open)).since(peer.isn).cast_unsigned()
     }
 
     /// Highest acknowledged sequence number of a direction.

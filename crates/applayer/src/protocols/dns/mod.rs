@@ -3,8 +3,8 @@
 //!
 //! Every message is a transaction of its own: the parser keeps no state between messages, so a flood of queries
 //! without answers costs nothing once they were inspected, and a response without its query is seen. Over TCP two
-//! bytes of length stand before each message; after a gap the parser waits for a piece of the stream that begins
-//! with something like a message.
+//! bytes of length stand before each message; after a gap the parser goes on where the message ends that the gap has
+//! cut, or else with the first message that it finds.
 //!
 //! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow whose
 //! first packet is a response is turned. In prevention it takes at its ports what servers take, too (`likely`), and messages are read as
@@ -52,6 +52,9 @@ const MAX_HELD: usize = 8192;
 
 /// Most memory that a flow's messages hold, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
+
+/// Bytes behind something like a head in which a whole message is looked for after a gap, before that head is taken for one.
+const MAX_SEARCHED: usize = 4096;
 
 /// Names of the events.
 const EVENTS: &[&str] = &[
@@ -171,6 +174,35 @@ fn looks_tcp(bytes: &[u8]) -> Looks {
     }
 }
 
+/// Looks for a message in bytes of a stream of which nobody knows where one begins. Where none is to be had yet: what to wait for.
+fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
+    let mut begun = None;
+    for (at, _) in data.windows(PREFIX + HEADER).enumerate() {
+        let here = data.get(at..).unwrap_or_default();
+        match looks_tcp(here) {
+            // Where the bytes begin a message of the wrong side is one, too: it is told.
+            Looks::Message(shown) if shown == direction || at == 0 => {}
+            _ => continue,
+        }
+        let whole = here.split_first_chunk::<PREFIX>().is_some_and(|(length, behind)| {
+            let length = usize::from(u16::from_be_bytes(*length));
+            length >= HEADER && behind.len() >= length
+        });
+        if whole {
+            return Ok(at);
+        }
+        begun = begun.or(Some(at));
+    }
+    match begun {
+        Some(at) if data.len().saturating_sub(at) > MAX_SEARCHED => Ok(at),
+        _ => {
+            let consumed = begun.unwrap_or(data.len().saturating_sub(PREFIX + HEADER - 1));
+            let behind = data.len().saturating_sub(consumed);
+            Err(Progress::Incomplete { consumed, needed: behind.saturating_add(1).max(PREFIX + HEADER) })
+        }
+    }
+}
+
 fn probe(transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
     let seen = match transport {
         Transport::Udp => looks(bytes, bytes.len()),
@@ -252,6 +284,7 @@ impl ParserFactory for Factory {
             held: TxList::default(),
             memory: 0,
             lost: PerDirection::default(),
+            next: PerDirection::default(),
             short: PerDirection::default(),
             silent: VecDeque::new(),
             frames: Notes::default(),
@@ -267,6 +300,8 @@ struct DnsParser {
     memory: usize,
     /// A gap was seen: where the next message begins is not known.
     lost: PerDirection<bool>,
+    /// Where the message ends that was waited for last, as an offset of the stream; 0: none was.
+    next: PerDirection<u64>,
     /// A message too short to be one was passed over: the next one shows it.
     short: PerDirection<bool>,
     /// Ids of queries of which no record is written: neither is one of their responses.
@@ -331,24 +366,44 @@ impl DnsParser {
         self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
     }
 
+    /// Behind a gap: how many bytes to pass over until a message begins, or what to wait for. A message that was cut has said how
+    /// long it is, so the next one is where it ends. Where the gap goes on beyond that, the first message that is there as a whole is
+    /// looked for, at any place.
+    fn find_again(&mut self, direction: Direction, data: &[u8], offset: u64) -> Result<usize, Progress> {
+        if !self.lost[direction] {
+            return Ok(0);
+        }
+        if let Some(left) = self.next[direction].checked_sub(offset) {
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            if left > data.len() {
+                return Err(Progress::Done);
+            }
+            self.lost[direction] = false;
+            return Ok(left);
+        }
+        let at = search(direction, data)?;
+        self.lost[direction] = false;
+        Ok(at)
+    }
+
     fn stream(
         &mut self,
         direction: Direction,
         Input { data, offset, .. }: Input<'_>,
         lenient: bool,
     ) -> Progress {
-        if self.lost[direction] {
-            if data.len() < PREFIX + HEADER {
-                return Progress::Incomplete { consumed: 0, needed: PREFIX + HEADER };
+        let (data, offset, skipped) = match self.find_again(direction, data, offset) {
+            Ok(skipped) => {
+                let behind = data.get(skipped..).unwrap_or_default();
+                (behind, offset.saturating_add(skipped as u64), skipped)
             }
-            if looks_tcp(data) == Looks::Other {
-                return Progress::Done;
-            }
-            self.lost[direction] = false;
-        }
+            Err(progress) => return progress,
+        };
         let mut rest = data;
         loop {
-            let consumed = data.len().saturating_sub(rest.len());
+            let behind_skipped = data.len().saturating_sub(rest.len());
+            let consumed = skipped.saturating_add(behind_skipped);
+            let at = offset.saturating_add(behind_skipped as u64).saturating_add(PREFIX as u64);
             let Some((length, behind)) = rest.split_first_chunk::<PREFIX>() else {
                 return match rest.is_empty() {
                     true => Progress::Done,
@@ -357,9 +412,9 @@ impl DnsParser {
             };
             let length = usize::from(u16::from_be_bytes(*length));
             let Some((message, behind)) = behind.split_at_checked(length) else {
+                self.next[direction] = at.saturating_add(length as u64);
                 return Progress::Incomplete { consumed, needed: length.saturating_add(PREFIX) };
             };
-            let at = offset.saturating_add(consumed as u64).saturating_add(PREFIX as u64);
             self.note(direction, at, length);
             if lenient && (1..HEADER).contains(&length) {
                 // Servers pass over it and read the next one.

@@ -297,13 +297,47 @@ fn after_a_gap_the_next_message_is_found() {
     let mut driver = suite::Driver::new(&SPEC, Transport::Tcp);
     let stream = framed(&[query(1), query(2)]);
     driver.send(Direction::ToServer, &stream[..20]);
-    driver.lose(Direction::ToServer, 10);
+    driver.lose(Direction::ToServer, 30);
     driver.send(Direction::ToServer, b"the end of a message that began in the gap");
     driver.send(Direction::ToServer, &framed(&[query(3)]));
     let outcome = driver.outcome();
     assert!(!outcome.failed);
     assert_eq!(outcome.transactions.len(), 1);
     assert!(outcome.transactions[0].records[0].contains("\"id\":3"));
+}
+
+/// The ids of what is read of two messages behind one that a gap has cut, or has swallowed the end of, in pieces of a size.
+fn ids_behind_a_gap(sent: usize, lost: usize, piece: usize) -> Vec<bool> {
+    let mut driver = suite::Driver::new(&SPEC, Transport::Tcp);
+    let stream = framed(&[query(1), query(2), query(3)]);
+    driver.send(Direction::ToServer, &stream[..sent]);
+    driver.lose(Direction::ToServer, lost as u64);
+    for piece in stream[sent + lost..].chunks(piece) {
+        driver.send(Direction::ToServer, piece);
+    }
+    let outcome = driver.outcome();
+    assert!(!outcome.failed, "{sent} {lost} {piece}");
+    let has = |id: u32| {
+        let id = format!("\"id\":{id}");
+        outcome.transactions.iter().any(|one| one.records.iter().any(|record| record.contains(&id)))
+    };
+    [1, 2, 3].map(has).to_vec()
+}
+
+#[test]
+fn behind_a_cut_message_the_next_one_begins_where_it_ends() {
+    let length = framed(&[query(1)]).len();
+    for piece in [1, 3, 16, 100] {
+        for sent in 2..length {
+            for lost in 1..=length - sent {
+                assert_eq!(ids_behind_a_gap(sent, lost, piece), [false, true, true], "{sent} {lost} {piece}");
+            }
+        }
+        // Nothing says how long the message is that the gap begins with, or ends in.
+        for (sent, lost) in [(0, 5), (1, 5), (0, length + 7), (5, length), (10, length + 3)] {
+            assert!(ids_behind_a_gap(sent, lost, piece)[2], "{sent} {lost} {piece}");
+        }
+    }
 }
 
 #[test]

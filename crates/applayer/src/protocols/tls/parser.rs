@@ -298,7 +298,9 @@ fn record(
         tx.event(events::INVALID_RECORD_VERSION);
     }
     if length > RECORD_MAX {
-        return Err(events::INVALID_RECORD_LENGTH);
+        // Of a head that is none at all the version is told, which stands first.
+        let is_version = version::is_valid(current);
+        return Err(if is_version { events::INVALID_RECORD_LENGTH } else { events::INVALID_RECORD_VERSION });
     }
     tx.sides[direction].version = current;
     if *kind == APPLICATION_DATA {

@@ -572,6 +572,9 @@ fn odd_input_by_event() {
         assert_eq!(flow.last == Progress::Error, *fatal, "{event}");
     }
     let mut flow = Flow::new();
+    flow.feed(TS, &record(22, 0x0305, &[0; 18_433]));
+    assert_eq!((flow.raised(), flow.last), (vec!["INVALID_RECORD_VERSION"], Progress::Error), "one is told");
+    let mut flow = Flow::new();
     flow.feed(TC, &record(22, 0x0303, &broken_certificate));
     assert!(flow.raised().iter().any(|e| e.contains("CERTIFICATE")), "{:?}", flow.raised());
     assert_eq!(flow.number("tls.chain_len", TC), Some(0));

@@ -275,6 +275,21 @@ fn passes(name: &str, packets: &[(Direction, TcpFlags, u32, u32, &[u8])], end: T
 }
 
 #[test]
+fn the_second_fin_counts_once_it_is_acknowledged() {
+    let mut rig = run(
+        Rig::open(inline()),
+        "last_ack",
+        &[
+            (ToServer, FA, 101, 501, b"", TcpState::CloseWait, None),
+            (ToClient, FA, 501, 102, b"", TcpState::LastAck, None),
+        ],
+    );
+    assert_eq!((rig.session.sequence_used(ToServer), rig.session.sequence_used(ToClient)), (2, 1));
+    rig.put(ToServer, A, 102, 502, b"");
+    assert_eq!((rig.session.sequence_used(ToServer), rig.session.sequence_used(ToClient)), (2, 2));
+}
+
+#[test]
 fn fins_that_cross_in_every_order() {
     let client_fin = (ToServer, FA, 101, 501, &b""[..]);
     let server_fin = (ToClient, FA, 501, 101, &b""[..]);
