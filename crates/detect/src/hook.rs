@@ -110,7 +110,6 @@ fn apply_to_packets(
     hook: &str,
 ) -> Result<(), KeywordError> {
     match hook {
-        _ if builder.protocol.ether_type.is_some() => return Err(unknown(protocol, hook, &[])),
         "flow_start" => builder.packet.push(Box::new(FlowStart)),
         "pre_flow" | "pre_stream" => builder.packet.push(Box::new(EachPacket { bound: true })),
         // Contents of such a rule are looked for as without the hook: also in the stream.
