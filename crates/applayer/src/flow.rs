@@ -138,6 +138,8 @@ pub struct AppLayer {
     unseen: PerDirection<bool>,
     /// The parser was shown something of the direction since detection looked at its transactions.
     parsed: PerDirection<bool>,
+    /// A packet of the direction came since detection of its protocol had ended: [`AppLayer::take_detected`].
+    detected: PerDirection<bool>,
     /// Frames, while somebody asks for them.
     frames: Option<Box<Frames>>,
     /// Transactions before these are inspected to their end in the direction, or gone.
@@ -240,6 +242,13 @@ impl AppLayer {
     /// The flow's frames, to note what was looked at.
     pub fn frames_mut(&mut self) -> Option<&mut Frames> {
         self.frames.as_deref_mut()
+    }
+
+    /// With a packet of this direction: detection of its protocol has ended, with this packet or before it, and no packet of the direction
+    /// came since. True once for each direction, and again behind a switch.
+    pub fn take_detected(&mut self, direction: Direction) -> bool {
+        let known = self.by_direction()[direction] != Known::Pending;
+        known && !core::mem::replace(&mut self.detected[direction], true)
     }
 
     /// The parser, which holds the transactions.
@@ -710,6 +719,7 @@ impl AppLayer {
         self.expected = to.and_then(protocols::by_name).map(|(id, _)| id);
         self.protocol = Known::Pending;
         self.by_direction = PerDirection::default();
+        self.detected = PerDirection::default();
         self.detect_from[direction] = offset;
         let other = direction.flip();
         self.detect_from[other] = self.seen[other];

@@ -20,7 +20,7 @@ use bartizan_detect::signature::Member;
 use bartizan_detect::{needs::Needs, ruleset::RuleSet};
 use bartizan_flow::host::HostTable;
 use bartizan_function::RuleSource;
-use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
+use bartizan_functions::ids::Ids;
 use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_functions::sfw::Hosts;
@@ -336,14 +336,9 @@ impl Builder {
 
     /// Alerts of one packet that are reported.
     fn alerts_max(&self) -> Result<usize, Failure> {
-        match self
-            .settings
-            .number("packet-alert-max", ALERTS_PER_PACKET)
-            .map_err(Failure::setting(&self.settings))?
-        {
-            0 => Ok(ALERTS_PER_PACKET),
-            number => Ok(number),
-        }
+        let (most, warning) = load::alerts_max(&self.settings).map_err(Failure::setting(&self.settings))?;
+        warning.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        Ok(most)
     }
 
     /// The agent with this program's functions, and what compiles rules for it.

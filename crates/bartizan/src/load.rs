@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::input;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, Settings, TenantId};
+use bartizan_base::{Generation, SettingError, Settings, TenantId};
 use bartizan_config::kind::FileKind;
 use bartizan_config::suricata;
 use bartizan_detect::keywords;
@@ -19,6 +19,7 @@ use bartizan_events::output::Rights;
 use bartizan_events::tls_store::{TlsStore, TlsStoreOptions};
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
+use bartizan_functions::ids::ALERTS_PER_PACKET;
 use bartizan_pattern::{Cache, Compiler, Config};
 use bartizan_rules::{
     Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
@@ -428,6 +429,23 @@ pub fn tls_store(
             "cannot store certificates in {}: {error}; choose another folder (`certs-log-dir`), or switch the output `tls-store` off",
             options.place(folder).display()
         ))),
+    }
+}
+
+/// Alerts of one packet that are reported (`packet-alert-max`), and a warning where the number is none that Suricata takes.
+///
+/// # Errors
+/// The setting is no whole number.
+pub fn alerts_max(settings: &Settings) -> Result<(usize, Option<String>), SettingError> {
+    const MOST: usize = 255;
+    match settings.number("packet-alert-max", ALERTS_PER_PACKET)? {
+        most @ 1..=MOST => Ok((most, None)),
+        other => {
+            let said = format!(
+                "packet-alert-max is a number from 1 to {MOST}, not {other}: {ALERTS_PER_PACKET} holds"
+            );
+            Ok((ALERTS_PER_PACKET, Some(said)))
+        }
     }
 }
 

@@ -242,3 +242,153 @@ fn transactions_of_http_alone_tell_their_number() {
         assert!(events.iter().all(|event| event.get("tx_id").is_some() == tells), "{kind}: {events:?}");
     }
 }
+
+/// Connections of one request and one answer.
+fn conversations(request: &[u8]) -> Capture {
+    let mut capture = Capture::default();
+    for ends in ends() {
+        let mut talk = Talk::open(&mut capture, ends);
+        for ask in [request, b"GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"] {
+            talk.ask(&mut capture, ask);
+            talk.answer(&mut capture, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            talk.acknowledge(&mut capture);
+        }
+        talk.close(&mut capture);
+    }
+    capture
+}
+
+#[test]
+fn a_protocol_alone_is_told_with_the_first_packet_behind_its_detection() {
+    let folder = Folder::new("protocol-alone");
+    folder.write("c.pcap", conversations(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").pcap());
+    inspect(&folder, "alert tcp any any -> any any (app-layer-protocol:http; sid:1;)\n", "o", &[]);
+    // Passively a side is read when it is acknowledged, by a packet of the other one.
+    assert_eq!(packets(&folder, "o", "alert"), [6, 8, 18, 20]);
+}
+
+const DROPS: [&str; 2] = ["--set", "outputs.1.eve-log.types.34.drop.alerts=yes"];
+
+#[test]
+fn a_dropped_flow_is_told_once_in_each_direction() {
+    let folder = Folder::new("dropped-flow");
+    folder.write("c.pcap", conversations(b"GET /bad HTTP/1.1\r\nHost: a\r\n\r\n").pcap());
+    let rules = "drop http any any -> any any (http.uri; content:\"/bad\"; sid:1;)\n";
+    inspect(&folder, rules, "o", &[&["--ips"], &DROPS[..]].concat());
+    assert_eq!(packets(&folder, "o", "drop"), [4, 5, 16, 17]);
+    let reasons: Vec<_> =
+        folder.events("o", "drop").iter().map(|e| e["drop"]["reason"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(reasons, ["rules", "flow drop", "rules", "flow drop"]);
+    let flows = folder.events("o", "flow");
+    assert_eq!(flows.len(), 2);
+    for flow in flows {
+        // Packets that are refused with their flow have flags, too.
+        let tcp = &flow["tcp"];
+        assert_eq!((&tcp["tcp_flags_ts"], &tcp["tcp_flags_tc"]), (&json!("1b"), &json!("1b")), "{flow}");
+        assert_eq!((&tcp["state"], &flow["flow"]["action"]), (&json!("established"), &json!("drop")));
+    }
+}
+
+#[test]
+fn a_flow_dropped_by_a_policy_is_told_once_in_each_direction() {
+    let folder = Folder::new("dropped-midstream");
+    let mut capture = Capture::default();
+    for ends in ends() {
+        let mut talk = Talk { client: ends.0, server: ends.1, sent: (100, 7) };
+        for _ in 0..3 {
+            talk.ask(&mut capture, b"hello");
+            capture.tcp(talk.server, talk.client, (talk.sent.1, talk.sent.0), ACK, b"");
+        }
+    }
+    folder.write("c.pcap", capture.pcap());
+    inspect(&folder, "", "o", &[&["--ips"], &DROPS[..]].concat());
+    assert_eq!(packets(&folder, "o", "drop"), [1, 2, 7, 8]);
+    let reasons: Vec<_> =
+        folder.events("o", "drop").iter().map(|e| e["drop"]["reason"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(reasons, ["stream midstream", "exception policy flow drop"].repeat(2));
+}
+
+#[test]
+fn more_alerts_of_a_packet_than_suricata_allows_are_not_asked_for() {
+    let folder = Folder::new("packet-alert-max");
+    let mut capture = Capture::default();
+    capture.tcp(ends()[0].0, ends()[0].1, (100, 0), SYN, b"");
+    folder.write("c.pcap", capture.pcap());
+    let rules: String =
+        (1..=300).map(|sid| format!("alert tcp any any -> any any (flags:S; sid:{sid};)\n")).collect();
+    for (most, told) in [("20", 20), ("255", 255), ("256", 15), ("0", 15)] {
+        inspect(&folder, &rules, most, &["--set", &format!("packet-alert-max={most}")]);
+        assert_eq!(folder.events(most, "alert").len(), told, "{most}");
+    }
+}
+
+#[test]
+fn of_packets_that_are_no_ip_only_decode_events_are_asked() {
+    let folder = Folder::new("no-ip");
+    let mut capture = Capture::default();
+    let frame =
+        |kind: [u8; 2], rest: &[u8]| [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &kind, rest].concat();
+    capture.frame(frame(
+        [0x08, 0x06],
+        &[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2],
+    ));
+    capture.frame(frame([0x88, 0xcc], b"abcabcabcabc"));
+    // IPv4 with an option that is longer than the header: no flow either.
+    let mut broken = vec![0x46, 0, 0, 36, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 7, 0x20, 4, 0];
+    broken.extend_from_slice(&[0, 5, 0, 6, 0, 12, 0, 0, b'o', b'p', b't', b's']);
+    capture.frame(frame([0x08, 0x00], &broken));
+    capture.tcp(ends()[0].0, ends()[0].1, (100, 0), SYN, b"");
+    folder.write("c.pcap", capture.pcap());
+    let rules = [
+        "alert ip any any -> any any (sid:1;)",
+        "alert pkthdr any any -> any any (sid:2;)",
+        "alert ip any any -> any any (dsize:<5; sid:3;)",
+        "alert pkthdr any any -> any any (vlan.layers:0; sid:4;)",
+        "alert pkthdr any any -> any any (decode-event:ethernet.unknown_ethertype; sid:5;)",
+        "alert ip any any -> any any (decode-event:ethernet.unknown_ethertype; sid:6;)",
+        "alert ip any any -> any any (decode-event:ethernet.unknown_ethertype; vlan.layers:0; sid:7;)",
+        "alert ip any any -> any any (flow:stateless; sid:8;)",
+        "alert pkthdr any any -> any any (decode-event:ipv4.opt_invalid_len; sid:9;)",
+    ];
+    inspect(&folder, &(rules.join("\n") + "\n"), "o", &[]);
+    let events = folder.events("o", "alert");
+    let told = events
+        .iter()
+        .map(|e| (e["alert"]["signature_id"].as_u64().unwrap(), e["pcap_cnt"].as_u64().unwrap()));
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable();
+    assert_eq!(told, [(1, 3), (1, 4), (2, 3), (2, 4), (3, 4), (4, 4), (5, 2), (6, 2), (8, 4), (9, 3)]);
+}
+
+#[test]
+fn alerts_before_a_switch_are_of_the_old_protocol() {
+    let folder = Folder::new("before-a-switch");
+    let mut capture = Capture::default();
+    for ends in ends() {
+        let mut talk = Talk::open(&mut capture, ends);
+        talk.ask(&mut capture, b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n");
+        talk.answer(&mut capture, b"HTTP/1.1 200 Connection established\r\n\r\n");
+        talk.ask(&mut capture, b"GET /in HTTP/1.1\r\nHost: in\r\n\r\n");
+        talk.answer(&mut capture, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        talk.close(&mut capture);
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert http any any -> any any (http.method; content:\"CONNECT\"; sid:1;)\n\
+        alert http any any -> any any (http.uri; content:\"/in\"; sid:2;)\n";
+    inspect(&folder, rules, "o", &[]);
+    let events = folder.events("o", "alert");
+    let said: Vec<_> = events
+        .iter()
+        .map(|e| {
+            (
+                e["alert"]["signature_id"].as_u64().unwrap(),
+                e["app_proto"].clone(),
+                e["app_proto_orig"].clone(),
+            )
+        })
+        .collect();
+    let http = || json!("http");
+    let each = [(1, http(), Value::Null), (2, http(), http())];
+    assert_eq!(said.iter().filter(|s| **s == each[0]).count(), 2, "{said:?}");
+    assert_eq!((said.iter().filter(|s| s.0 == 2).count(), said.len()), (2, 4), "{said:?}");
+}

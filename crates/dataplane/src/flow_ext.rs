@@ -76,6 +76,8 @@ pub struct FlowExt {
     pub passed: bool,
     /// Flags of TCP packets that no session took, by nobody's direction.
     pub stray_flags: TcpFlags,
+    /// Flags of TCP packets that were refused with their flow and that its session did not see.
+    pub refused_flags: PerDirection<TcpFlags>,
     /// Transactions that were begun in protocols before a switch.
     pub earlier_tx: u64,
     /// What of it the statistics of protocols have counted.

@@ -4,11 +4,11 @@
 
 use crate::normaliser;
 use crate::parts::{FlowParts, view};
-use crate::record::{Fate, Occasion, Recorder};
+use crate::record::{Fate, Occasion, Recorder, note_told};
 use crate::settings::EngineSettings;
 use crate::streams;
 use crate::worker::Worker;
-use bartizan_applayer::flow::{AppLayer, Hold, Known};
+use bartizan_applayer::flow::{AppLayer, Hold};
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, Path, Reason, Verdict};
 use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{
@@ -142,7 +142,7 @@ impl Worker {
                 waiting.into_iter().for_each(|direction| readable[direction] = true);
                 readable
             });
-            let before = Detection::before(parts.app.as_deref(), occasion.direction);
+            let before = Detection::before(parts.app.as_deref());
             let failed_before = has_failed(&parts);
             // What an earlier flow's end left there is no matter of this packet.
             self.before_switch = None;
@@ -152,7 +152,7 @@ impl Worker {
                 notes.decision = notes.decision.strictest(decision);
             }
             let hold = self.hold(&occasion, id, &mut parts, looks);
-            let detection = before.after(parts.app.as_deref(), occasion.direction);
+            let detection = before.after(parts.app.as_deref_mut(), occasion.direction);
             let mut inspect = looks.inspect;
             let policy = self.settings.app_error;
             let failed_now = !failed_before && has_failed(&parts) && !looks.spared;
@@ -486,6 +486,7 @@ impl Worker {
                 entry.ext.refused = Some(later);
                 entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
             }
+            note_told(entry, occasion.direction);
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
         let protocol = entry.key().protocol();
@@ -571,24 +572,19 @@ struct Detection {
     /// Events that were there before the packet; afterwards those that it raised.
     events: smallvec::SmallVec<[bartizan_applayer::event::EventCode; 4]>,
     seen: usize,
-    pending: bool,
-    /// Detection of the packet's direction came to an end.
+    /// Detection of the packet's direction has ended, and no packet of it came since.
     done: bool,
 }
 
 impl Detection {
-    fn before(app: Option<&AppLayer>, direction: Direction) -> Self {
-        Detection {
-            seen: app.map_or(0, |a| a.events.as_slice().len()),
-            pending: app.is_none_or(|a| a.by_direction()[direction] == Known::Pending),
-            ..Detection::default()
-        }
+    fn before(app: Option<&AppLayer>) -> Self {
+        Detection { seen: app.map_or(0, |a| a.events.as_slice().len()), ..Detection::default() }
     }
 
-    fn after(mut self, app: Option<&AppLayer>, direction: Direction) -> Self {
+    fn after(mut self, app: Option<&mut AppLayer>, direction: Direction) -> Self {
         let Some(app) = app else { return self };
         self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
-        self.done = self.pending && app.by_direction()[direction] != Known::Pending;
+        self.done = app.take_detected(direction);
         self
     }
 }

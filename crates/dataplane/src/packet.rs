@@ -4,7 +4,7 @@
 use crate::chain::{Chains, Class, Matches};
 use crate::functions::{Looks, is_shown_early};
 use crate::identity::{flow_key, icmp_of, key_about, segment};
-use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder, note_told};
 use crate::standing::tcp_state;
 use crate::worker::{Frame, Worker, next_packet};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
@@ -354,6 +354,9 @@ impl Worker {
     ) -> Decision {
         if let Some(decision) = self.apply_policy(id, target, policy) {
             recorder.refused(occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
+            if let Some(entry) = self.flows.get_mut(id) {
+                note_told(entry, occasion.direction);
+            }
             return decision;
         }
         if policy == ExceptionPolicy::Bypass {

@@ -23,13 +23,14 @@ use crate::chain::Chains;
 use crate::flow_ext::FlowExt;
 use crate::identity::segment;
 use crate::packet::look_up;
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder};
+use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, note_told};
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, Fid, FlowId, PerDirection, Reason, Timestamp};
 use bartizan_flow::tcp::{Arrival, Outcome, Segment, StreamContext, StreamCounters, TcpFlags};
 use bartizan_flow::{FlowFlags, FlowState};
+use bartizan_packet::Transport;
 
 impl Worker {
     /// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives the class.
@@ -45,7 +46,9 @@ impl Worker {
         (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
         if forward && entry.ext.refused.is_some_and(|refused| !stands(&refused, entry, chains)) {
             entry.ext.refused = None;
-            entry.flags.remove(FlowFlags::DROPPED);
+            entry
+                .flags
+                .remove(FlowFlags::DROPPED | FlowFlags::DROP_TOLD_TO_SERVER | FlowFlags::DROP_TOLD_TO_CLIENT);
         }
         if entry.ext.payload_ended {
             entry.path = chains.header_part(entry.path);
@@ -83,7 +86,13 @@ impl Worker {
         for event in occasion.packet.decoded().events.as_slice() {
             recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
         }
+        if let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
+            && entry.ext.session.exists()
+        {
+            entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
+        }
         recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
+        note_told(entry, occasion.direction);
         Some(decision)
     }
 

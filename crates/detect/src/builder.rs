@@ -362,12 +362,26 @@ impl<'e> SignatureBuilder<'e> {
     /// A sticky buffer that nothing was asked of is an error, as in Suricata.
     fn close_empty(&self) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get(i)) else { return Ok(()) };
+        if !value.transforms.is_empty() && value.program.is_empty() {
+            return Err(KeywordError::context("nothing is asked of what the transforms give")
+                .help("put a content, pcre, bsize, ... behind them"));
+        }
         if value.program.is_empty() && value.absent == Absent::No {
             let name = self.environment.buffers.name(value.buffer);
             return Err(KeywordError::context(format!("nothing is asked of the buffer `{name}`"))
                 .help("put a content, pcre, bsize, ... behind the buffer's keyword"));
         }
         Ok(())
+    }
+
+    /// Transforms behind the last thing that is asked of their buffer change nothing, and Suricata takes such a rule.
+    fn forget_trailing_transforms(&mut self) {
+        let Some(index) = self.current else { return };
+        let Some((value, before)) = self.values.get(..=index).and_then(|v| v.split_last()) else { return };
+        let is_asked = |v: &ValueCheck| v.buffer == value.buffer && !v.program.is_empty();
+        if value.program.is_empty() && !value.transforms.is_empty() && before.last().is_some_and(is_asked) {
+            self.current = None;
+        }
     }
 
     /// Narrows the rule to application protocols.
@@ -641,11 +655,14 @@ impl<'e> SignatureBuilder<'e> {
         };
         // The same buffer before and after a transform are two values: what was asked before looks at the first.
         let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
+        if matched && self.values.get(index).is_some_and(|v| !v.transforms.is_empty()) && !self.reselected {
+            return Err(KeywordError::context(format!(
+                "`{keyword}` stands behind what is asked of other transforms"
+            ))
+            .help("transforms stand together, directly behind their buffer"));
+        }
         if self.reselected || matched {
-            let again = self.values.get(index).map(|v| {
-                let transforms = if matched && !self.reselected { v.transforms.clone() } else { Vec::new() };
-                ValueCheck { transforms, ..empty_check(v.buffer, v.direction) }
-            });
+            let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
             self.values.extend(again);
             self.current = Some(self.values.len() - 1);
             self.reselected = false;
@@ -707,6 +724,7 @@ impl<'e> SignatureBuilder<'e> {
     /// # Errors
     /// The last sticky buffer was not looked at; literals that can never match.
     pub fn finish_values(&mut self) -> Result<Vec<ValueCheck>, KeywordError> {
+        self.forget_trailing_transforms();
         self.close_empty()?;
         let mut values = core::mem::take(&mut self.values);
         values.retain(|v| !v.program.is_empty() || v.absent != Absent::No);

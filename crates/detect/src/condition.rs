@@ -28,6 +28,8 @@ pub struct Scene<'a> {
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
     /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
     pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// New data of the stream are shown with this packet, whether it brought them itself or not.
+    pub shows_stream: bool,
     /// With this packet protocol detection of its direction came to an end.
     pub detection_done: bool,
     /// Whose traffic it is.

@@ -73,7 +73,14 @@ pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
 pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
-    protocol_holds(&signature.protocol, scene)
+    // As in Suricata, of a packet that is no IP rules are asked that are about decoding alone; where its IP is broken, those about
+    // addresses alone, too.
+    let is_ip = scene.packet.is_none_or(|packet| {
+        let decoded = packet.decoded();
+        decoded.src().is_some() || signature.is_ip_only() && matches!(decoded.ether_type, 0x0800 | 0x86dd)
+    });
+    (is_ip || signature.firewall.is_some() || signature.is_about_decoding())
+        && protocol_holds(&signature.protocol, scene)
         && flow_holds(signature.flow, scene)
         && ends_hold(signature, heads, scene)
 }
@@ -89,7 +96,6 @@ pub fn can_hold(
 ) -> bool {
     let protocol = &signature.protocol;
     let is_v4 = flow.client.0.is_ipv4();
-    let ether = protocol.ether_type.is_none_or(|e| e == 0 || e == if is_v4 { 0x0800 } else { 0x86dd });
     let family = match protocol.family {
         Family::Any => true,
         Family::V4 => is_v4,
@@ -100,8 +106,7 @@ pub fn can_hold(
         Direction::ToClient => FlowNeeds::TO_SERVER,
     };
     let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
-    ether
-        && family
+    family
         && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
         && !signature.flow.contains(turned)
         && heads.get(flow.tenant, signature.head).is_some_and(|head| head.holds(ends))
@@ -110,9 +115,6 @@ pub fn can_hold(
 pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
     if let Some(packet) = scene.packet {
         let decoded = packet.decoded();
-        if let Some(wanted) = protocol.ether_type {
-            return wanted == 0 || decoded.ether_type == wanted;
-        }
         let family = match protocol.family {
             Family::Any => true,
             Family::V4 => decoded.ipv4().is_some(),
@@ -146,10 +148,8 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     {
         return false;
     }
-    let Some(flow) = scene.flow else {
-        // Without a flow only what needs none can hold.
-        return !needs.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT | FlowNeeds::ESTABLISHED);
-    };
+    // Whatever `flow:` asks for, `stateless` and `no_frag` too: of packets without a flow it holds for none, as in Suricata.
+    let Some(flow) = scene.flow else { return false };
     if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
         || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient
     {

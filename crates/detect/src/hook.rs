@@ -48,8 +48,10 @@ impl PacketCondition for FlowStart {
     }
 }
 
-/// Each packet.
-struct EachPacket;
+/// Each packet. `bound`: the rule looks at it and not at the stream.
+struct EachPacket {
+    bound: bool,
+}
 
 impl PacketCondition for EachPacket {
     fn matches(&self, scene: &Scene<'_>) -> bool {
@@ -57,6 +59,10 @@ impl PacketCondition for EachPacket {
     }
 
     fn needs_packet(&self) -> bool {
+        self.bound
+    }
+
+    fn needs_real_packet(&self) -> bool {
         true
     }
 }
@@ -104,9 +110,10 @@ fn apply_to_packets(
     hook: &str,
 ) -> Result<(), KeywordError> {
     match hook {
-        _ if builder.protocol.ether_type.is_some() => return Err(unknown(protocol, hook, &[])),
         "flow_start" => builder.packet.push(Box::new(FlowStart)),
-        "pre_flow" | "pre_stream" | "all" => builder.packet.push(Box::new(EachPacket)),
+        "pre_flow" | "pre_stream" => builder.packet.push(Box::new(EachPacket { bound: true })),
+        // Contents of such a rule are looked for as without the hook: also in the stream.
+        "all" => builder.packet.push(Box::new(EachPacket { bound: false })),
         _ => return Err(unknown(protocol, hook, &OF_PACKETS)),
     }
     Ok(())

@@ -29,6 +29,20 @@ pub struct Keyword {
     pub parse: ParseFn,
 }
 
+impl Keyword {
+    /// Adds the keyword to the signature: [`Keyword::parse`], behind what holds of every argument.
+    ///
+    /// # Errors
+    /// Quotes where the keyword takes none; what the keyword itself refuses.
+    pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+        if argument.first() == Some(&b'"') && !crate::keywords::QUOTED.contains(&self.name) {
+            return Err(KeywordError::argument(format!("`{}` takes no quotes around its value", self.name))
+                .help("take the quotes away, as Suricata refuses them here"));
+        }
+        (self.parse)(builder, argument)
+    }
+}
+
 /// See [`Keyword::parse`].
 pub type ParseFn = fn(&mut SignatureBuilder<'_>, &[u8]) -> Result<(), KeywordError>;
 

@@ -22,8 +22,6 @@ const PLAIN: &[(&str, &[u8])] = &[
     ("ipv6", &[]),
     ("ip6", &[]),
     ("sctp", &[132]),
-    ("ether", &[]),
-    ("arp", &[]),
 ];
 
 /// Application protocols that Suricata knows and this build has no parser for.
@@ -74,6 +72,9 @@ const KNOWN_APP: &[&str] = &[
     "sdp",
 ];
 
+/// Protocols that rules of later versions of Suricata name, and whose packets are not inspected.
+const BELOW_IP: &[&str] = &["ether", "arp"];
+
 /// Reads the protocol of a rule's head.
 ///
 /// # Errors
@@ -90,13 +91,15 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
             },
             packet_only: lower == "tcp-pkt",
             stream_only: lower == "tcp-stream",
-            ether_type: match lower.as_str() {
-                "ether" => Some(0),
-                "arp" => Some(0x0806),
-                _ => None,
-            },
             ..ProtocolMatch::default()
         });
+    }
+    if BELOW_IP.contains(&lower.as_str()) {
+        return Err(KeywordError::new(
+            RefusalCode::UnsupportedProtocol,
+            format!("`{name}` is below IP: rules see packets of IP only, as in Suricata 8"),
+        )
+        .help("`arp` events record ARP; rules of `pkthdr` see decode events of all packets"));
     }
     let app: Vec<_> = if lower == "http" {
         // `http` covers both versions.
@@ -125,4 +128,19 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_below_ip_are_named_and_refused() {
+        for name in ["ether", "arp", "ARP"] {
+            let error = parse(name).expect_err(name);
+            assert_eq!(error.code, RefusalCode::UnsupportedProtocol, "{name}");
+            assert!(error.message.contains(&format!("`{name}` is below IP")), "{}", error.message);
+        }
+        assert!(parse("pkthdr").is_ok() && parse("ip").is_ok());
+    }
 }

@@ -555,7 +555,7 @@ fn compile(
             return Err(refuse(rule, error, option.option.span));
         }
         let before = builder.weight();
-        match (keyword.parse)(&mut builder, value) {
+        match keyword.apply(&mut builder, value) {
             Ok(()) if keyword.role.must_weigh() && builder.weight() == before => {
                 let error = KeywordError::new(
                     RefusalCode::NoEffect,

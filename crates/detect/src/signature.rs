@@ -56,8 +56,6 @@ pub struct ProtocolMatch {
     pub packet_only: bool,
     /// `tcp-stream`: the stream only.
     pub stream_only: bool,
-    /// `ether`, `arp`: packets that need not be IP; by EtherType, 0 for all.
-    pub ether_type: Option<u16>,
 }
 
 /// IP versions.
@@ -358,6 +356,18 @@ impl Signature {
         self.kind == Kind::IpOnly
     }
 
+    /// Whether the rule asks for decode events and for nothing else.
+    #[must_use]
+    pub fn is_about_decoding(&self) -> bool {
+        let is_event = |c: &dyn PacketCondition| {
+            matches!(c.prefilter(), Some(crate::condition::PrefilterKey::DecodeEvent(_)))
+        };
+        !self.packet.is_empty()
+            && self.packet.iter().all(|c| is_event(&**c))
+            && self.values.is_empty()
+            && self.tx.is_empty()
+    }
+
     /// Whether the rule has nothing but addresses, ports and protocol to look at.
     fn is_about_addresses(&self) -> bool {
         self.packet.iter().all(|c| c.is_ip_only())
@@ -365,6 +375,5 @@ impl Signature {
             && self.tx.is_empty()
             && self.flow.is_empty()
             && self.protocol.app.is_empty()
-            && self.protocol.ether_type.is_none()
     }
 }

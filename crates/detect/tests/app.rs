@@ -92,6 +92,7 @@ fn alerts_beside(
             flow: Some(&view),
             state: None,
             stream_events: &[],
+            shows_stream: false,
             app_events: &[],
             detection_done,
             tenant: TenantId::default(),

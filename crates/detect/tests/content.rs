@@ -149,6 +149,14 @@ fn numbers() {
         ("byte_test:2,=,0x0201,0,little;", b"\x01\x02", true),
         ("byte_test:2,!=,0x0102,0;", b"\x01\x02", false),
         ("byte_test:2,!,0x0102,0;", b"\x01\x03", true),
+        // A sign makes the complement in 64 bits.
+        ("byte_test:4,<,-1,0;", b"\xff\xff\xff\xff", true),
+        ("byte_test:4,=,-1,0;", b"\xff\xff\xff\xff", false),
+        ("byte_test:8,=,-5,0;", b"\xff\xff\xff\xff\xff\xff\xff\xfb", true),
+        ("byte_test:4,=,-18446744073709551611,0;", b"\0\0\0\x05", true),
+        ("byte_test:1,=,0,70000;", b"\0", false),
+        ("byte_extract:0,0,n; byte_test:1,=,n,0;", b"\0", true),
+        ("byte_extract:0,0,n; byte_test:1,=,n,0;", b"\x01", false),
         ("byte_test:1,>,1,0;", b"\x02", true),
         ("byte_test:1,>=,2,0;", b"\x02", true),
         ("byte_test:1,<,2,0;", b"\x02", false),
@@ -214,6 +222,7 @@ fn numbers() {
 fn base64() {
     table(&[
         (r#"base64_decode; base64_data; content:"Hello"; startswith;"#, b"SGVsbG8=", true),
+        (r#"base64_decode:bytes 0; base64_data; content:"Hello"; startswith;"#, b"SGVsbG8=", true),
         (r#"base64_decode:bytes 4; base64_data; content:"Hello";"#, b"SGVsbG8=", false),
         (r#"base64_decode:bytes 4; base64_data; content:"Hel"; endswith;"#, b"SGVsbG8=", true),
         (r#"base64_decode:offset 2; base64_data; content:"Hello";"#, b"xxSGVsbG8=", true),
@@ -289,7 +298,10 @@ fn refusals() {
         ("bsize:3;", "D106"),
         ("absent;", "D106"),
         (r#"base64_data; content:"a";"#, "D106"),
-        ("base64_decode:bytes 0;", "D105"),
+        ("base64_decode:bytes -1;", "D105"),
+        ("base64_decode:offset 1, bytes 2;", "D105"),
+        ("isdataat:1,rawbytes;", "D105"),
+        ("isdataat:! 1;", "D105"),
         ("byte_test:1,=,1;", "D105"),
         ("byte_test:9,=,1,0;", "D105"),
         ("byte_test:24,=,1,0,string;", "D105"),
@@ -321,4 +333,23 @@ fn refusals() {
 fn a_literal_behind_a_transform_is_no_fast_pattern() {
     assert!(matches("udp.hdr; dotprefix; content:\".\"; startswith;", b"payload"));
     assert!(!matches("udp.hdr; dotprefix; content:\"..\"; startswith;", b"payload"));
+}
+
+/// Transforms stand directly behind their buffer; at the end of a rule they change nothing.
+#[test]
+fn transforms_behind_what_is_asked() {
+    let plain = r#"udp.hdr; content:"|00 07|"; "#;
+    assert!(matches(&format!("{plain}to_md5;"), b"payload") == matches(plain, b"payload"));
+    for (options, code) in [
+        (r#"udp.hdr; to_lowercase;"#, Some("D106")),
+        (r#"udp.hdr; content:"a"; to_lowercase; udp.hdr; content:"b";"#, Some("D106")),
+        (r#"udp.hdr; to_lowercase; content:"a"; to_md5; content:"b";"#, Some("D106")),
+        (r#"udp.hdr; to_lowercase; content:"a"; to_md5;"#, Some("D106")),
+        (r#"udp.hdr; content:"a"; to_lowercase; content:"b";"#, None),
+        (r#"udp.hdr; to_lowercase; strip_whitespace; content:"a";"#, None),
+        (r#"udp.hdr; content:"a"; to_lowercase;"#, None),
+        (r#"udp.hdr; bsize:8; to_lowercase;"#, None),
+    ] {
+        assert_eq!(refusal(options).map(|(code, _)| code), code, "{options}");
+    }
 }

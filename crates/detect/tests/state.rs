@@ -251,6 +251,16 @@ fn thresholds_tell_their_subjects_apart() {
     assert!(lab.send_to_server(b"x").is_empty(), "no flow to count by");
 }
 
+#[test]
+fn whatever_flow_asks_for_needs_a_flow() {
+    for needs in ["stateless", "no_frag", "to_server", "stateless,no_frag"] {
+        let mut lab = Lab::new(&rule(1, &format!("flow:{needs};")));
+        assert_eq!(lab.send_to_server(b"x"), [1], "{needs}");
+        lab.flowless = true;
+        assert_eq!(lab.send_to_server(b"x"), NONE, "{needs}");
+    }
+}
+
 fn with_file(rule: &str, file: &str) -> Lab {
     let mut lab = Lab::new(rule);
     let thresholds = parse_thresholds(file.as_bytes(), "threshold.config");

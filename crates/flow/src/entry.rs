@@ -116,6 +116,21 @@ bitflags::bitflags! {
         const HANDED_OVER = 1 << 9;
         /// Ended, or was created, in emergency mode.
         const EMERGENCY = 1 << 10;
+        /// Since all its packets are dropped, a refusal of one to the server was told.
+        const DROP_TOLD_TO_SERVER = 1 << 11;
+        /// The same of one to the client.
+        const DROP_TOLD_TO_CLIENT = 1 << 12;
+    }
+}
+
+impl FlowFlags {
+    /// The mark that a refusal in a direction was told since all packets are dropped.
+    #[must_use]
+    pub const fn drop_told(direction: Direction) -> Self {
+        match direction {
+            Direction::ToServer => Self::DROP_TOLD_TO_SERVER,
+            Direction::ToClient => Self::DROP_TOLD_TO_CLIENT,
+        }
     }
 }
 

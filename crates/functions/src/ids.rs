@@ -165,6 +165,7 @@ impl Function for Ids {
             state: None,
             stream_events: context.stream_events,
             app_events: context.app_events,
+            shows_stream: context.stream.is_some(),
             detection_done: context.detection_done,
             tenant: context.notes.tenant,
             shared: &self.rules.shared,

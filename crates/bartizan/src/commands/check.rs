@@ -197,7 +197,7 @@ fn settings_problems(
     let _ = settings.get("default-log-dir");
     settings.mark_read("rule-files");
     let _ = settings.get("default-rule-path");
-    let _ = settings.get("packet-alert-max");
+    warnings.extend(load::alerts_max(settings).map_err(&wrong)?.1);
     Ok(unused::check(settings, job.verbose))
 }
 

@@ -3,7 +3,7 @@
 
 use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
-use crate::record::Entry;
+use crate::record::{Entry, is_dropped};
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
@@ -44,7 +44,7 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
         return None;
     }
     let session = &flow.ext.session;
-    let flags = |d| session.tcp_flags(d).bits();
+    let flags = |d| (session.tcp_flags(d) | flow.ext.refused_flags[d]).bits();
     let streams = flow.ext.streams.as_deref();
     let per = |get: &dyn Fn(&bartizan_flow::stream::Stream) -> u32| {
         PerDirection::new(
@@ -80,7 +80,7 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
 fn action_of(flow: &Entry) -> Option<FlowAction> {
     let detect = flow.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own));
     let state = detect.map(|s| &s.state);
-    if flow.flags.contains(FlowFlags::DROPPED) || state.is_some_and(|s| s.dropped.is_some()) {
+    if is_dropped(flow) {
         Some(FlowAction::Drop)
     } else if state.is_some_and(|s| s.accepted.is_some()) {
         Some(FlowAction::Accept)

@@ -17,6 +17,7 @@ use bartizan_events::record::{
     PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
     Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
+use bartizan_flow::FlowFlags;
 use bartizan_function::{Finding, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
 use core::net::IpAddr;
@@ -489,10 +490,12 @@ impl EveRecorder {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
         };
-        // Suricata logs the first packet of a dropped flow in each direction, unless told to log all.
-        let first = !matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow))
+        // As in Suricata, of a flow that is dropped as a whole the first refusal in each direction is told, unless all are asked for.
+        let of_flow =
+            matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow | Reason::ExceptionFlow));
+        let first = !of_flow
             || decision.verdict == Verdict::Reject
-            || flow.is_none_or(|f| f.packets[occasion.direction] <= 1);
+            || flow.is_none_or(|f| !f.flags.contains(FlowFlags::drop_told(occasion.direction)));
         self.each(
             |types| types.drop.as_ref().is_some_and(|d| d.all_packets || first),
             |writer, options, _| {

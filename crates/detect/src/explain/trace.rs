@@ -171,6 +171,7 @@ impl Tracer {
             state: flow.map(|f| &f.state),
             stream_events: context.stream_events,
             app_events: context.app_events,
+            shows_stream: context.stream.is_some(),
             detection_done: context.detection_done,
             tenant: context.notes.tenant,
             shared: &rules.shared,

@@ -49,8 +49,8 @@ impl Pass<'_, '_> {
                     continue;
                 }
                 let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
-                // What is not IP is accepted by rules that say so.
-                if packet.decoded().src().is_none() && signature.protocol.ether_type.is_none() {
+                // Rules are about IP; the policies speak of the rest.
+                if packet.decoded().src().is_none() {
                     continue;
                 }
                 if !self.header_holds(signature) || !self.packet_values_hold(signature, packet) {

@@ -4,7 +4,7 @@
 //! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction. The events
 //! `file....` of Suricata (decompression of Flash files) are not there.
 
-use super::number::{complete_of, later, text, unquoted};
+use super::number::{complete_of, later, text};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, PacketCondition, Scene, TxCondition};
 use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
@@ -54,7 +54,7 @@ impl TxCondition for OnParser {
 }
 
 fn app_layer_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let name = text(unquoted(argument))?;
+    let name = text(argument)?;
     match name.split_once('.') {
         None => on_detection(builder, name),
         Some(("file", _)) => Err(KeywordError::new(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `app-layer-state`: how far a transaction got.
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, Scene, TxCondition};
 use crate::hook::{self, Hook};
@@ -51,7 +51,7 @@ impl TxCondition for Compared {
 }
 
 fn app_layer_state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let written = text(unquoted(argument))?;
+    let written = text(argument)?;
     let Some((protocol, spec)) = hook::single(builder).and_then(|id| Some((id, protocols::spec(id)?))) else {
         return Err(KeywordError::context(
             "`app-layer-state` needs one application protocol in the rule's head",

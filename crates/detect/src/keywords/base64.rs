@@ -46,13 +46,29 @@ pub const KEYWORDS: &[Keyword] = &[
 
 fn decode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (mut bytes, mut offset, mut relative) = (0u32, 0u32, false);
+    let mut last = 0;
     for item in text::items(argument)?.into_iter().filter(|i| !i.is_empty()) {
-        match text::word(item) {
-            ("bytes", n) => bytes = text::within("bytes", n, 1..=65_535)?,
-            ("offset", n) => offset = text::within("offset", n, 0..=65_535)?,
-            ("relative", "") => relative = true,
+        let place = match text::word(item) {
+            // 0 stands for all that is there, as without the option.
+            ("bytes", n) => {
+                bytes = text::within("bytes", n, 0..=65_535)?;
+                1
+            }
+            ("offset", n) => {
+                offset = text::within("offset", n, 0..=u32::MAX)?;
+                2
+            }
+            ("relative", "") => {
+                relative = true;
+                3
+            }
             _ => return Err(KeywordError::argument(format!("unknown option `{item}`"))),
+        };
+        if place <= last {
+            return Err(KeywordError::argument(format!("`{item}` stands in the wrong place"))
+                .help("the order is `bytes N, offset N, relative`, each once at most"));
         }
+        last = place;
     }
     builder.push_positional(Item::Base64 { bytes, offset, relative, inner: Arc::new(Program::default()) })
 }

@@ -176,11 +176,13 @@ fn byte_test(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     let value = if text::is_name(value) {
         Number::Variable(builder.variable(value, false)?)
     } else {
-        let value = text::unsigned(value)
+        // A sign makes the number's complement: what is compared has none (`-1` is the largest).
+        let (digits, complement) = value.strip_prefix('-').map_or((*value, false), |digits| (digits, true));
+        let number = text::unsigned(digits)
             .ok_or_else(|| KeywordError::argument(format!("`{value}` is neither a number nor a variable")))?;
-        Number::Constant(value.cast_signed())
+        Number::Constant(if complement { number.wrapping_neg() } else { number }.cast_signed())
     };
-    let offset = text::number(builder, "offset", offset, -OFFSET_MAX..=OFFSET_MAX)?;
+    let offset = text::number(builder, "offset", offset, i64::from(i32::MIN)..=i64::from(i32::MAX))?;
     let mut common = Common::default();
     for item in options {
         if !common.take(item)? {
@@ -240,7 +242,7 @@ fn byte_extract(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     let [bytes, offset, name, options @ ..] = items.as_slice() else {
         return Err(missing("byte_extract", "bytes,offset,variable[,options]"));
     };
-    let bytes = text::number(builder, "bytes", bytes, 1..=23)?;
+    let bytes = text::number(builder, "bytes", bytes, 0..=23)?;
     let offset = text::number(builder, "offset", offset, -OFFSET_MAX..=OFFSET_MAX)?;
     if !text::is_name(name) {
         return Err(KeywordError::argument(format!("`{name}` is no name of a variable")));

@@ -2,7 +2,6 @@
 //! `ipv4-csum`, `tcpv4-csum`, `tcpv6-csum`, `udpv4-csum`, `udpv6-csum`, `icmpv4-csum`, `icmpv6-csum`: checksums
 //! (RFC 1071). A UDP datagram over IPv4 without a checksum is neither valid nor invalid.
 
-use super::number::unquoted;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
@@ -69,7 +68,6 @@ fn has_udp_checksum(packet: &PacketView<'_>) -> bool {
 }
 
 fn add(builder: &mut SignatureBuilder<'_>, argument: &[u8], check: Check) -> Result<(), KeywordError> {
-    let argument = unquoted(argument);
     let valid = argument.eq_ignore_ascii_case(b"valid");
     if !valid && !argument.eq_ignore_ascii_case(b"invalid") {
         return Err(KeywordError::argument("the checksum can be `valid` or `invalid`"));

@@ -2,7 +2,7 @@
 //! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow exists, as
 //! in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::request::Request;
@@ -28,7 +28,7 @@ fn config(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
 }
 
 fn check(argument: &[u8]) -> Result<(), KeywordError> {
-    let argument = text(unquoted(argument))?;
+    let argument = text(argument)?;
     let mut parts = argument.split(',').map(|part| part.split_whitespace().collect::<Vec<_>>());
     let pair = |part: Option<Vec<&str>>, key: &str| -> Result<String, KeywordError> {
         match part.as_deref() {

@@ -2,7 +2,7 @@
 //! `dns.opcode`, `dns.rcode`, `dns.rrtype`: numbers of DNS messages (RFC 1035, IANA "DNS Parameters"). The sticky
 //! buffers (`dns.query`) come from the table of the protocol.
 
-use super::number::{tx_number, unquoted};
+use super::number::tx_number;
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, BufferCondition, Scene};
 use crate::content::Item;
@@ -154,7 +154,7 @@ fn opcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
 }
 
 fn rcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    tx_number::<u8>(builder, "dns", "dns.rcode", argument, BOTH, RCODES)
+    tx_number::<u16>(builder, "dns", "dns.rcode", argument, BOTH, RCODES)
 }
 
 /// A message can have several records: their types are a buffer of several values, of two bytes each.
@@ -167,7 +167,7 @@ impl BufferCondition for RecordType {
 }
 
 fn rrtype_check(argument: &[u8]) -> Result<UintMatch<u16>, KeywordError> {
-    Ok(UintMatch::<u16>::parse_or_name(unquoted(argument), TYPES.iter().copied())?)
+    Ok(UintMatch::<u16>::parse_or_name(argument, TYPES.iter().copied())?)
 }
 
 fn rrtype(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `dsize`: the length of the packet's payload in bytes (not of the reassembled stream).
 
-use super::number::unquoted;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
@@ -24,7 +23,7 @@ fn dsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     if builder.seen.contains(&"dsize") {
         return Err(KeywordError::context("`dsize` stands twice").help("write a range such as `5<>10`"));
     }
-    let check = UintMatch::parse(unquoted(argument))?;
+    let check = UintMatch::parse(argument)?;
     builder.packet.push(Box::new(Length { check }));
     Ok(())
 }
@@ -40,7 +39,17 @@ impl PacketCondition for Length {
         let length = |packet: &bartizan_packet::PacketView<'_>| {
             u16::try_from(packet.payload().len()).unwrap_or(u16::MAX)
         };
-        scene.packet.is_some_and(|packet| self.check.matches(length(packet)))
+        scene.packet.is_some_and(|packet| {
+            let has_data = scene.shows_stream || !packet.payload().is_empty();
+            // As in Suricata, "not N bytes" is about packets that bring something, or with which the stream is shown, and "0 bytes"
+            // about such as bring nothing and with which nothing is shown.
+            let fits = match self.check {
+                UintMatch::NotEqual(_) => has_data,
+                UintMatch::Equal(0) => !has_data,
+                _ => true,
+            };
+            fits && self.check.matches(length(packet))
+        })
     }
 
     fn needs_packet(&self) -> bool {
@@ -66,8 +75,9 @@ impl PacketCondition for Length {
 
 #[cfg(test)]
 mod tests {
+    use crate::condition::Scene;
     use crate::keyword::RefusalCode;
-    use crate::keywords::testing::{both, matches, refused, refused_all, tcp, udp};
+    use crate::keywords::testing::{both, build, matches, on_scene, refused, refused_all, tcp, udp};
 
     #[test]
     fn lengths() {
@@ -81,7 +91,20 @@ mod tests {
             }
         }
         for packet in both(6, &tcp(2, 1, 1, 9, b"")) {
-            assert!(matches("dsize", "0", &packet));
+            for (argument, holds, beside_stream) in [
+                ("0", true, false),
+                ("<1", true, true),
+                ("!5", false, true),
+                ("!0", false, false),
+                ("!4-6", true, true),
+            ] {
+                assert_eq!(matches("dsize", argument, &packet), holds, "dsize:{argument}");
+                let built = build("ip", &[("dsize", argument)]).unwrap();
+                let holds = on_scene(&packet, |scene| {
+                    built.packet[0].matches(&Scene { shows_stream: true, ..*scene })
+                });
+                assert_eq!(holds, beside_stream, "dsize:{argument} where the stream is shown");
+            }
         }
     }
 

@@ -146,7 +146,7 @@ fn test(written: &str) -> Option<Test> {
 
 fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (mut bytes, mut offset, mut wanted) = (None, None, None);
-    for item in text::items(super::number::unquoted(argument))? {
+    for item in text::items(argument)? {
         let (word, rest) = text::word(item);
         let twice = || KeywordError::argument(format!("`{word}` is given twice"));
         match word {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `decode-event` (`engine-event`) and `stream-event`: what decoder and stream engine found odd about the packet.
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, PrefilterKey, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
@@ -68,7 +68,7 @@ impl PacketCondition for OnStream {
 }
 
 fn decode_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let name = text(unquoted(argument))?;
+    let name = text(argument)?;
     if let Some(event) = DecodeEvent::from_rule_name(name) {
         builder.packet.push(Box::new(OnDecode(event)));
         return Ok(());
@@ -81,7 +81,7 @@ fn decode_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
 }
 
 fn stream_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let name = text(unquoted(argument))?;
+    let name = text(argument)?;
     let event = StreamEvent::from_name(&name.to_ascii_lowercase())
         .ok_or_else(|| unknown(name, suggest(name, StreamEvent::ALL.iter().map(|e| e.rule_name()))))?;
     builder.packet.push(Box::new(OnStream(event)));

@@ -4,7 +4,7 @@
 //!
 //! `filestore` is a condition that a file is there, and marks the file; whoever writes files reads the mark.
 
-use super::number::{later, text, unquoted};
+use super::number::{later, text};
 use super::path::{Order, read};
 use crate::buffers::BufferRef;
 use crate::builder::SignatureBuilder;
@@ -218,7 +218,7 @@ fn size_holds(check: UintMatch<u64>, file: &FileTrack) -> bool {
 }
 
 fn size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let check = UintMatch::<u64>::parse(unquoted(argument))?;
+    let check = UintMatch::<u64>::parse(argument)?;
     on_file(builder, "filesize", BOTH, move |file| size_holds(check, file))
 }
 
@@ -280,7 +280,7 @@ fn hash(
         [b'!', rest @ ..] => (true, rest.trim_ascii_start()),
         _ => (false, argument),
     };
-    let list = read(builder.environment, text(unquoted(list))?, Order::SettingsFirst)?;
+    let list = read(builder.environment, text(list)?, Order::SettingsFirst)?;
     let wanted = digests(&list, digest)?;
     if let Some(asked) = builder.file_hashes.get_mut(digest as usize) {
         *asked = true;
@@ -299,7 +299,7 @@ fn store(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     }
     let mut directions = None;
     let mut scope = None;
-    for word in text(unquoted(argument))?.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+    for word in text(argument)?.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         match word.to_ascii_lowercase().as_str() {
             "request" | "to_server" => directions = Some(PerDirection::new(true, false)),
             "response" | "to_client" => directions = Some(PerDirection::new(false, true)),

@@ -2,7 +2,7 @@
 //! `frame`: what follows looks at frames, pieces of a stream or datagram that a parser has named ([`bartizan_applayer::frames`]).
 //! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_applayer::protocols;
@@ -24,7 +24,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 }];
 
 fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let written = text(unquoted(argument))?;
+    let written = text(argument)?;
     // `ssl2.pdu` has a dot of its own: a protocol's name is tried first.
     let named = written.split_once('.').and_then(|(protocol, kind)| {
         // `http` alone is no protocol of frames, as its versions have others.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `geoip`: the country that an address is in. Source: Suricata 8's user guide, "geoip".
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
@@ -58,7 +58,7 @@ impl PacketCondition for InCountry {
 }
 
 fn geoip(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let mut items = text(unquoted(argument))?.split(',').map(str::trim).peekable();
+    let mut items = text(argument)?.split(',').map(str::trim).peekable();
     let side = match items.peek() {
         Some(&"src") => Side::Source,
         Some(&"dst") => Side::Destination,

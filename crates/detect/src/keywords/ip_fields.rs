@@ -4,11 +4,12 @@
 //! As in Suricata `id`, `tos`, `ipopts` and `fragbits` are about IPv4 only; `fragoffset` is in units of 8 bytes for
 //! IPv4 and in bytes for IPv6.
 
-use super::number::{packet_number, text, unquoted};
+use super::number::{packet_check, packet_equals, plain, text, unquoted};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_packet::{Fragment, IpOptions, Network};
+use bartizan_rules::UintMatch;
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -48,12 +49,12 @@ pub const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "ipopts",
         aliases: &[],
-        summary: "An IPv4 option is there; `any` asks for any option.",
+        summary: "An IPv4 option is there.",
         argument: Argument::Required,
         role: Role::Condition,
         syntax: "ipopts:rr|eol|nop|ts|sec|esec|lsrr|ssrr|satid|any",
         example: r#"alert ip any any -> any any (msg:"ipopts"; ipopts:lsrr; sid:1;)"#,
-        note: "",
+        note: "`any` is taken and never holds: its guide says otherwise, but Suricata 8.0.8 finds it in no packet.",
         parse: options,
     },
     Keyword {
@@ -64,7 +65,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "fragbits:[+|*|!]MDR",
         example: r#"alert ip any any -> any any (msg:"fragbits"; fragbits:+M; sid:1;)"#,
-        note: "",
+        note: "As in Suricata, what stands behind the letters is not read: `M+` is `M`.",
         parse: fragment_bits,
     },
     Keyword {
@@ -73,15 +74,15 @@ pub const KEYWORDS: &[Keyword] = &[
         summary: "The offset of a fragment: in units of 8 bytes for IPv4, in bytes for IPv6.",
         argument: Argument::Required,
         role: Role::Condition,
-        syntax: "fragoffset:[!|<|>]N",
+        syntax: "fragoffset:[<|>]N",
         example: r#"alert ip any any -> any any (msg:"fragoffset"; fragoffset:>0; sid:1;)"#,
-        note: "",
+        note: "It takes no range: as in Suricata 8.0.8, what stands behind the first decimal number is not read (`1-3` is 1, `0x5` is 0).",
         parse: fragment_offset,
     },
 ];
 
 fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u16>(builder, argument, |packet| packet.decoded().ipv4().map(|ip| ip.id))
+    packet_equals::<u16>(builder, argument, |packet| packet.decoded().ipv4().map(|ip| ip.id))
 }
 
 /// A condition on the packet alone.
@@ -130,19 +131,19 @@ fn same_ip(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordEr
 }
 
 fn options(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let name = text(unquoted(argument))?;
+    let name = text(argument)?;
+    // Suricata 8.0.8 takes `any` and finds it in no packet, whatever its options.
     let wanted = if name.eq_ignore_ascii_case("any") {
         None
     } else {
         let option = IpOptions::from_rule_name(name);
         Some(option.ok_or_else(|| {
             KeywordError::argument(format!("no IP option `{name}`"))
-                .help("use one of rr, eol, nop, ts, sec, esec, lsrr, ssrr, satid, qs, cipso, rtralt, any")
+                .help("use one of rr, eol, nop, ts, sec, esec, lsrr, ssrr, satid, qs, cipso, rtralt")
         })?)
     };
     on_packet(builder, move |network| match (network, wanted) {
         (Network::Ipv4(ip), Some(option)) => ip.options.contains(option),
-        (Network::Ipv4(ip), None) => !ip.options.is_empty(),
         _ => false,
     });
     Ok(())
@@ -169,13 +170,12 @@ fn fragment_bits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<
             b'M' => MORE,
             b'D' => DONT,
             b'R' => RESERVED,
-            _ => {
-                return Err(KeywordError::argument("the bits are M, D and R, with one of + * ! before them"));
-            }
+            // What stands behind the letters is not read, as in Suricata.
+            _ => break,
         };
     }
     if wanted == 0 {
-        return Err(KeywordError::argument("no bit is named").help("write M, D or R"));
+        return Err(KeywordError::argument("no bit is named: M, D and R, with one of + * ! before them"));
     }
     on_packet(builder, move |network| {
         let Network::Ipv4(ip) = network else { return false };
@@ -192,11 +192,28 @@ fn fragment_bits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<
 }
 
 fn fragment_offset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u16>(builder, argument, |packet| match &packet.decoded().network {
+    let (make, rest): (fn(u16) -> UintMatch<u16>, _) = match argument {
+        [b'<', rest @ ..] => (UintMatch::Less, rest),
+        [b'>', rest @ ..] => (UintMatch::Greater, rest),
+        _ => (UintMatch::Equal, argument),
+    };
+    let rest = rest.trim_ascii_start();
+    // What stands behind the number is not read, as in Suricata.
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let number = rest.get(..digits).filter(|digits| !digits.is_empty());
+    let number = number.ok_or_else(|| {
+        KeywordError::argument(format!(
+            "`{}` is no number to compare a fragment's offset with",
+            argument.escape_ascii()
+        ))
+        .help("write `N`, `<N` or `>N`")
+    })?;
+    packet_check(builder, make(plain(number)?), |packet| match &packet.decoded().network {
         Network::Ipv4(ip) => Some(ip.fragment.offset / 8),
         Network::Ipv6(ip) => ip.fragment.map(|fragment| fragment.offset),
         _ => None,
-    })
+    });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -207,7 +224,7 @@ mod tests {
     #[test]
     fn identification() {
         let packet = ipv4(17, &udp(b"x")).with16(4, 1234);
-        assert!(matches("id", "1234", &packet) && matches("id", "\"1234\"", &packet));
+        assert!(matches("id", "1234", &packet));
         assert!(!matches("id", "1", &packet) && !matches("id", "1234", &ipv6(17, &udp(b"x"))));
         assert_eq!(refused("id", "65536"), Some(RefusalCode::BadArgument));
     }
@@ -237,11 +254,11 @@ mod tests {
     fn options_of_ipv4() {
         // Record route with one slot, then no operation.
         let packet = ipv4_with_options(17, &[7, 7, 4, 0, 0, 0, 0, 1], &udp(b"x"));
-        for (argument, holds) in [("rr", true), ("NOP", true), ("any", true), ("lsrr", false), ("eol", false)]
+        for (argument, holds) in
+            [("rr", true), ("NOP", true), ("any", false), ("lsrr", false), ("eol", false)]
         {
             assert_eq!(matches("ipopts", argument, &packet), holds, "ipopts:{argument}");
         }
-        assert!(!matches("ipopts", "any", &ipv4(17, &udp(b"x"))));
         assert_eq!(refused("ipopts", "invalidopt"), Some(RefusalCode::BadArgument));
     }
 
@@ -260,7 +277,7 @@ mod tests {
             assert_eq!(matches("fragbits", argument, &more), of_more, "fragbits:{argument}");
             assert_eq!(matches("fragbits", argument, &dont_more), of_both, "fragbits:{argument}");
         }
-        for argument in ["G", "", "+", "M+"] {
+        for argument in ["G", "", "+", "m", "-M"] {
             assert_eq!(refused("fragbits", argument), Some(RefusalCode::BadArgument), "fragbits:{argument}");
         }
         let later = more.with16(6, 0x2003);

@@ -101,7 +101,7 @@ const NAMES: &[(&str, u8)] = &[
 ];
 
 fn l3_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let family = match text(unquoted(argument))?.to_ascii_lowercase().as_str() {
+    let family = match text(argument)?.to_ascii_lowercase().as_str() {
         "ipv4" | "ip4" => Family::V4,
         "ipv6" | "ip6" => Family::V6,
         other => return Err(KeywordError::argument(format!("`{other}` is neither `ipv4` nor `ipv6`"))),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `iprep`: the reputation of an address in a category. The lists are read by [`crate::dataset::Reputation`].
 
-use super::number::{text, unquoted};
+use super::number::text;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::dataset::{Reputation, ReputationError};
@@ -79,7 +79,7 @@ impl PacketCondition for OnReputation {
 }
 
 fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
-    let parts: Vec<&str> = text(unquoted(argument))?.split(',').map(str::trim).collect();
+    let parts: Vec<&str> = text(argument)?.split(',').map(str::trim).collect();
     let expected = || {
         KeywordError::argument("side, category and comparison are expected")
             .help("write for example `any,BadHosts,>,30`")

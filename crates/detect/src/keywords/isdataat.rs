@@ -3,7 +3,7 @@
 
 use super::text;
 use crate::builder::SignatureBuilder;
-use crate::content::Item;
+use crate::content::{Item, Number};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
@@ -22,18 +22,22 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let items = text::items(argument)?;
     let [at, options @ ..] = items.as_slice() else {
-        return Err(KeywordError::argument("isdataat is written `[!]position[,relative][,rawbytes]`"));
+        return Err(KeywordError::argument("isdataat is written `[!]position[,relative[,rawbytes]]`"));
     };
     let (negated, at) = match at.strip_prefix('!') {
-        Some(rest) => (true, rest.trim()),
+        Some(rest) => (true, rest),
         None => (false, *at),
     };
-    let at = text::number(builder, "isdataat", at, 0..=65_535)?;
+    let at = if text::is_name(at) {
+        text::number(builder, "isdataat", at, 0..=65_535)?
+    } else {
+        Number::Constant(text::within("isdataat", at, 0i64..=65_535)?)
+    };
     let mut relative = false;
     for option in options {
         match *option {
             "relative" => relative = true,
-            "rawbytes" => {}
+            "rawbytes" if relative => {}
             other => return Err(KeywordError::argument(format!("unknown option `{other}`"))),
         }
     }

@@ -108,6 +108,26 @@ pub const FAMILIES: &[&[Keyword]] = &[
     requires::KEYWORDS,
 ];
 
+/// Names of the keywords whose argument may (or must) stand in double quotes; Suricata 8.0.8 refuses them around that of any other.
+pub const QUOTED: &[&str] = &[
+    "app-layer-protocol",
+    "content",
+    "fileext",
+    "filemagic",
+    "filename",
+    "ip_proto",
+    "msg",
+    "pcre",
+    "pcrexform",
+    "replace",
+    "tls.fingerprint",
+    "tls.issuerdn",
+    "tls.subject",
+    "tos",
+    "uricontent",
+    "xor",
+];
+
 /// All keywords.
 pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
@@ -241,6 +261,22 @@ mod tests {
     }
 
     #[test]
+    fn quotes_stand_where_suricata_takes_them() {
+        for name in QUOTED {
+            assert!(find(name).is_some(), "{name}");
+        }
+        for keyword in
+            all().filter(|k| k.argument != crate::keyword::Argument::None && !QUOTED.contains(&k.name))
+        {
+            let others: &str = if keyword.name == "sid" { "" } else { "sid:1;" };
+            let loaded = load(&format!("alert ip any any -> any any ({}:\"1\"; {others})", keyword.name));
+            assert_eq!(loaded.rules.report.loaded, 0, "{}", keyword.name);
+        }
+        let said = load("alert ip any any -> any any (ttl:\"5\"; sid:1;)").diagnostics;
+        assert!(said.iter().any(|d| d.message.contains("`ttl` takes no quotes")), "{said:?}");
+    }
+
+    #[test]
     fn a_keyword_without_effect_refuses_its_rule() {
         // What the loader weighs: each of these adds something, and adds it once.
         let shared = std::sync::Arc::default();
@@ -265,7 +301,7 @@ mod tests {
             ("threshold", "type limit, track by_src, count 1, seconds 60"),
         ] {
             let before = builder.weight();
-            (find(name).unwrap().parse)(&mut builder, argument.as_bytes()).unwrap();
+            find(name).unwrap().apply(&mut builder, argument.as_bytes()).unwrap();
             assert!(builder.weight() > before, "{name}");
         }
     }

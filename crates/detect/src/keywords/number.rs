@@ -37,7 +37,7 @@ impl<T: Uint + Send + Sync> PacketCondition for PacketNumber<T> {
     }
 }
 
-/// The argument without quotes around it: Suricata takes numbers in quotes as well.
+/// The argument without quotes around it, for keywords that take some ([`super::QUOTED`]).
 pub(crate) fn unquoted(argument: &[u8]) -> &[u8] {
     match argument {
         [b'"', inner @ .., b'"'] => inner.trim_ascii(),
@@ -51,8 +51,37 @@ pub(crate) fn packet_number<T: Uint + Send + Sync + 'static>(
     argument: &[u8],
     read: Read<T>,
 ) -> Result<(), KeywordError> {
-    let check = UintMatch::<T>::parse(unquoted(argument))?;
+    let check = UintMatch::<T>::parse(argument)?;
+    packet_check(builder, check, read);
+    Ok(())
+}
+
+/// Adds a condition on a number of the packet that is read already.
+pub(crate) fn packet_check<T: Uint + Send + Sync + 'static>(
+    builder: &mut SignatureBuilder<'_>,
+    check: UintMatch<T>,
+    read: Read<T>,
+) {
     builder.packet.push(Box::new(PacketNumber { check, read, key: None }));
+}
+
+/// A decimal number and nothing else: what the older keywords of Suricata take.
+pub(crate) fn plain<T: Uint>(argument: &[u8]) -> Result<T, KeywordError> {
+    let digits = Some(argument).filter(|text| text.iter().all(u8::is_ascii_digit));
+    let number = digits.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok()).and_then(T::from_u64);
+    number.ok_or_else(|| {
+        KeywordError::argument(format!("`{}` is no decimal number up to {}", argument.escape_ascii(), T::MAX))
+            .help("this keyword takes one number, no range, comparison or unit (as in Suricata)")
+    })
+}
+
+/// Adds a condition that a number of the packet is this one: [`plain`].
+pub(crate) fn packet_equals<T: Uint + Send + Sync + 'static>(
+    builder: &mut SignatureBuilder<'_>,
+    argument: &[u8],
+    read: Read<T>,
+) -> Result<(), KeywordError> {
+    packet_check(builder, UintMatch::Equal(plain(argument)?), read);
     Ok(())
 }
 
@@ -63,7 +92,7 @@ pub(crate) fn packet_number_keyed(
     read: Read<u8>,
     key: fn(u8) -> PrefilterKey,
 ) -> Result<(), KeywordError> {
-    let check = UintMatch::<u8>::parse(unquoted(argument))?;
+    let check = UintMatch::<u8>::parse(argument)?;
     let key = if let UintMatch::Equal(value) = check { Some(key(value)) } else { None };
     builder.packet.push(Box::new(PacketNumber { check, read, key }));
     Ok(())
@@ -113,7 +142,7 @@ pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
     names: &[(&str, u64)],
 ) -> Result<(), KeywordError> {
     let names = names.iter().filter_map(|(name, value)| Some((*name, T::from_u64(*value)?)));
-    let check = UintMatch::<T>::parse_or_name(unquoted(argument), names)?;
+    let check = UintMatch::<T>::parse_or_name(argument, names)?;
     let complete = complete_of(protocol);
     builder.push_tx(protocol, name, directions, 0, Box::new(TxNumber { name, check, complete }))
 }

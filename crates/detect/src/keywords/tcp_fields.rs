@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `seq`, `ack`, `window`, `tcp.mss`, `tcp.wscale`: numbers of the TCP header (RFC 9293, RFC 7323).
 
-use super::number::packet_number;
+use super::number::{packet_check, packet_equals, packet_number, plain};
 use crate::builder::SignatureBuilder;
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use bartizan_rules::UintMatch;
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[
@@ -64,16 +65,30 @@ pub const KEYWORDS: &[Keyword] = &[
     },
 ];
 
+/// Without the `+` that Suricata takes before numbers of 32 bits.
+fn signless(argument: &[u8]) -> &[u8] {
+    argument.strip_prefix(b"+").unwrap_or(argument)
+}
+
 fn seq(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u32>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.seq))
+    packet_equals::<u32>(builder, signless(argument), |packet| {
+        packet.decoded().transport.tcp().map(|t| t.seq)
+    })
 }
 
 fn ack(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u32>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.ack))
+    packet_equals::<u32>(builder, signless(argument), |packet| {
+        packet.decoded().transport.tcp().map(|t| t.ack)
+    })
 }
 
 fn window(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    packet_number::<u16>(builder, argument, |packet| packet.decoded().transport.tcp().map(|t| t.window))
+    let check = match argument {
+        [b'!', number @ ..] => UintMatch::NotEqual(plain(number.trim_ascii())?),
+        _ => UintMatch::Equal(plain(argument)?),
+    };
+    packet_check(builder, check, |packet| packet.decoded().transport.tcp().map(|t| t.window));
+    Ok(())
 }
 
 fn mss(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
@@ -94,9 +109,9 @@ mod tests {
         for packet in both(6, &tcp(0x12, 7, 9, 55808, b"")) {
             for (keyword, argument, holds) in [
                 ("seq", "7", true),
-                ("tcp.seq", "!7", false),
+                ("tcp.seq", "8", false),
                 ("ack", "9", true),
-                ("tcp.ack", ">9", false),
+                ("tcp.ack", "10", false),
                 ("window", "55808", true),
                 ("window", "!55808", false),
                 ("tcp.mss", "<536", false),
@@ -106,7 +121,7 @@ mod tests {
             }
         }
         for packet in both(17, &udp(b"x")) {
-            assert!(!matches("seq", "!1", &packet));
+            assert!(!matches("window", "!1", &packet));
         }
     }
 

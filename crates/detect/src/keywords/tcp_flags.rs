@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `tcp.flags` (`flags`): the flags of the TCP header (RFC 9293, 3.1), with a modifier and a mask of flags to ignore.
 
-use super::number::unquoted;
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
@@ -76,7 +75,7 @@ fn flag(letter: u8) -> Option<u8> {
 fn flags(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let mut modifier = Modifier::Exactly;
     let (mut wanted, mut mask, mut named) = (0, 0xff, false);
-    let mut parts = unquoted(argument).split(|b| *b == b',');
+    let mut parts = argument.split(|b| *b == b',');
     for letter in parts.next().unwrap_or_default().trim_ascii() {
         let changed = match letter {
             b'!' => Modifier::NotAllOf,

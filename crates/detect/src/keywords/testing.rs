@@ -197,7 +197,7 @@ pub(crate) fn build_in(
     let mut builder = SignatureBuilder::new(&environment, RuleId::default(), protocol);
     for (name, value) in options {
         if let Some(keyword) = keywords::find(name) {
-            (keyword.parse)(&mut builder, value.as_bytes())?;
+            keyword.apply(&mut builder, value.as_bytes())?;
             builder.seen.push(keyword.name);
         } else {
             let sticky = keywords::sticky::find(name, &buffers).expect(name);
@@ -222,6 +222,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
         state: None,
         stream_events: &[],
         app_events: &[],
+        shows_stream: false,
         detection_done: false,
         tenant: bartizan_base::TenantId::default(),
         shared: &shared,

@@ -3,7 +3,7 @@
 //! The sticky buffers (`tls.sni`) come from the table of the protocol.
 //! `tls.store` marks the session; whoever stores certificates reads the mark.
 
-use super::number::{TxNumber, complete_of, later, text, unquoted};
+use super::number::{TxNumber, complete_of, later, text};
 use crate::builder::SignatureBuilder;
 use crate::condition::{Answer, Scene, TxCondition};
 use crate::content::{Item, Literal};
@@ -219,7 +219,7 @@ const SSL_VERSIONS: &[(&str, u64)] = &[
 fn ssl_versions(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
     let mut versions = Vec::new();
     let mut negated = false;
-    for word in text(unquoted(argument))?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
+    for word in text(argument)?.split([',', ' ', '\t']).filter(|w| !w.is_empty()) {
         let (has_mark, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
         if has_mark && !negated && !versions.is_empty() {
             return Err(KeywordError::argument("a `!` stands before the first version, for all of them"));
@@ -265,7 +265,7 @@ impl TxCondition for State {
 
 fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
     let (mut wanted, mut without) = (0, 0);
-    for word in text(unquoted(argument))?.split('|') {
+    for word in text(argument)?.split('|') {
         let word = word.trim();
         let (negated, name) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest.trim()));
         let (_, bit) = STATES.iter().find(|(n, _)| *n == name).ok_or_else(|| {
@@ -294,7 +294,7 @@ fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordErro
 }
 
 fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let check = UintMatch::<u32>::parse(unquoted(argument))?;
+    let check = UintMatch::<u32>::parse(argument)?;
     let condition = TxNumber { name: "tls.chain_len", check, complete: complete_of("tls") };
     builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, 0, Box::new(condition))
 }
@@ -352,7 +352,7 @@ fn date(
 }
 
 fn when(argument: &[u8]) -> Result<When, KeywordError> {
-    let argument = text(unquoted(argument))?.trim();
+    let argument = text(argument)?.trim();
     if let Some((from, until)) = argument.split_once("<>") {
         let (from, until) = (epoch(from)?, epoch(until)?);
         if until <= from {

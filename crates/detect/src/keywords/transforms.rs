@@ -114,10 +114,13 @@ pub const KEYWORDS: &[Keyword] = simple![
         out.extend_from_slice(input);
     }),
     ("domain", "The registered domain of a name: `example.co.uk` of `www.example.co.uk`.", |input, out| {
-        out.extend_from_slice(psl::domain(input).map_or(input, |domain| domain.as_bytes()));
+        // What is no name of a host has none: nothing is left, as in Suricata.
+        out.extend_from_slice(psl::domain(input).map_or(&[], |domain| domain.as_bytes()));
     }),
     ("tld", "The public suffix of a name: `co.uk` of `www.example.co.uk`.", |input, out| {
-        out.extend_from_slice(psl::suffix(input).map_or(input, |suffix| suffix.as_bytes()));
+        // Of a name that is registered, or could be: Suricata has nothing of `com` or `co.uk` alone.
+        let suffix = psl::domain(input).and_then(|_| psl::suffix(input));
+        out.extend_from_slice(suffix.map_or(&[], |suffix| suffix.as_bytes()));
     }),
     ("header_lowercase", "Names of header lines in lower case.", header_lowercase),
     ("strip_pseudo_headers", "Without lines that begin with a colon.", |input, out| {
@@ -202,7 +205,11 @@ impl Transform for Xor {
 }
 
 fn xor(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let digits = bartizan_rules::unwrap_value(argument, false)?.text;
+    let value = bartizan_rules::unwrap_value(argument, false)?;
+    if !value.quoted {
+        return Err(KeywordError::argument("the key of `xor` stands in double quotes"));
+    }
+    let digits = value.text;
     let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| (d & 0xf) as u8);
     let key: Option<Vec<u8>> = digits
         .chunks(2)
@@ -269,7 +276,8 @@ impl Transform for FromBase64 {
     fn apply(&self, input: &[u8], output: &mut Vec<u8>) {
         let mut text = input.get(self.offset..);
         if self.bytes > 0 {
-            text = text.and_then(|t| t.get(..self.bytes));
+            // There must be more than these: as in Suricata, what ends with them stays as it is.
+            text = text.filter(|t| t.len() > self.bytes).and_then(|t| t.get(..self.bytes));
         }
         let decoded = text.is_some_and(|text| decode(text, self.mode, output));
         if !decoded || output.is_empty() {
@@ -291,7 +299,7 @@ fn from_base64(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
             "offset" => offset.replace(text::within("offset", value, 0..=65_535usize)?).is_some(),
             "bytes" => bytes.replace(text::within("bytes", value, 0..=65_535usize)?).is_some(),
             "mode" => {
-                let value = match value.to_ascii_lowercase().as_str() {
+                let value = match value {
                     "strict" => Mode::Strict,
                     "rfc4648" => Mode::Rfc4648,
                     "rfc2045" => Mode::Rfc2045,
@@ -392,12 +400,34 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_names() {
+        let named = |name: &str, input: &[u8]| {
+            let built = crate::keywords::testing::build(
+                "http",
+                &[("http.uri", ""), (name, ""), ("content", "\"a\"")],
+            );
+            run(&*built.unwrap().values[0].transforms[0], input)
+        };
+        assert_eq!(named("domain", b"www.example.co.uk"), b"example.co.uk");
+        assert_eq!(named("tld", b"www.example.co.uk"), b"co.uk");
+        for no_name in [b"/index".as_slice(), b"[::1]", b".", b"a.", b""] {
+            assert_eq!((named("domain", no_name), named("tld", no_name)), (vec![], vec![]));
+        }
+        for suffix in [b"com".as_slice(), b"co.uk"] {
+            assert_eq!((named("domain", suffix), named("tld", suffix)), (vec![], vec![]));
+        }
+    }
+
+    #[test]
     fn base64_that_fails_leaves_the_buffer() {
         let from = |offset, bytes, mode| FromBase64 { offset, bytes, mode };
         assert_eq!(run(&from(0, 0, Mode::Rfc4648), b"SGVsbG8="), b"Hello");
         assert_eq!(run(&from(2, 4, Mode::Rfc4648), b"xxSGVsbG8="), b"Hel");
         assert_eq!(run(&from(0, 0, Mode::Strict), b"SGVsbG8"), b"SGVsbG8");
         assert_eq!(run(&from(9, 0, Mode::Rfc4648), b"SGVs"), b"SGVs");
+        // As in Suricata there must be more than what is to be decoded.
+        assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVs"), b"SGVs");
+        assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVsx"), b"Hel");
         assert_eq!(run(&from(0, 9, Mode::Rfc4648), b"SGVs"), b"SGVs");
     }
 

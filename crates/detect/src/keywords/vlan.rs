@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `vlan.id`, `vlan.layers`: 802.1Q tags.
 
-use super::number::{packet_number, text, unquoted};
+use super::number::{packet_number, text};
 use crate::builder::SignatureBuilder;
 use crate::condition::{PacketCondition, Scene};
 use crate::keyword::{Argument, Keyword, KeywordError, Role};
@@ -18,7 +18,7 @@ pub const KEYWORDS: &[Keyword] = &[
         role: Role::Condition,
         syntax: "vlan.id:[<|>|!]N[,any|all|INDEX]",
         example: r#"alert ip any any -> any any (msg:"vlan.id"; vlan.id:200; sid:1;)"#,
-        note: "",
+        note: "Directly behind its innermost tag a packet has the id 0, as in Suricata: `!20,1` holds for a packet with one tag.",
         parse: id,
     },
     Keyword {
@@ -57,10 +57,10 @@ impl PacketCondition for Id {
             Which::At(index) => {
                 let index =
                     if index < 0 { ids.len() as isize + isize::from(index) } else { isize::from(index) };
-                usize::try_from(index)
-                    .ok()
-                    .and_then(|index| ids.get(index))
-                    .is_some_and(|id| self.check.matches(*id))
+                let Ok(index) = usize::try_from(index) else { return false };
+                // Directly behind its innermost tag a packet has the id 0, as in Suricata.
+                let behind = (index == ids.len() && !ids.is_empty()).then_some(0);
+                ids.get(index).copied().or(behind).is_some_and(|id| self.check.matches(id))
             }
         }
     }
@@ -92,14 +92,14 @@ const fn largest(check: UintMatch<u16>) -> u16 {
 }
 
 fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let mut parts = unquoted(argument).split(|b| *b == b',');
+    let mut parts = argument.split(|b| *b == b',');
     let check = UintMatch::<u16>::parse(parts.next().unwrap_or_default())?;
     if largest(check) > 0xfff {
         return Err(KeywordError::argument("a VLAN id is at most 4095"));
     }
     let which = match parts.next() {
         None => Which::Any,
-        Some(part) => match text(part.trim_ascii())? {
+        Some(part) => match text(part)? {
             "any" => Which::Any,
             "all" => Which::All,
             index => match index.parse::<i8>() {
@@ -119,7 +119,7 @@ fn id(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyword
 }
 
 fn layers(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    let check = UintMatch::<u16>::parse(unquoted(argument))?;
+    let check = UintMatch::<u16>::parse(argument)?;
     if usize::from(largest(check)) > VlanIds::CAPACITY {
         return Err(KeywordError::argument("at most 3 VLAN tags are looked at"));
     }
@@ -152,6 +152,13 @@ mod tests {
             assert_eq!(matches("vlan.id", argument, &tagged), holds, "vlan.id:{argument}");
         }
         assert!(!matches("vlan.id", "!500,all", &ethernet(&[])));
+        let once = ethernet(&[300]);
+        for (argument, holds) in
+            [("!20,1", true), ("<20,1", true), ("!20,2", false), ("20,1", false), ("!20,-2", false)]
+        {
+            assert_eq!(matches("vlan.id", argument, &once), holds, "vlan.id:{argument}");
+            assert!(!matches("vlan.id", argument, &ethernet(&[])), "vlan.id:{argument}");
+        }
         assert!(matches("vlan.layers", "2", &tagged) && matches("vlan.layers", "0", &ethernet(&[])));
     }
 

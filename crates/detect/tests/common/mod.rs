@@ -178,6 +178,7 @@ impl Lab {
             state: None,
             stream_events: &[],
             app_events: &[],
+            shows_stream: false,
             detection_done: false,
             tenant: self.tenant,
             shared: &self.shared,
