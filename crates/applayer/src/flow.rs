@@ -248,13 +248,11 @@ impl AppLayer {
 
     /// Shows what was known of the protocol before the switch that was just begun; called once more, what is known behind it.
     pub fn turn_switch(&mut self) {
-        let (protocol, by_direction, original) = self.beyond_switch;
-        self.beyond_switch = (self.protocol, self.by_direction, self.original);
-        (self.protocol, self.by_direction, self.original) = (protocol, by_direction, original);
+        let now = (self.protocol, self.by_direction, self.original);
+        (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
     }
 
-    /// With a packet of this direction: detection of its protocol has ended, with this packet or before it, and no packet of the direction
-    /// came since. True once for each direction, and again behind a switch.
+    /// With a packet of this direction: detection of its protocol has ended, and this is the first one since (once more behind a switch).
     pub fn take_detected(&mut self, direction: Direction) -> bool {
         let known = self.by_direction()[direction] != Known::Pending;
         known && !core::mem::replace(&mut self.detected[direction], true)
