@@ -130,6 +130,8 @@ pub struct AppLayer {
     pub failed_parsing: bool,
     /// A switch of protocols was just begun.
     switched: bool,
+    /// What was known before it, or what is known behind it while [`AppLayer::turn_switch`] shows the time before.
+    beyond_switch: (Known, PerDirection<Known>, Option<ProtocolId>),
     /// The end of the direction's stream was told to the parser.
     ended: PerDirection<bool>,
     /// The direction cannot be read on.
@@ -244,8 +246,13 @@ impl AppLayer {
         self.frames.as_deref_mut()
     }
 
-    /// With a packet of this direction: detection of its protocol has ended, with this packet or before it, and no packet of the direction
-    /// came since. True once for each direction, and again behind a switch.
+    /// Shows what was known of the protocol before the switch that was just begun; called once more, what is known behind it.
+    pub fn turn_switch(&mut self) {
+        let now = (self.protocol, self.by_direction, self.original);
+        (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
+    }
+
+    /// With a packet of this direction: detection of its protocol has ended, and this is the first one since (once more behind a switch).
     pub fn take_detected(&mut self, direction: Direction) -> bool {
         let known = self.by_direction()[direction] != Known::Pending;
         known && !core::mem::replace(&mut self.detected[direction], true)
@@ -715,6 +722,7 @@ impl AppLayer {
     /// From `offset` on the flow speaks another protocol. The old parser stays until the new one is known, so that
     /// its transactions can still be logged; the caller logs them before it hands in more data.
     fn begin_switch(&mut self, direction: Direction, offset: u64, to: Option<&str>) {
+        self.beyond_switch = (self.protocol, self.by_direction, self.original);
         self.original = self.protocol.protocol();
         self.expected = to.and_then(protocols::by_name).map(|(id, _)| id);
         self.protocol = Known::Pending;

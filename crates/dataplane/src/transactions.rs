@@ -229,6 +229,8 @@ pub(crate) fn before_switch(
     let Some(entry) = worker.flows.get_mut(id) else { return };
     if let Some(app) = parts.app.as_deref_mut() {
         app.end_transactions();
+        // What is found now is of the old protocol, and the flow has no other one yet.
+        app.turn_switch();
     }
     parts.lend(&mut entry.ext);
     // What was found in the packet in hand stays apart.
@@ -239,4 +241,7 @@ pub(crate) fn before_switch(
     let Some(entry) = worker.flows.get_mut(id) else { return };
     log(entry, occasion, false, recorder);
     parts.take_back(&mut entry.ext);
+    if let Some(app) = parts.app.as_deref_mut() {
+        app.turn_switch();
+    }
 }

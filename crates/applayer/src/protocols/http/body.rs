@@ -366,14 +366,11 @@ impl Body {
     pub(super) fn finish(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.decoder = None;
         self.complete = true;
-        let mut state = FileState::Closed;
         if let FileSource::Form(form) = &mut self.source {
-            if form.in_file() {
-                state = FileState::Truncated;
-            }
             form.end(&mut |item| self.files.take(item, context, raised));
         }
-        self.files.close(state);
+        // Also one that no boundary ends: the body is whole, and Suricata calls such a file closed.
+        self.files.close(FileState::Closed);
     }
 
     /// The flow ended within the body.

@@ -135,13 +135,14 @@ impl Multipart {
         self.buffer = buffer;
     }
 
-    /// No more data: what is held belongs to the open file.
+    /// No more data: what is held belongs to the open file, but for the beginning of a boundary.
     pub(super) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         if self.at == At::Opening {
             self.open(sink);
         }
         let last = if self.strict { self.last_boundary() } else { None };
-        let data = before(&self.buffer, last.unwrap_or(self.buffer.len()));
+        let cut_off = || if self.strict { None } else { self.begun_boundary() };
+        let data = before(&self.buffer, last.or_else(cut_off).unwrap_or(self.buffer.len()));
         if self.in_file() && !data.is_empty() {
             sink(Found::Data(data));
         }
@@ -159,6 +160,16 @@ impl Multipart {
             sink(Found::Close);
         }
         sink(Found::Open(&self.name));
+    }
+
+    /// Where the data ends before a boundary's line of which at least the line end before it is there.
+    fn begun_boundary(&self) -> Option<usize> {
+        let from = self.buffer.len().saturating_sub(self.boundary.len() + 2);
+        (from..self.buffer.len()).find(|at| {
+            after(&self.buffer, *at)
+                .strip_prefix(b"\r\n")
+                .is_some_and(|begun| self.boundary.starts_with(begun))
+        })
     }
 
     /// Where the data ends before a last boundary whose line is still open.
@@ -449,6 +460,24 @@ mod tests {
             files(b"--AaB03x\r\nContent-Disposition: form-data; filename=x\r\n\r\n--AaB03x--", 500);
         assert!(events.has(events::MULTIPART_NO_FILEDATA));
         assert!(Multipart::new(b"multipart/form-data", false).is_none());
+        // As Suricata has it: the line end before a boundary is no data, a CR alone is.
+        for (end, data) in [
+            ("", "open end"),
+            ("\r\n", "open end"),
+            ("\r\n-", "open end"),
+            ("\r\n--AaB03", "open end"),
+            ("\r", "open end\r"),
+            ("\r\n-x", "open end\r\n-x"),
+        ] {
+            let form = format!("--AaB03x\r\nContent-Disposition: form-data; filename=x\r\n\r\nopen end{end}");
+            for step in [1, 7, 500] {
+                assert_eq!(
+                    files(form.as_bytes(), step).0,
+                    [(b"x".to_vec(), data.as_bytes().to_vec(), false)],
+                    "{end:?}"
+                );
+            }
+        }
     }
 
     /// Files as servers find them; `None` if they differ over the form.
