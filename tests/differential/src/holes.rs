@@ -96,7 +96,12 @@ pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Optio
             let spoken = || case.passage.before(flow, false, at).any(|one| !one.load.is_empty());
             let edge = || case.passage.contiguous(flow, true, at);
             let one = segment(packet).filter(|one| !packet.to_server && one.flags & ACK != 0);
-            one.is_some_and(|one| spoken() && edge().is_some_and(|edge| ahead(one.ack, edge) > 0))
+            let filled = |edge| {
+                case.passage.contiguous(flow, true, usize::MAX).is_some_and(|end| ahead(end, edge) > 0)
+            };
+            one.is_some_and(|one| {
+                spoken() && edge().is_some_and(|edge| ahead(one.ack, edge) > 0 && filled(edge))
+            })
         })
     };
     let is = finding.more
