@@ -78,6 +78,7 @@ pub const CAUSES: &[Cause] = &[
     denied_in_a_body,
     crate::lost::session_without_a_head,
     crate::holes::request_behind_its_answer,
+    lenient_message,
     crate::holes::certificate_behind_the_end,
     crate::holes::hole_before_the_end,
     crate::holes::hole_before_a_request,
@@ -451,8 +452,9 @@ fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
     let (at, _) = case.passage.packet(ours.frame?)?;
     let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at + 1).collect();
     let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
-    let is =
-        case.is_on_http(alert) && case.comes_earlier(finding) && recent.any(|one| one.load.ends_with(b"\n"));
+    let is = case.is_on_http(alert)
+        && case.comes_earlier(finding)
+        && recent.any(|one| one.load.ends_with(b"\n") || one.load.ends_with(b"\r"));
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
 }
 
@@ -521,10 +523,12 @@ fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 
 fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // A rule that counts may have matched before without an alert.
+    let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
     let is = !case.ips
         && !finding.more
         && !case.is_on_buffers(alert)
-        && case.was_told(alert)
+        && told
         && case.passage.has_hole(alert.flow, alert.to_server);
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
@@ -765,4 +769,22 @@ fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         && case.rule(alert)?.options.iter().any(denies)
         && case.passage.said(alert.flow, alert.to_server).len() > so_far;
     is.then_some("content that must not be in a body is looked for in what has come of it, before that leaves; Suricata waits for more")
+}
+
+/// Prevention reads messages of DNS as lenient receivers do, with an event; Suricata's parser fails.
+fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const EVENT: &str = "anomaly:malformed_data";
+    let read = case
+        .findings
+        .iter()
+        .any(|other| other.more && matches!(&other.what, What::Record(name) if name == EVENT));
+    let is = match &finding.what {
+        What::Record(name) => finding.more && matches!(name.as_str(), EVENT | "dns"),
+        What::Drop(Some(_), reason) => {
+            !finding.more && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+        }
+        _ => false,
+    };
+    (case.ips && read && is && case.got.has("flow:TCP:dns"))
+        .then_some("prevention reads a message of DNS with wrong records as lenient receivers do, and tells an event; Suricata's parser fails")
 }

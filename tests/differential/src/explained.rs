@@ -217,4 +217,64 @@ mod tests {
         assert!(left_of(4, 773, true, &["0@4>1.0:blocked", "drop@4:rules"], &[]).is_empty());
         assert_eq!(left_of(4, 773, true, &["1@4>1.0:allowed"], &[]), ["+1@4>1.0:allowed"]);
     }
+
+    #[test]
+    fn what_seeds_5_and_6_found_is_explained_where_its_cause_is_only() {
+        // Packet 7 is a keep-alive of one byte, packet 6 the byte before it.
+        assert!(left_of(5, 582, true, &[], &["0@7>1.0:blocked", "drop@7:rules"]).is_empty());
+        assert_eq!(left_of(5, 582, true, &[], &["0@6>1.0:blocked"]), ["-0@6>1.0:blocked"]);
+        assert_eq!(left_of(5, 582, false, &[], &["0@7>1.0:allowed"]), ["-0@7>1.0:allowed"]);
+        // Rule 2 denies a content in a body that packets 47 and 49 bring.
+        assert!(left_of(6, 1642, true, &["2@47<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(6, 1642, false, &["2@47<1.0:allowed"], &[]), ["+2@47<1.0:allowed"]);
+        assert_eq!(
+            left_of(6, 1642, true, &["3@47<1.0:allowed"], &[]),
+            ["+3@47<1.0:allowed"],
+            "not on a body"
+        );
+        // The client's first bytes were acknowledged before they came.
+        let refused = ["drop@12:applayer.error", "flow:TCP:tls"];
+        assert!(left_of(2, 1778, true, &refused, &["flow:TCP:tls"]).is_empty());
+        assert_eq!(left_of(2, 1776, true, &refused, &["flow:TCP:tls"]), ["+drop@12:applayer.error"]);
+        // The client's end is lost, and its first bytes may be the length of a message.
+        assert!(left_of(6, 70, true, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
+        // The client of a connection that is met in the middle is the only one to speak.
+        assert!(left_of(4, 1754, false, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
+        assert_eq!(
+            left_of(4, 1754, false, &["flow:TCP:failed"], &["flow:TCP:-"]),
+            ["-flow:TCP:-", "+flow:TCP:failed"]
+        );
+    }
+
+    #[test]
+    fn what_answers_and_bits_bring_is_explained_where_its_cause_is_only() {
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        // The answer is acknowledged before the request; rule 2 is on the request's body.
+        assert!(left_of(4, 2314, false, &["2@8>1.0:allowed", UNMATCHED], &[UNMATCHED]).is_empty());
+        assert_eq!(
+            left_of(4, 2312, false, &["2@8>1.0:allowed", UNMATCHED], &[UNMATCHED]),
+            ["+2@8>1.0:allowed"]
+        );
+        // Rule 2 asks for the bit that rule 1 sets on a transaction; how often it matches differs, whether it does must not.
+        let before = "2@10<1.0:allowed";
+        assert!(left_of(6, 2223, true, &[before, "2@14<1.0:allowed"], &[before]).is_empty());
+        assert_eq!(left_of(6, 2223, true, &[], &["2@14<1.0:allowed"]), ["-2@14<1.0:allowed"]);
+        // A datagram is asked what it is; rule 3 is on a query.
+        let (ours, theirs) = (["3@2>1.0:allowed", "dns", "flow:UDP:dns"], ["flow:UDP:failed"]);
+        assert!(left_of(5, 356, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(5, 356, false, &["3@2>1.0:allowed"], &[]), ["+3@2>1.0:allowed"]);
+        // A rule on a session and on its stream, within a record and at its end.
+        assert!(left_of(4, 2290, true, &["0@64>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(4, 2290, true, &["0@42>1.0:allowed"], &[]), ["+0@42>1.0:allowed"]);
+        // A message of DNS with wrong records, and an event.
+        let event = "anomaly:malformed_data";
+        assert!(
+            left_of(4, 740, true, &[event, "flow:TCP:dns"], &["flow:TCP:dns", "drop@15:applayer.error"])
+                .is_empty()
+        );
+        assert_eq!(
+            left_of(4, 740, true, &["flow:TCP:dns"], &["flow:TCP:dns", "drop@15:applayer.error"]),
+            ["-drop@15:applayer.error"]
+        );
+    }
 }

@@ -90,10 +90,23 @@ pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Optio
             data(packet, true).is_some_and(|one| lies_ahead(case, (flow, true), at, one) && spoken())
         })
     };
+    // Or what is missing came when it was acknowledged already.
+    let late = |flow: FlowKey| {
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let spoken = || case.passage.before(flow, false, at).any(|one| !one.load.is_empty());
+            let edge = || case.passage.contiguous(flow, true, at);
+            let one = segment(packet).filter(|one| !packet.to_server && one.flags & ACK != 0);
+            let filled = |edge| {
+                case.passage.contiguous(flow, true, usize::MAX).is_some_and(|end| ahead(end, edge) > 0)
+            };
+            one.is_some_and(|one| {
+                spoken() && edge().is_some_and(|edge| ahead(one.ack, edge) > 0 && filled(edge))
+            })
+        })
+    };
     let is = finding.more
         && name == "anomaly:INVALID_GAP"
-        && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
-        && case.concerns(finding, answered);
+        && case.concerns(finding, |flow| answered(flow) || case.ips && late(flow));
     is.then_some("a hole before a request is told with that request; Suricata tells it with the answer before, unless that is recorded")
 }
 

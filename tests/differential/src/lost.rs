@@ -107,6 +107,10 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
             let headless = |flow| case.passage.first(flow, true, DNS_HEAD).len() < DNS_HEAD as usize;
             finding.more && case.concerns(finding, |flow| hole(flow) && headless(flow))
         }
+        // What came when it was acknowledged already is refused by live prevention; over a capture the parser has gone on.
+        What::Record(name) if name == "dns" && !finding.more => {
+            case.ips && case.concerns(finding, |flow| begins_late(case, flow))
+        }
         What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {
