@@ -328,6 +328,29 @@ alert tcp any any -> any any (msg:\"value\"; flow:to_server; content:\"GET\"; pc
     assert_eq!(folder.events("off", "metadata").len(), 0);
 }
 
+/// What the engine makes at a flow's end was not on its way anywhere: its match is an alert, and no frame was dropped.
+#[test]
+fn a_match_at_the_end_of_a_flow_drops_no_frame() {
+    let folder = Folder::new("dropped-at-the-end");
+    let mut capture = Capture::default();
+    let ((client, server), answer) = (ends()[0], b"HTTP/1.1 200 OK\r\nServer: a\r\n\r\nas long as it takes");
+    let (client, server) = ((client, 43_000), (server, 80));
+    capture.tcp(client, server, (100, 0), SYN, b"");
+    capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+    capture.tcp(client, server, (101, 901), ACK, b"");
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    capture.tcp(client, server, (101, 901), PSH | ACK, request);
+    capture.tcp(server, client, (901, 101 + request.len() as u32), PSH | ACK, answer);
+    folder.write("c.pcap", capture.pcap());
+    let rule = "drop http any any -> any any (msg:\"m\"; flow:to_client; filesize:>3; sid:1;)";
+    folder.write("types.yaml", format!("{TYPES}        - alert\n        - drop\n"));
+    inspect(&folder, rule, "o", &["--suricata-config", "types.yaml", "--ips"]);
+    let alerts = folder.events("o", "alert");
+    assert_eq!(alerts.len(), 1);
+    assert_eq!((&alerts[0]["alert"]["action"], alerts[0].get("pcap_cnt")), (&Value::from("blocked"), None));
+    assert_eq!(folder.events("o", "drop").len(), 0);
+}
+
 /// What a threshold holds back counts as suppressed, also before it is reached (as Suricata 8.0.8 counts).
 #[test]
 fn matches_below_a_threshold_are_counted() {

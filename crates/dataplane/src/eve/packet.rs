@@ -479,7 +479,9 @@ impl EveRecorder {
         findings: &[Finding],
     ) {
         let decision = &fate.decision;
-        if !self.prevention || !self.wants(|types| types.drop.is_some()) {
+        // What the engine makes at a flow's end was not on its way anywhere.
+        let made = occasion.packet.decoded().source.is_made();
+        if !self.prevention || made || !self.wants(|types| types.drop.is_some()) {
             return;
         }
         let blocking = findings.iter().find(|f| f.action.blocks());
