@@ -12,9 +12,7 @@ use crate::known::Known;
 use crate::prefilter::{self, Prefilters};
 use crate::protocol;
 use crate::shared::Shared;
-use crate::signature::{
-    AlertTarget, FastPattern, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature,
-};
+use crate::signature::{AlertTarget, FlowNeeds, Kind, Member, RejectSide, RuleAction, Signature};
 pub use crate::unknown_classes::UNKNOWN_CLASS;
 use crate::unknown_classes::UnknownClasses;
 use bartizan_base::{Generation, RuleId, Settings, TenantId};
@@ -26,6 +24,8 @@ use bartizan_rules::{
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+mod fast_pattern;
 
 /// What loading needs beside the rules.
 pub struct LoadInput<'l> {
@@ -729,7 +729,7 @@ fn finish(
     signature.spans_directions = spans_directions(&signature, buffers);
     crate::conflicts::check_direction(&signature, rule.direction, |d| has_all(&signature, buffers, d))
         .map_err(|e| refuse(rule, e, whole))?;
-    signature.fast_pattern = choose_fast_pattern(&signature);
+    signature.fast_pattern = fast_pattern::choose(&signature);
     let negated =
         is_negated(&rule.src.expr, input.variables, 0) || is_negated(&rule.dst.expr, input.variables, 0);
     signature.kind = Kind::of(&signature, negated);
@@ -829,56 +829,6 @@ const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
         Written::Config => RuleAction::Config,
         Written::Accept => RuleAction::Accept,
     }
-}
-
-/// The literal that the prefilter looks for: the one that the rule names, else the longest that must occur, a
-/// transaction buffer before the payload.
-fn choose_fast_pattern(signature: &Signature) -> Option<FastPattern> {
-    let mut best: Option<(bool, bool, usize, FastPattern)> = None;
-    for (value, check) in signature.values.iter().enumerate() {
-        // Payloads and headers are searched as they are; what a transform makes of them is not there to be found.
-        let searched = check.transforms.is_empty() || matches!(check.buffer, BufferRef::Tx(_));
-        if check.absent != crate::signature::Absent::No || !searched {
-            continue;
-        }
-        for (item, literal) in check.program.literals() {
-            if literal.negated {
-                continue;
-            }
-            let bytes: Arc<[u8]> = match literal.fast_pattern_chop {
-                Some((offset, length)) => {
-                    let start = usize::from(offset);
-                    let end = start.saturating_add(usize::from(length));
-                    literal.bytes.get(start..end).unwrap_or(&literal.bytes).into()
-                }
-                None => Arc::clone(&literal.bytes),
-            };
-            let chosen = literal.fast_pattern || literal.fast_pattern_only;
-            let on_tx = matches!(check.buffer, BufferRef::Tx(_));
-            let rank = (chosen, on_tx, strength(&bytes));
-            let better = best.as_ref().is_none_or(|b| rank > (b.0, b.1, b.2));
-            if better && !bytes.is_empty() {
-                let fast = FastPattern { value, item, bytes, nocase: literal.nocase };
-                best = Some((rank.0, rank.1, rank.2, fast));
-            }
-        }
-    }
-    best.map(|b| b.3)
-}
-
-/// How selective a literal is: length, less repeated bytes.
-fn strength(bytes: &[u8]) -> usize {
-    let mut seen = [false; 256];
-    let mut distinct = 0;
-    for byte in bytes {
-        if let Some(slot) = seen.get_mut(usize::from(*byte))
-            && !*slot
-        {
-            *slot = true;
-            distinct += 1;
-        }
-    }
-    bytes.len().saturating_add(distinct)
 }
 
 /// Which keywords of a rule its conditions come from; nothing of a rule that does not load. For `explain`.

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a direction breaks off: bytes that are missing, and its end.
+
+use super::{AppLayer, Disruption, Engine, FlowInfo, Known, context};
+use bartizan_base::{Direction, PerDirection};
+
+impl AppLayer {
+    /// `missing` bytes of a direction will never come: its receiver has bytes that nobody saw.
+    pub fn gap(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
+        self.holes[direction] = true;
+        self.pass_over(engine, direction, missing, flow);
+    }
+
+    /// `missing` bytes of a direction went by while nobody asked to read it.
+    pub fn pass_over(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
+        if self.finished || self.stopped[direction] {
+            return;
+        }
+        if self.by_direction[direction] == Known::Pending {
+            // First bytes are missing: what follows cannot be told.
+            self.by_direction[direction] = Known::Failed;
+            self.missing[direction] = self.missing[direction].saturating_add(missing);
+            match self.by_direction[direction.flip()] {
+                Known::Protocol(_) => {}
+                Known::Failed => {
+                    self.give_up(false);
+                    return;
+                }
+                Known::Pending => return,
+            }
+        }
+        self.seen[direction] = self.seen[direction].saturating_add(missing);
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        let files = engine.files();
+        let goes_on = parser.gap(direction, missing, &mut context(flow, &files, &mut self.events));
+        if let (Some(frames), Some(notes)) = (self.frames.as_deref_mut(), parser.frames()) {
+            frames.take(notes);
+        }
+        if !goes_on {
+            self.lost(engine, direction, flow);
+        }
+    }
+
+    /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection to offer
+    /// (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the other direction is read on.
+    pub(super) fn lost(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
+        self.disrupt(engine, direction, Disruption::Gap, flow);
+        if flow.prevents && self.holes[direction] {
+            self.failed_parsing = true;
+            self.disrupt(engine, direction.flip(), Disruption::Gap, flow);
+        }
+    }
+
+    /// The flow is over: what is open becomes complete.
+    pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
+        Direction::BOTH.into_iter().for_each(|direction| self.end_direction(engine, direction, flow));
+        self.end_transactions();
+    }
+
+    /// Nothing comes in a direction any more, since the flow is over: what is open there becomes complete.
+    pub fn end_direction(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        self.parsed[direction] = true;
+        let files = engine.files();
+        let mut context = context(flow, &files, &mut self.events);
+        // The parser of a protocol that gave way to one that is not known has come to its end before.
+        let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
+        if !gave_way {
+            parser.end(direction, &mut context);
+        }
+        if let Some(frames) = self.frames.as_deref_mut() {
+            if let Some(notes) = parser.frames() {
+                frames.take(notes);
+            }
+            frames.end(direction);
+        }
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended[direction] = true;
+                parser.worklist_mut().changed(id);
+            }
+        }
+    }
+
+    /// All transactions are over: the flow ends, or its protocol gives way to another.
+    pub fn end_transactions(&mut self) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        for id in parser.tx_range() {
+            if let Some(tx) = parser.tx_mut(id) {
+                tx.common_mut().ended = PerDirection::new(true, true);
+                parser.worklist_mut().changed(id);
+            }
+        }
+    }
+}
