@@ -67,6 +67,29 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"GOOD\"; sid:4;)
     assert_eq!(alerts(&folder, "passive", 4), [json!(4), json!(10)]);
 }
 
+/// `tcp:all` names each packet and binds a rule to none: its contents are looked for in the stream as well.
+#[test]
+fn a_rule_for_all_packets_looks_at_the_stream() {
+    let folder = Folder::new("hook-all");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), ACK, b"over two seg");
+        capture.tcp(client, server, (113, 901), ACK | PSH, b"ments, whole");
+        capture.tcp(server, client, (901, 125), ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp:all any any -> any any (msg:\"all\"; content:\"segments\"; sid:1;)
+alert tcp any any -> any any (msg:\"none\"; content:\"segments\"; sid:2;)
+alert tcp:all any any -> any any (msg:\"whole\"; content:\"whole\"; sid:3;)
+";
+    inspect(&folder, rules, "inline", &["--ips"]);
+    let both = [json!(5), json!(11)];
+    for sid in [1, 2, 3] {
+        assert_eq!(alerts(&folder, "inline", sid), both, "{sid}");
+    }
+}
+
 /// A rule that refuses what was put back would refuse what was inspected: nothing is refused for bytes that do not leave.
 #[test]
 fn what_is_undone_is_no_reason_to_refuse() {

@@ -486,6 +486,26 @@ fn tunnels_and_upgrades() {
     }
 }
 
+/// As Suricata has it: the file is all that there is of a whole body, and cut where the flow ended within the body.
+#[test]
+fn a_file_that_no_boundary_ends_ends_with_its_body() {
+    use crate::file::FileState;
+    let form = "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\ncontent";
+    for (more, size, state) in [(0, Some(7), FileState::Closed), (10, None, FileState::Truncated)] {
+        let mut flow = Flow::new();
+        let head = format!(
+            "POST /up HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: {}\r\n\r\n",
+            form.len() + more
+        );
+        flow.feed(TS, head.as_bytes()).feed(TS, form.as_bytes());
+        flow.context(|p, c| p.end(TS, c));
+        let file = &flow.tx(0).files(TS)[0];
+        assert_eq!(file.state, state, "{more} bytes of the body are missing");
+        // Where the flow ended, what may be the beginning of a boundary is held back.
+        assert_eq!(file.size, size.unwrap_or(file.size), "{more} bytes of the body are missing");
+    }
+}
+
 #[test]
 fn gaps_within_bodies_are_survived() {
     let mut flow = Flow::new();
