@@ -297,6 +297,14 @@ impl AppLayer {
             || self.parser().is_some_and(waits)
     }
 
+    /// Whether with a packet of this direction there is nothing to be recorded, and nothing to be freed.
+    #[must_use]
+    pub fn is_recorded(&self, direction: Direction) -> bool {
+        self.events.as_slice().len() == self.events_logged
+            && self.frames.is_none()
+            && self.parser().is_none_or(|parser| !parser.worklist().waits(Look::Record, direction))
+    }
+
     /// Whether the parser was shown something of a direction since this was asked last.
     pub fn take_parsed(&mut self, direction: Direction) -> bool {
         core::mem::take(&mut self.parsed[direction])

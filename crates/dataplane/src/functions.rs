@@ -291,12 +291,16 @@ impl Worker {
     ) {
         let chains = &self.chains;
         let Some(entry) = self.flows.get_mut(id) else { return };
+        let own = chains.header_part(entry.path);
+        if own.is_empty() {
+            return;
+        }
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, established);
         let mut path = entry.path;
         let mut reject = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
-        for bit in chains.header_part(path).functions() {
+        for bit in own.functions() {
             let Some(function) = chains.function(bit) else { continue };
             let (Some(state), Some(slot)) = (self.states.get_mut(usize::from(bit.0)), parts.slot(bit)) else {
                 continue;

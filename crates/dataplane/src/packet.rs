@@ -31,17 +31,17 @@ const SESSIONS_ENDED: u32 = 4;
 
 impl Worker {
     /// Handles one decoded packet, and counts what became of it.
-    pub(crate) fn packet(
+    pub(crate) fn packet<'a>(
         &mut self,
         frame: &Frame<'_>,
-        bytes: &[u8],
-        packet: &Decoded,
-        place: impl Into<Place>,
+        bytes: &'a [u8],
+        packet: &'a Decoded,
+        place: impl Into<Place<'a>>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
         self.fid = Fid(0);
         self.place = next_packet(self.place);
-        let decision = self.judge(frame, bytes, packet, place.into(), recorder);
+        let decision = self.judge(frame, bytes, packet, &place.into(), recorder);
         if self.settings.prevention && decision.verdict.forwards() {
             self.note_checksum(&PacketView::new(bytes, packet));
         }
@@ -58,7 +58,7 @@ impl Worker {
         frame: &Frame<'_>,
         bytes: &[u8],
         packet: &Decoded,
-        place: Place,
+        place: &Place<'_>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
         self.announce(recorder);
@@ -79,7 +79,7 @@ impl Worker {
         };
         let FlowOf { id, direction, related } = match flow {
             Ok(flow) => flow,
-            Err(why) => return self.judge_flowless(frame, &occasion, why, &place, recorder),
+            Err(why) => return self.judge_flowless(frame, &occasion, why, place, recorder),
         };
         occasion.direction = direction;
         // Before the first event of the packet.
@@ -122,7 +122,7 @@ impl Worker {
         frame: &Frame<'_>,
         occasion: &Occasion<'_>,
         why: Flowless,
-        place: &Place,
+        place: &Place<'_>,
         recorder: &mut dyn Recorder,
     ) -> Decision {
         let packet = occasion.packet.decoded();
@@ -620,18 +620,18 @@ pub(crate) enum Flowless {
 
 /// Where a packet was found.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Place<'a> {
     /// It is no packet of the capture: it was found in a tunnel or put together from fragments.
     pub made: bool,
     /// The packet around it.
-    pub around: Option<Around>,
+    pub around: Option<&'a Around>,
     /// A packet that it carries was refused.
     pub inner_refused: bool,
     /// A fragment, or what may be one, that must not go on.
     pub refused: Option<Reason>,
 }
 
-impl From<bool> for Place {
+impl From<bool> for Place<'_> {
     fn from(made: bool) -> Self {
         Place { made, ..Place::default() }
     }

@@ -29,7 +29,7 @@ pub struct Occasion<'a> {
     /// Direction within the flow.
     pub direction: Direction,
     /// The packet of the capture that the packet was found in.
-    pub around: Option<Around>,
+    pub around: Option<&'a Around>,
 }
 
 /// A packet around another one.

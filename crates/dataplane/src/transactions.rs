@@ -42,6 +42,14 @@ pub(crate) fn log(
     inspected_by_function: bool,
     recorder: &mut dyn Recorder,
 ) {
+    let Some(app) = entry.ext.app.as_deref_mut() else { return };
+    // Most packets change nothing that is told of.
+    if app.is_recorded(occasion.direction) {
+        app.set_inspected_by_function(inspected_by_function);
+        if app.is_recorded(occasion.direction) {
+            return;
+        }
+    }
     let Some(mut app) = entry.ext.app.take() else { return };
     log_flow_events(&mut app, entry, occasion, recorder);
     let Some((protocol, spec)) = protocol_of(&app) else {

@@ -603,20 +603,22 @@ impl Worker {
         bytes: &[u8],
         output: &mut DecodeOutput,
         recorder: &mut dyn Recorder,
-        (depth, outermost): (u8, Option<Around>),
+        (depth, outermost): (u8, Option<&Around>),
     ) -> Decision {
         let mut decision = Decision::CONTINUE;
         // Only what lies in another packet is told of it.
-        let first = if output.packets().len() > 1 {
-            outermost.or_else(|| around(output.packets().first()?, frame.number))
+        let outer = if output.packets().len() > 1 && outermost.is_none() {
+            output.packets().first().and_then(|packet| around(packet, frame.number))
         } else {
-            outermost
+            None
         };
+        let first = outermost.or(outer.as_ref());
         for index in (0..output.packets().len()).rev() {
             let Some(packet) = output.packets_mut().get_mut(index) else { continue };
             let refused;
             if packet.is_fragment() && depth < MAX_DEPTH {
-                let outermost = outermost.or_else(|| around(packet, frame.number));
+                let own = if outermost.is_none() { around(packet, frame.number) } else { None };
+                let outermost = outermost.or(own.as_ref());
                 let (inner, fragment) = self.fragment(frame, bytes, packet, recorder, (depth, outermost));
                 decision = decision.strictest(inner);
                 refused = fragment;
@@ -642,7 +644,7 @@ impl Worker {
         bytes: &[u8],
         packet: &mut Decoded,
         recorder: &mut dyn Recorder,
-        (depth, outermost): (u8, Option<Around>),
+        (depth, outermost): (u8, Option<&Around>),
     ) -> (Decision, Option<Reason>) {
         let mut datagram = self.datagrams.pop().unwrap_or_default();
         let fragmented = defragment(self, frame, bytes, packet, &mut datagram);

@@ -505,7 +505,8 @@ impl<R: WorkerRecorder> Post<R> {
         };
         let bytes = round.bytes.get(part.begin..part.end).unwrap_or_default();
         self.worker.check = head.checksums;
-        let decision = self.worker.packet(&frame, bytes, &part.packet, part.place, &mut self.recorder);
+        let place = crate::packet::Place { around: part.around.as_ref(), ..part.place };
+        let decision = self.worker.packet(&frame, bytes, &part.packet, place, &mut self.recorder);
         part.decision.store(pack(&decision), Ordering::Relaxed);
     }
 }

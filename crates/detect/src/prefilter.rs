@@ -16,6 +16,7 @@ use crate::signature::{FlowNeeds, Member, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_pattern::{BuildError, Compiler};
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -167,11 +168,11 @@ pub struct Prefilters {
     /// Rules on streams without literal.
     pub stream_always: PerDirection<Always>,
     /// Rules found by a property of the packet.
-    pub by_key: HashMap<PrefilterKey, Vec<u32>>,
+    pub by_key: HashMap<PrefilterKey, Vec<u32>, FixedState>,
     /// Rules on transactions.
     pub tx: PerProtocol,
     /// Rules on frames, by protocol and kind, in the order of evaluation.
-    pub frames: HashMap<(ProtocolId, u8), PerDirection<Vec<u32>>>,
+    pub frames: HashMap<(ProtocolId, u8), PerDirection<Vec<u32>>, FixedState>,
 }
 
 impl Prefilters {

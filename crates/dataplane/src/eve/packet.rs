@@ -319,7 +319,7 @@ impl EveRecorder {
                 tuple: flow_tuple(f),
             }),
             payload: Some(Payload { bytes: (!shown.is_empty()).then_some(shown), stream }),
-            tunnel: occasion.around.as_ref().and_then(|a| tunnel_of(a, occasion.packet.decoded().recursion)),
+            tunnel: occasion.around.and_then(|a| tunnel_of(a, occasion.packet.decoded().recursion)),
             progress: tx.and_then(progress_of),
             packet: Some(packet_bytes(occasion.packet)),
             verdict: Some(verdict_of(occasion.packet, fate, self.prevention)),

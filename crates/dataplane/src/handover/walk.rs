@@ -209,7 +209,7 @@ impl Walk {
             }
             let place = Place {
                 made: depth > 1 || packet.recursion > 0,
-                around: if index > 0 { layer.first } else { layer.outermost },
+                around: if index > 0 { layer.first.as_ref() } else { layer.outermost.as_ref() },
                 inner_refused: !self.decision.verdict.forwards(),
                 refused: layer.refused.take(),
             };

@@ -46,7 +46,9 @@ pub(super) struct Part {
     pub(super) owner: WorkerId,
     pub(super) begin: usize,
     pub(super) end: usize,
-    pub(super) place: Place,
+    /// Without the packet around it.
+    pub(super) place: Place<'static>,
+    pub(super) around: Option<Around>,
     pub(super) packet: Decoded,
     /// Verdict, and reason + 1 in the higher byte; the owner's to write.
     pub(super) decision: AtomicU16,
@@ -179,11 +181,12 @@ impl Front {
                 end: begin.saturating_add(bytes.len()),
                 place: Place {
                     made: depth > 0 || packet.recursion > 0,
-                    around: if index > 0 { first } else { outermost },
+                    around: None,
                     // What several owners decide is put together when the frame leaves.
                     inner_refused: false,
                     refused,
                 },
+                around: if index > 0 { first } else { outermost },
                 packet: packet.clone(),
                 decision: AtomicU16::new(0),
             });
