@@ -86,6 +86,17 @@ impl TxState {
     }
 }
 
+/// Sets of literals that were scanned for a direction of a transaction, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetsScanned(u64);
+
+impl SetsScanned {
+    /// Whether a set was. Of sets beyond the 64th nothing is remembered.
+    pub(crate) fn has(self, set: usize) -> bool {
+        set < 64 && self.0 >> set & 1 == 1
+    }
+}
+
 /// Transactions remembered per flow; the oldest are forgotten beyond that.
 const TRANSACTIONS_MAX: usize = 512;
 /// Room for so many is kept for those that come when none is remembered any more.
@@ -284,11 +295,10 @@ impl FlowDetect {
         }
     }
 
-    /// Whether a set was scanned for a transaction.
+    /// The sets that were scanned for a transaction.
     #[must_use]
-    pub fn scanned(&self, id: TxId, direction: Direction, set: usize) -> bool {
-        let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
-        self.tx(id).and_then(|t| t.scanned.get(direction as usize)).is_some_and(|s| s & bit != 0)
+    pub(crate) fn sets_scanned(&self, id: TxId, direction: Direction) -> SetsScanned {
+        SetsScanned(self.tx(id).and_then(|t| t.scanned.get(direction as usize)).copied().unwrap_or(0))
     }
 
     /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never wrong.

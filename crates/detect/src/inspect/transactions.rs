@@ -125,17 +125,21 @@ impl Pass<'_, '_> {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         tx_rules.always.add_to(self.group, &mut candidates);
         let direction = self.scene.direction;
-        let complete = tx.common().ended[direction]
-            || bartizan_applayer::protocols::spec(protocol)
-                .is_some_and(|spec| tx.progress(direction) >= spec.complete[direction]);
+        let (progress, common) = (tx.progress(direction), tx.common());
+        let ended = common.ended[direction];
+        let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
+        let complete = ended || state.is_some_and(|complete| progress >= complete);
+        // Most sets have been scanned, or their value has not come: asked before anything is looked up.
+        let scanned = self.flow.sets_scanned(id, direction);
         for (number, set) in tx_rules.sets.iter().enumerate() {
-            if !set.spec.kind.grows()
-                && tx.progress(direction) < set.spec.early
-                && !tx.common().ended[direction]
-            {
-                continue;
+            // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
+            // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
+            let again = self.fresh && common.looked[direction] <= set.spec.state;
+            let passed_over = !set.spec.kind.grows()
+                && (progress < set.spec.early && !ended || scanned.has(number) && !again);
+            if !passed_over && set.set.is_met(self.group) {
+                self.prefilter_tx((set, number), tx, (id, complete, again), &mut candidates);
             }
-            self.prefilter_tx((set, number), tx, (id, complete), &mut candidates);
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
         let (group, heads) = (self.group, &self.rules.head_of);
@@ -150,18 +154,11 @@ impl Pass<'_, '_> {
         &mut self,
         (set, number): (&crate::prefilter::TxSet, usize),
         tx: &dyn Transaction,
-        (id, complete): (TxId, bool),
+        (id, complete, again): (TxId, bool, bool),
         candidates: &mut Candidates,
     ) {
         let direction = self.scene.direction;
         let kind = set.spec.kind;
-        // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
-        // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
-        let again = self.fresh && tx.common().looked[direction] <= set.spec.state;
-        let scanned = !kind.grows() && self.flow.scanned(id, direction, number);
-        if !set.set.is_met(self.group) || scanned && !again {
-            return;
-        }
         // What is looked at before it is complete is scanned as it comes, and once more when it is: a value may have grown.
         let early = !kind.grows() && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction];
         // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
