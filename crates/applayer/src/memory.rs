@@ -95,7 +95,9 @@ mod tests {
                 extend(&mut window, &[b'x'; 1000], usual);
                 moved += if window.capacity() == before.0 { 0 } else { before.1 };
                 let (len, capacity) = (window.len(), window.capacity());
-                assert!(len == n * 1000 && capacity <= len * 2 && (len > usual || capacity <= usual.max(len)));
+                assert!(
+                    len == n * 1000 && capacity <= len * 2 && (len > usual || capacity <= usual.max(len))
+                );
                 assert!(len < 257_000 || capacity <= len * 5 / 4 + 1000, "{len}: {capacity}");
                 assert!(len > 128_000 || moved <= len * 3, "{len}: {moved}");
             }

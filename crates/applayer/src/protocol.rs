@@ -111,6 +111,8 @@ pub struct BufferSpec {
     pub state: u8,
     /// How many values and how they grow.
     pub kind: BufferKind,
+    /// Name of the buffer of which it is another name in transactions to the client: literals of both are searched for together.
+    pub to_client_as: Option<&'static str>,
 }
 
 /// Constructor for table entries.
@@ -124,7 +126,7 @@ pub const fn buffer(
     kind: BufferKind,
 ) -> BufferSpec {
     let directions = PerDirection { to_server, to_client };
-    BufferSpec { id, name, directions, ready, early: ready, state: ready, kind }
+    BufferSpec { id, name, directions, ready, early: ready, state: ready, kind, to_client_as: None }
 }
 
 impl BufferSpec {
@@ -138,6 +140,12 @@ impl BufferSpec {
     #[must_use]
     pub const fn from(self, early: u8) -> Self {
         BufferSpec { early, ..self }
+    }
+
+    /// The same; to the client its one value is that of another buffer of the protocol, at every time.
+    #[must_use]
+    pub const fn to_client_as(self, other: &'static str) -> Self {
+        BufferSpec { to_client_as: Some(other), ..self }
     }
 }
 

@@ -269,6 +269,9 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
     let mut scratch = Vec::new();
     for direction in Direction::BOTH {
         for buffer in spec.buffers.iter().filter(|b| b.directions[direction]) {
+            if let Some(name) = buffer.to_client_as.filter(|_| direction == Direction::ToClient) {
+                has_one_value(spec, tx, buffer.id, name);
+            }
             for index in 0..MAX_VALUES {
                 scratch.clear();
                 let query = BufferQuery { id: buffer.id, direction, index };
@@ -291,6 +294,22 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
         files,
         records: [record(tx, &options, false), record(tx, &options, true)],
     }
+}
+
+/// What is searched for under one of two names must stand under the other as well, at every time.
+fn has_one_value(spec: &ProtocolSpec, tx: &dyn Transaction, id: u16, name: &str) {
+    let other = spec
+        .buffers
+        .iter()
+        .find(|b| b.name == name && b.directions.to_client)
+        .expect("a buffer to the client");
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    let query = |id, index| BufferQuery { id, direction: Direction::ToClient, index };
+    let same =
+        tx.buffer(query(other.id, 0), &mut one).map(|view| (view.data.to_vec(), view.offset, view.complete));
+    let own = tx.buffer(query(id, 0), &mut two).map(|view| (view.data.to_vec(), view.offset, view.complete));
+    assert_eq!(own, same, "{name}");
+    assert!(tx.buffer(query(id, 1), &mut two).is_none(), "{name}: there is a second value");
 }
 
 /// Plays a conversation, each piece cut into parts of the lengths that `cuts` gives in turn (empty: not cut).

@@ -402,6 +402,7 @@ fn add_tx<'s>(
         {
             let which = check_directions(check, spec);
             for direction in Direction::BOTH.into_iter().filter(|d| which[*d]) {
+                let buffer = searched_as(buffers, buffer, spec, direction);
                 let key = (protocol.0, direction as u8, buffer, transforms_key(check));
                 tx.entry(key).or_insert_with(|| (Collector::default(), check)).0.add(signature, index);
                 placed = true;
@@ -412,6 +413,14 @@ fn add_tx<'s>(
                 prefilters.tx.change(protocol, direction, |rules| rules.always.push(signature.head, index));
             }
         }
+    }
+}
+
+/// The buffer in which a buffer's literals are searched for: one search does for two names of the same bytes.
+fn searched_as(buffers: &Buffers, buffer: u16, spec: &BufferSpec, direction: Direction) -> u16 {
+    match spec.to_client_as.filter(|_| direction == Direction::ToClient).and_then(|name| buffers.find(name)) {
+        Some(BufferRef::Tx(other)) => other,
+        _ => buffer,
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(RESPONSE_BODY, "http.response_body", false, true, BODY, Streaming),
     buffer(REQUEST_HEADER, "http.request_header", true, false, BODY, Multi).of_state(HEADERS).from(HEADERS),
     buffer(RESPONSE_HEADER, "http.response_header", false, true, BODY, Multi).of_state(HEADERS).from(HEADERS),
-    buffer(FILE_DATA, "file.data", true, true, BODY, Files),
+    buffer(FILE_DATA, "file.data", true, true, BODY, Files).to_client_as("http.response_body"),
     buffer(FILE_NAME, "file.name", true, true, BODY, Multi),
     buffer(FILE_MAGIC, "file.magic", true, true, BODY, Multi),
 ];
