@@ -430,10 +430,15 @@ impl Pass<'_, '_> {
 
     /// Header, flow and packet conditions: everything but values and transactions.
     fn header_holds(&self, signature: &Member) -> bool {
+        if !crate::header::holds(signature, &self.rules.heads, &self.scene) {
+            return false;
+        }
+        if signature.packet.is_empty() {
+            return true;
+        }
         let scene = Scene { state: Some(&self.flow.state), ..self.scene };
         let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
-        crate::header::holds(signature, &self.rules.heads, &scene)
-            && signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
+        signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
     }
 
     fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {

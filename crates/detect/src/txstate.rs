@@ -28,7 +28,7 @@ pub enum Status {
 
 /// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for something of
 /// both has one progress for the whole transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// What the rule found in this direction.
     Of(Direction),
@@ -65,6 +65,7 @@ pub struct GateState {
 #[derive(Debug, Default)]
 struct TxState {
     id: TxId,
+    /// By rule and side: there can be a hundred, and they are asked for one after the other.
     entries: SmallVec<[Entry; 4]>,
     /// How far the firewall is with it, by direction.
     gate: [GateState; 2],
@@ -80,6 +81,17 @@ struct TxState {
 }
 
 impl TxState {
+    /// Where a rule's progress stands, or is to be put.
+    fn place_of(&self, rule: u32, side: Side) -> Result<usize, usize> {
+        // Rules are evaluated in their order, so most that are new come last.
+        match self.entries.last() {
+            Some(last) if (last.rule, last.side) >= (rule, side) => {
+                self.entries.binary_search_by(|e| (e.rule, e.side).cmp(&(rule, side)))
+            }
+            _ => Err(self.entries.len()),
+        }
+    }
+
     /// Bytes of memory held beside its own place.
     fn held(&self) -> usize {
         self.entries.held().saturating_add(self.growing.held())
@@ -269,19 +281,22 @@ impl FlowDetect {
     /// A rule's progress with a transaction.
     #[must_use]
     pub fn entry(&self, id: TxId, rule: u32, side: Side) -> Entry {
-        self.tx(id)
-            .and_then(|t| t.entries.iter().find(|e| e.rule == rule && e.side == side))
-            .copied()
-            .unwrap_or(Entry { rule, side, ..Entry::default() })
+        self.tx(id).and_then(|t| t.entries.get(t.place_of(rule, side).ok()?)).copied().unwrap_or(Entry {
+            rule,
+            side,
+            ..Entry::default()
+        })
     }
 
     /// Remembers a rule's progress.
     pub fn set_entry(&mut self, id: TxId, entry: Entry) {
-        self.change(id, |tx| {
-            match tx.entries.iter_mut().find(|e| e.rule == entry.rule && e.side == entry.side) {
-                Some(known) => *known = entry,
-                None => tx.entries.push(entry),
+        self.change(id, |tx| match tx.place_of(entry.rule, entry.side) {
+            Ok(at) => {
+                if let Some(known) = tx.entries.get_mut(at) {
+                    *known = entry;
+                }
             }
+            Err(at) => tx.entries.insert(at, entry),
         });
     }
 
@@ -369,6 +384,32 @@ impl SlotState for FlowDetect {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_rule_has_its_own_progress_by_side_whatever_the_order() {
+        let mut flow = FlowDetect::default();
+        let sides = [Side::Both, Side::Of(Direction::ToServer), Side::Of(Direction::ToClient)];
+        let order = |n: u64| (n * 7919 % 101, n);
+        for (rule, n) in (0..101).map(order) {
+            for (at, side) in sides.into_iter().enumerate() {
+                let entry = Entry { rule: rule as u32, side, held: n * 3 + at as u64, ..Entry::default() };
+                flow.set_entry(5, entry);
+                flow.set_entry(5, Entry { status: Status::Matched, ..entry });
+            }
+        }
+        for (rule, n) in (0..101).map(order) {
+            for (at, side) in sides.into_iter().enumerate() {
+                let entry = flow.entry(5, rule as u32, side);
+                assert_eq!(
+                    (entry.status, entry.held),
+                    (Status::Matched, n * 3 + at as u64),
+                    "{rule} {side:?}"
+                );
+            }
+        }
+        assert_eq!(flow.tx(5).unwrap().entries.len(), 303);
+        assert_eq!(flow.entry(5, 500, Side::Both).status, Status::Pending);
+    }
 
     #[test]
     fn what_is_held_is_counted_and_let_go_of() {
