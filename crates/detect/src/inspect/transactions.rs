@@ -142,8 +142,10 @@ impl Pass<'_, '_> {
             }
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
-        let (group, heads) = (self.group, &self.rules.head_of);
-        for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
+        let (group, rules, fresh) = (self.group, self.rules, self.fresh);
+        // Asked of all candidates at once: most of these rules are in no cache, and they come together.
+        let waits = |rule: u32| rules.signatures.get(rule as usize).is_none_or(|s| s.hooked) && !fresh;
+        for rule in candidates.sorted(|rule| is_in_group(group, &rules.head_of, rule) && !waits(rule)) {
             self.tx_rule(rule, protocol, tx, id);
         }
         candidates.clear();
@@ -228,9 +230,6 @@ impl Pass<'_, '_> {
     fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let Some(signature) = rules.signatures.get(index as usize) else { return };
-        if signature.hooked && !self.fresh {
-            return;
-        }
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
         if entry.status != Status::Pending || !self.header_holds(signature) {
