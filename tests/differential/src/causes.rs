@@ -84,6 +84,19 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::hole_before_a_request,
     crate::holes::message_behind_a_hole,
     crate::holes::chunk_line_in_pieces,
+    crate::holes::line_without_status,
+    crate::holes::hole_filled_late,
+    crate::times::window_before_a_packet,
+    crate::times::other_time_of_a_hole,
+    crate::times::no_tls_within_tls,
+    crate::times::version_within_a_header,
+    crate::times::wrong_checksum,
+    crate::times::copy_that_left,
+    crate::times::bit_behind_a_transaction,
+    crate::times::body_and_stream,
+    crate::times::silent_on_a_body,
+    crate::times::passed_earlier,
+    crate::times::size_of_what_must_not_be,
 ];
 
 impl Case<'_> {
@@ -104,7 +117,7 @@ impl Case<'_> {
     }
 
     /// Whether an alert's rule looks at a part of a message of HTTP, also with a modifier behind its content.
-    fn is_on_http(&self, alert: &Alert) -> bool {
+    pub(crate) fn is_on_http(&self, alert: &Alert) -> bool {
         let modified = |option: &String| option.contains("; http_");
         self.asks(alert, &["http", "uricontent", "urilen"])
             || self.rule(alert).is_some_and(|rule| rule.options.iter().any(modified))
@@ -216,7 +229,12 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             let decides = |option: &String| {
                 option.starts_with("app-layer-protocol:!") || option.starts_with("app-layer-protocol:failed")
             };
-            finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
+            let failed = case
+                .findings
+                .iter()
+                .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
+            let unknown = !finding.more && failed && case.asks(alert, &["app-layer-protocol:unknown"]);
+            unknown || finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
         }
         What::Drop(..) => false,
     };
@@ -228,8 +246,13 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 /// acknowledged.
 fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
-    let What::Record(name) = &finding.what else { return None };
-    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"));
+    let is = match &finding.what {
+        What::Record(name) => {
+            matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"))
+        }
+        What::Alert(alert) => finding.more && case.asks(alert, &["app-layer-protocol:unknown"]),
+        What::Drop(..) => false,
+    };
     let refused = |flow: FlowKey| {
         case.got.names().any(|name| match What::read(name) {
             What::Drop(Some(frame), reason) => {
@@ -239,7 +262,9 @@ fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             _ => false,
         })
     };
-    let open = |flow: FlowKey| refused(flow) || case.passage.awaits_more(flow, DNS);
+    let open = |flow: FlowKey| {
+        refused(flow) || case.passage.awaits_more(flow, DNS) || case.passage.may_become_a_request(flow)
+    };
     (case.ips && is && case.concerns(finding, open)).then_some(
         "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or its end is acknowledged",
     )
@@ -602,8 +627,16 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) => {
-            const FOLLOWS: [&str; 2] = ["anomaly:INVALID_GAP", "anomaly:REQUEST_LINE_MISSING_PROTOCOL"];
-            (!finding.more || FOLLOWS.contains(&name.as_str()) || name.starts_with("flow:TCP:"))
+            // What is left is read without what is missing.
+            const FOLLOWS: [&str; 6] = [
+                "anomaly:INVALID_GAP",
+                "anomaly:REQUEST_",
+                "anomaly:RESPONSE_",
+                "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST",
+                "fileinfo",
+                "flow:TCP:",
+            ];
+            (!finding.more || FOLLOWS.iter().any(|follows| name.starts_with(follows)))
                 && case.concerns(finding, |flow| behind(flow, u32::MAX))
         }
         What::Drop(Some(frame), reason) => {
@@ -614,7 +647,8 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
-            (!finding.more || would_refuse(alert.flow)) && behind(alert.flow, alert.place())
+            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert))
+                && behind(alert.flow, alert.place())
         }
     };
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
@@ -783,7 +817,8 @@ fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         What::Drop(Some(_), reason) => {
             !finding.more && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
         }
-        _ => false,
+        What::Alert(alert) => finding.more && case.asks(alert, &["dns"]),
+        What::Drop(None, _) => false,
     };
     (case.ips && read && is && case.got.has("flow:TCP:dns"))
         .then_some("prevention reads a message of DNS with wrong records as lenient receivers do, and tells an event; Suricata's parser fails")

@@ -39,12 +39,23 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
             _ => None,
         })
         .collect();
+    // Rules that ask for what the rule of an alert sets that has a reason.
+    let sets: Vec<&Alert> = read
+        .iter()
+        .zip(&reasons)
+        .filter(|(_, reason)| reason.is_some())
+        .filter_map(|(finding, _)| match finding.as_ref().map(|finding| &finding.what) {
+            Some(What::Alert(alert)) => Some(alert),
+            _ => None,
+        })
+        .collect();
     let mut left = Vec::new();
     let mut said: BTreeSet<&'static str> = reasons.iter().flatten().copied().collect();
     for ((line, finding), reason) in lines.into_iter().zip(&read).zip(reasons) {
         let follows = finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
                 && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
+                || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
         });
         if reason.is_none() && !follows {
             left.push(line);
