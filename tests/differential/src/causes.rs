@@ -96,6 +96,8 @@ pub const CAUSES: &[Cause] = &[
     crate::times::body_and_stream,
     crate::times::silent_on_a_body,
     crate::times::passed_earlier,
+    crate::times::refused_packet,
+    crate::times::late_side,
     crate::times::size_of_what_must_not_be,
 ];
 
@@ -283,7 +285,8 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
         case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
     };
-    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert));
+    // Where this program has alerted before, Suricata does so when the other side's is there.
+    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert) || case.was_told(alert));
     is.then_some(
         "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
     )
@@ -770,7 +773,9 @@ fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     });
     // Both have found it in this flow and direction; how often differs.
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
-    let is = case.ips && asks && sets && known(&case.ours) && known(&case.theirs);
+    let again = case.ips && known(&case.ours) && known(&case.theirs);
+    // Passively Suricata asks before the transaction that comes with the same packet sets it.
+    let is = asks && sets && (again || !case.ips && finding.more);
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 
@@ -817,7 +822,10 @@ fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         What::Drop(Some(_), reason) => {
             !finding.more && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
         }
-        What::Alert(alert) => finding.more && case.asks(alert, &["dns"]),
+        What::Alert(alert) => {
+            let of_dns = case.rule(alert).is_some_and(|rule| rule.head.starts_with("dns "));
+            finding.more && (of_dns || case.asks(alert, &["dns"]))
+        }
         What::Drop(None, _) => false,
     };
     (case.ips && read && is && case.got.has("flow:TCP:dns"))

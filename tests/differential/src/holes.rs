@@ -18,7 +18,9 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
     };
     let is = match &finding.what {
         What::Record(name) => name == "tls" && case.concerns(finding, crossed),
-        What::Alert(alert) => !alert.to_server && case.asks(alert, &["tls"]) && crossed(alert.flow),
+        What::Alert(alert) => {
+            !alert.to_server && case.asks(alert, &["tls", "ja3", "ja4"]) && crossed(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (!case.ips && finding.more && is)

@@ -60,20 +60,23 @@ pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option
         })
     };
     let holes = case.passage.of_flow(flow).map(|(place, _)| place).filter(|place| *place <= at).any(hole);
-    let again = alert.frame.and_then(|frame| case.passage.segment(frame)).is_some_and(|(at, _, one)| {
-        let ended = case.passage.before(flow, to_server, at).any(|before| before.flags & FIN != 0);
+    // Something was sent again when a side had ended.
+    let again = case.passage.of_flow(flow).any(|(sent, packet)| {
+        let Some(one) = segment(packet).filter(|_| packet.to_server == to_server && sent <= at) else {
+            return false;
+        };
+        let fin = |one: &Segment| one.flags & FIN != 0;
+        let ended = [true, false].into_iter().any(|side| case.passage.before(flow, side, sent).any(fin));
         let end = one.seq.wrapping_add(one.load.len() as u32);
-        let edge = case.passage.contiguous(flow, to_server, at);
+        let edge = case.passage.contiguous(flow, to_server, sent);
         ended && !one.load.is_empty() && edge.is_some_and(|edge| ahead(end, edge) <= 0)
     });
     // Where what is shown begins hangs on it, too.
-    let placed = case.asks(alert, PLACES);
+    let placed = again && !case.is_on_buffers(alert) && case.asks(alert, PLACES);
     let reset = case.passage.reset(flow).is_some();
     let there = is_there(case, finding, alert);
-    let is = !case.ips
-        && (there || placed && !case.is_on_buffers(alert))
-        && (holes || there && reset || !finding.more && again);
-    is.then_some("passively what lies behind a hole is looked at once, when the hole is known to stay, or with a reset; what comes again behind a FIN is not")
+    let is = !case.ips && (there && (holes || again || reset) || placed);
+    is.then_some("passively what lies behind a hole is looked at once, when the hole is known to stay, or with a reset; what comes again behind a FIN is no news")
 }
 
 /// Passively the stream of a TLS connection in which something else follows is shown at another time.
@@ -115,6 +118,29 @@ pub(crate) fn silent_on_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
     };
     (case.ips && kind && case.pair.rules.iter().enumerate().any(silent))
         .then_some("prevention looks at bodies as they come: a rule that refuses in silence refuses earlier")
+}
+
+/// A packet that is refused for its place in the stream is looked at before it is.
+pub(crate) fn refused_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let drop = format!("drop@{}:stream.error", alert.frame?);
+    let same = |one: &Finding| matches!(&one.what, What::Drop(frame, reason) if *frame == alert.frame && reason == "stream.error");
+    let is = case.ips && finding.more && case.got.has(&drop) && !case.findings.iter().any(same);
+    is.then_some("rules on packets see one that is refused for its place in the stream; Suricata's do not")
+}
+
+/// Where one side may be in sight, the other's that comes late is read from there on.
+pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const MESSAGES: [&str; 3] = ["http", "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"];
+    let What::Record(name) = &finding.what else { return None };
+    let either = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.async-oneside=true");
+    let late = |flow: FlowKey| {
+        let speaks = |one: &Segment| !one.load.is_empty();
+        case.passage.is_one_sided(flow)
+            && [true, false].into_iter().all(|side| case.passage.before(flow, side, usize::MAX).any(speaks))
+    };
+    (!case.ips && either && MESSAGES.contains(&name.as_str()) && case.concerns(finding, late))
+        .then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
 }
 
 /// A `pass` that holds earlier than Suricata's, or where Suricata's does not.
