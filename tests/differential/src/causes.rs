@@ -96,6 +96,7 @@ pub const CAUSES: &[Cause] = &[
     crate::times::body_and_stream,
     crate::times::silent_on_a_body,
     crate::times::passed_earlier,
+    crate::times::behind_a_hole_and_a_drop,
     crate::times::refused_packet,
     crate::times::late_side,
     crate::times::size_of_what_must_not_be,
@@ -163,6 +164,11 @@ impl Case<'_> {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
     }
 
+    /// Whether this program has no alert in an alert's flow from there on, as where a `pass` holds for the flow.
+    pub(crate) fn is_quiet(&self, alert: &Alert) -> bool {
+        !self.ours.iter().any(|one| one.flow == alert.flow && one.place() >= alert.place())
+    }
+
     /// Whether a finding's flow is like this: that of an alert or frame, or of a record.
     pub(crate) fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
         match &finding.what {
@@ -200,7 +206,7 @@ fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         let head = head.or_else(|| said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2));
         head.is_some_and(|head| said.len() > head)
     };
-    let is = case.ips && !finding.more && passes && (body(true) || body(false));
+    let is = case.ips && !finding.more && passes && case.is_quiet(alert) && (body(true) || body(false));
     is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
 }
 
@@ -283,7 +289,9 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let What::Alert(alert) = &finding.what else { return None };
     let silent = |alert: &Alert| {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-        case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
+        // A record's head, a message's, a version and the random.
+        const RANDOM: usize = 5 + 4 + 2 + 32;
+        case.passage.said_before(alert.flow, alert.to_server, at).len() < RANDOM
     };
     // Where this program has alerted before, Suricata does so when the other side's is there.
     let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert) || case.was_told(alert));
@@ -312,7 +320,9 @@ fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let passes =
         |rule: &Rule| rule.action == "pass" && rule.options.iter().any(|option| lacks(option, segment.flags));
-    (!finding.more && !segment.load.is_empty() && case.pair.rules.iter().any(passes))
+    // What passes a packet lets no other rule alert on it.
+    let quiet = !case.ours.iter().any(|one| (one.frame, one.flow) == (alert.frame, alert.flow));
+    (!finding.more && !segment.load.is_empty() && quiet && case.pair.rules.iter().any(passes))
         .then_some("a `pass` with `flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
@@ -459,7 +469,12 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 
 fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let is = case.ips && case.is_on_body(alert) && case.comes_earlier(finding);
+    // Or Suricata has refused the flow by then.
+    let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
+    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
+    // Or the packet is another one, of which the rule asks something else.
+    let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
+    let is = case.ips && case.is_on_body(alert) && (case.comes_earlier(finding) || over);
     is.then_some(
         "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",
     )
@@ -567,7 +582,7 @@ fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let encrypts = |to_server: bool| {
-        let said = case.passage.said_before(alert.flow, to_server, at);
+        let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
         said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
     };
     // Inline the window shows what has matched again, until it has moved on.
@@ -631,10 +646,11 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     let follows = match &finding.what {
         What::Record(name) => {
             // What is left is read without what is missing.
-            const FOLLOWS: [&str; 6] = [
+            const FOLLOWS: [&str; 7] = [
                 "anomaly:INVALID_GAP",
                 "anomaly:REQUEST_",
                 "anomaly:RESPONSE_",
+                "anomaly:INVALID_RESPONSE_",
                 "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST",
                 "fileinfo",
                 "flow:TCP:",
@@ -800,7 +816,8 @@ fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;
-    let denies = |option: &String| option.starts_with("content:!") || option.starts_with("pcre:!");
+    let denies =
+        |option: &String| ["content:!", "pcre:!", "isdataat:!"].iter().any(|word| option.starts_with(word));
     let so_far = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
     let is = case.ips
         && finding.more

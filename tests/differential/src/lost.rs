@@ -55,12 +55,11 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
             let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
             // An answer that stands at no request is inspected for itself.
             let answer = case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
-            let head = case.pair.rules.get(alert.rule)?.head.contains(" http")
-                || case.pair.rules.get(alert.rule)?.head.starts_with("http");
+            let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
                 && (head || case.is_on_http(alert) || case.is_on_body(alert))
                 && begins_late(case, alert.flow)
-                && (alert.to_server && (told || case.comes_earlier(finding)) || !alert.to_server && answer)
+                && (alert.to_server && (told || case.comes_earlier(finding)) || answer)
         }
         // The other program's, when its connection ends.
         What::Alert(alert) => {

@@ -144,7 +144,7 @@ impl<'p> Passage<'p> {
     #[must_use]
     pub fn may_become_a_request(&self, flow: FlowKey) -> bool {
         const METHOD: usize = 32;
-        let said = self.said(flow, true);
+        let said = self.first(flow, true, 4 * METHOD as u32);
         let method = said.iter().take_while(|byte| byte.is_ascii_graphic()).count();
         let white = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c);
         (1..=METHOD).contains(&method) && said.get(method).is_none_or(white) && !said.contains(&b'\n')

@@ -143,6 +143,21 @@ pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static s
         .then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
 }
 
+/// Passively a match of `drop` ends inspection of its flow, also of what lies behind a hole and is shown with the same packet.
+pub(crate) fn behind_a_hole_and_a_drop(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let decides = |one: &Alert| {
+        let drops = |rule: &crate::pair::Rule| matches!(rule.action, "drop" | "reject");
+        (one.frame, one.flow) == (alert.frame, alert.flow) && case.pair.rules.get(one.rule).is_some_and(drops)
+    };
+    let is = !case.ips
+        && !finding.more
+        && case.passage.has_hole(alert.flow, alert.to_server)
+        && case.ours.iter().any(decides)
+        && case.theirs.iter().any(decides);
+    is.then_some("passively a match of `drop` ends inspection of its flow, before what lies behind a hole is shown with the same packet")
+}
+
 /// A `pass` that holds earlier than Suricata's, or where Suricata's does not.
 pub(crate) fn passed_earlier(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HELLO: u8 = 0x16;
@@ -156,7 +171,7 @@ pub(crate) fn passed_earlier(case: &Case<'_>, finding: &Finding) -> Option<&'sta
             && (any(&["tls.random"]) && (hello(true) || hello(false))
                 || case.ips && any(&["app-layer-protocol:!", "app-layer-protocol:failed"]))
     };
-    let is = !finding.more && case.pair.rules.iter().any(passes);
+    let is = !finding.more && case.is_quiet(alert) && case.pair.rules.iter().any(passes);
     is.then_some("a `pass` on `tls.random`, or on what is not the protocol, holds as soon as that is known; Suricata's holds later")
 }
 
