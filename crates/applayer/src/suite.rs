@@ -83,7 +83,12 @@ pub(crate) struct Driver {
 impl Driver {
     /// A flow that speaks the protocol, with default settings.
     pub fn new(spec: &'static ProtocolSpec, transport: Transport) -> Self {
-        let factory = (spec.configure)(&Settings::new()).expect("a protocol must do without settings");
+        Driver::with(spec, transport, &Settings::new())
+    }
+
+    /// The same with settings of the protocol.
+    pub fn with(spec: &'static ProtocolSpec, transport: Transport, settings: &Settings) -> Self {
+        let factory = (spec.configure)(settings).expect("a protocol must do without settings");
         Driver {
             spec,
             transport,

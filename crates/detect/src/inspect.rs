@@ -598,6 +598,8 @@ impl Pass<'_, '_> {
                     // What a rate filter lets pass is not reported.
                     hit.alert &= other != RuleAction::Pass;
                 }
+                // A pass beyond its limit holds no longer; other actions do, without an alert.
+                Limited::Silent if hit.action == RuleAction::Pass => return None,
                 Limited::Silent => {
                     hit.alert = false;
                     break;

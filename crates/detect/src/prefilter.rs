@@ -95,6 +95,9 @@ pub struct TxRules {
     pub sets: Vec<TxSet>,
     /// Rules without a literal.
     pub always: Always,
+    /// Rules whose literal is looked for in a transaction and that want something of the stream as well: what is shown of it is held
+    /// against them, whether the literal is there by then or not.
+    pub beside_stream: Always,
 }
 
 impl TxRules {
@@ -341,7 +344,10 @@ pub fn build(
         for class in Class::ALL {
             prefilters.packet_always.get_mut(class)[direction].finish();
         }
-        prefilters.tx.0.iter_mut().for_each(|both| both[direction].always.finish());
+        prefilters.tx.0.iter_mut().for_each(|both| {
+            both[direction].always.finish();
+            both[direction].beside_stream.finish();
+        });
     }
     Ok(prefilters)
 }
@@ -401,7 +407,12 @@ fn add_tx<'s>(
             && let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol))
         {
             let which = check_directions(check, spec);
+            let on_stream = signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
             for direction in Direction::BOTH.into_iter().filter(|d| which[*d]) {
+                if on_stream {
+                    let add = |rules: &mut TxRules| rules.beside_stream.push(signature.head, index);
+                    prefilters.tx.change(protocol, direction, add);
+                }
                 let buffer = searched_as(buffers, buffer, spec, direction);
                 let key = (protocol.0, direction as u8, buffer, transforms_key(check));
                 tx.entry(key).or_insert_with(|| (Collector::default(), check)).0.add(signature, index);

@@ -20,6 +20,17 @@ fn a_pass_ends_evaluation_and_reports_only_when_told() {
     assert!(lab.hits(Direction::ToServer, b"x")[0].alert);
 }
 
+/// As in Suricata: what its limit withholds is no pass.
+#[test]
+fn a_pass_beyond_its_limit_holds_no_longer() {
+    let mut lab = Lab::new(concat!(
+        "pass udp any any -> any any (content:\"x\"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)\n",
+        "alert udp any any -> any any (content:\"x\"; sid:2;)\n",
+    ));
+    assert_eq!(lab.send(Direction::ToServer, b"x"), NONE);
+    assert_eq!(lab.send(Direction::ToServer, b"x"), [2]);
+}
+
 #[test]
 fn rules_on_addresses_match_once_per_direction_and_for_the_flow() {
     let mut lab = Lab::new("drop udp any any -> any any (sid:1;)\n");

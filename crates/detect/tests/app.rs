@@ -183,6 +183,23 @@ fn files() {
     assert_eq!(matched, [1, 2, 3, 4, 5, 6]);
 }
 
+/// The stream is shown before the body is there, and not again with it.
+#[test]
+fn what_the_stream_showed_is_remembered_beside_a_body() {
+    let options = [
+        "file.data; content:\"e\"; pkt_data; content:\"HTTP\";",
+        "file.data; content:\"e\"; pkt_data; content:\"HTTP\"; fast_pattern;",
+        "file.data; content:\"e\"; pkt_data; content:\"HTTP/2\";",
+        "file.data; content:\"f\"; pkt_data; content:\"HTTP\";",
+    ];
+    let pieces: &[(Direction, &[u8])] = &[
+        (Direction::ToServer, b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"),
+        (Direction::ToClient, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"),
+        (Direction::ToClient, b"e"),
+    ];
+    assert_eq!(of_options("http", &options, Transport::Tcp, pieces), [1, 2]);
+}
+
 #[test]
 fn digests_of_files() {
     let folder = std::env::temp_dir().join(format!("bartizan-filemd5-{}", std::process::id()));

@@ -84,6 +84,22 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::hole_before_a_request,
     crate::holes::message_behind_a_hole,
     crate::holes::chunk_line_in_pieces,
+    crate::holes::line_without_status,
+    crate::holes::hole_filled_late,
+    crate::times::window_before_a_packet,
+    crate::times::other_time_of_a_hole,
+    crate::times::no_tls_within_tls,
+    crate::times::version_within_a_header,
+    crate::times::wrong_checksum,
+    crate::times::copy_that_left,
+    crate::times::bit_behind_a_transaction,
+    crate::times::body_and_stream,
+    crate::times::silent_on_a_body,
+    crate::times::passed_earlier,
+    crate::times::behind_a_hole_and_a_drop,
+    crate::times::refused_packet,
+    crate::times::late_side,
+    crate::times::size_of_what_must_not_be,
 ];
 
 impl Case<'_> {
@@ -104,7 +120,7 @@ impl Case<'_> {
     }
 
     /// Whether an alert's rule looks at a part of a message of HTTP, also with a modifier behind its content.
-    fn is_on_http(&self, alert: &Alert) -> bool {
+    pub(crate) fn is_on_http(&self, alert: &Alert) -> bool {
         let modified = |option: &String| option.contains("; http_");
         self.asks(alert, &["http", "uricontent", "urilen"])
             || self.rule(alert).is_some_and(|rule| rule.options.iter().any(modified))
@@ -148,6 +164,11 @@ impl Case<'_> {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
     }
 
+    /// Whether this program has no alert in an alert's flow from there on, as where a `pass` holds for the flow.
+    pub(crate) fn is_quiet(&self, alert: &Alert) -> bool {
+        !self.ours.iter().any(|one| one.flow == alert.flow && one.place() >= alert.place())
+    }
+
     /// Whether a finding's flow is like this: that of an alert or frame, or of a record.
     pub(crate) fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
         match &finding.what {
@@ -185,7 +206,7 @@ fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         let head = head.or_else(|| said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2));
         head.is_some_and(|head| said.len() > head)
     };
-    let is = case.ips && !finding.more && passes && (body(true) || body(false));
+    let is = case.ips && !finding.more && passes && case.is_quiet(alert) && (body(true) || body(false));
     is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
 }
 
@@ -216,7 +237,12 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             let decides = |option: &String| {
                 option.starts_with("app-layer-protocol:!") || option.starts_with("app-layer-protocol:failed")
             };
-            finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
+            let failed = case
+                .findings
+                .iter()
+                .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
+            let unknown = !finding.more && failed && case.asks(alert, &["app-layer-protocol:unknown"]);
+            unknown || finding.more && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
         }
         What::Drop(..) => false,
     };
@@ -228,8 +254,13 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 /// acknowledged.
 fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
-    let What::Record(name) = &finding.what else { return None };
-    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"));
+    let is = match &finding.what {
+        What::Record(name) => {
+            matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"))
+        }
+        What::Alert(alert) => finding.more && case.asks(alert, &["app-layer-protocol:unknown"]),
+        What::Drop(..) => false,
+    };
     let refused = |flow: FlowKey| {
         case.got.names().any(|name| match What::read(name) {
             What::Drop(Some(frame), reason) => {
@@ -239,7 +270,9 @@ fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
             _ => false,
         })
     };
-    let open = |flow: FlowKey| refused(flow) || case.passage.awaits_more(flow, DNS);
+    let open = |flow: FlowKey| {
+        refused(flow) || case.passage.awaits_more(flow, DNS) || case.passage.may_become_a_request(flow)
+    };
     (case.ips && is && case.concerns(finding, open)).then_some(
         "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or its end is acknowledged",
     )
@@ -256,9 +289,12 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let What::Alert(alert) = &finding.what else { return None };
     let silent = |alert: &Alert| {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-        case.passage.before(alert.flow, alert.to_server, at).all(|one| one.load.is_empty())
+        // A record's head, a message's, a version and the random.
+        const RANDOM: usize = 5 + 4 + 2 + 32;
+        case.passage.said_before(alert.flow, alert.to_server, at).len() < RANDOM
     };
-    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert));
+    // Where this program has alerted before, Suricata does so when the other side's is there.
+    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert) || case.was_told(alert));
     is.then_some(
         "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
     )
@@ -284,7 +320,9 @@ fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let passes =
         |rule: &Rule| rule.action == "pass" && rule.options.iter().any(|option| lacks(option, segment.flags));
-    (!finding.more && !segment.load.is_empty() && case.pair.rules.iter().any(passes))
+    // What passes a packet lets no other rule alert on it.
+    let quiet = !case.ours.iter().any(|one| (one.frame, one.flow) == (alert.frame, alert.flow));
+    (!finding.more && !segment.load.is_empty() && quiet && case.pair.rules.iter().any(passes))
         .then_some("a `pass` with `flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
@@ -431,7 +469,12 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 
 fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let is = case.ips && case.is_on_body(alert) && case.comes_earlier(finding);
+    // Or Suricata has refused the flow by then.
+    let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
+    let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
+    // Or the packet is another one, of which the rule asks something else.
+    let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
+    let is = case.ips && case.is_on_body(alert) && (case.comes_earlier(finding) || over);
     is.then_some(
         "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",
     )
@@ -539,7 +582,7 @@ fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let encrypts = |to_server: bool| {
-        let said = case.passage.said_before(alert.flow, to_server, at);
+        let said = case.passage.said_before(alert.flow, to_server, at.saturating_add(1));
         said.windows(ENCRYPTED.len()).any(|two| two == ENCRYPTED)
     };
     // Inline the window shows what has matched again, until it has moved on.
@@ -602,8 +645,17 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     // What is refused leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) => {
-            const FOLLOWS: [&str; 2] = ["anomaly:INVALID_GAP", "anomaly:REQUEST_LINE_MISSING_PROTOCOL"];
-            (!finding.more || FOLLOWS.contains(&name.as_str()) || name.starts_with("flow:TCP:"))
+            // What is left is read without what is missing.
+            const FOLLOWS: [&str; 7] = [
+                "anomaly:INVALID_GAP",
+                "anomaly:REQUEST_",
+                "anomaly:RESPONSE_",
+                "anomaly:INVALID_RESPONSE_",
+                "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST",
+                "fileinfo",
+                "flow:TCP:",
+            ];
+            (!finding.more || FOLLOWS.iter().any(|follows| name.starts_with(follows)))
                 && case.concerns(finding, |flow| behind(flow, u32::MAX))
         }
         What::Drop(Some(frame), reason) => {
@@ -614,7 +666,8 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
-            (!finding.more || would_refuse(alert.flow)) && behind(alert.flow, alert.place())
+            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert))
+                && behind(alert.flow, alert.place())
         }
     };
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
@@ -736,7 +789,9 @@ fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     });
     // Both have found it in this flow and direction; how often differs.
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
-    let is = case.ips && asks && sets && known(&case.ours) && known(&case.theirs);
+    let again = case.ips && known(&case.ours) && known(&case.theirs);
+    // Passively Suricata asks before the transaction that comes with the same packet sets it.
+    let is = asks && sets && (again || !case.ips && finding.more);
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 
@@ -761,7 +816,8 @@ fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;
-    let denies = |option: &String| option.starts_with("content:!") || option.starts_with("pcre:!");
+    let denies =
+        |option: &String| ["content:!", "pcre:!", "isdataat:!"].iter().any(|word| option.starts_with(word));
     let so_far = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
     let is = case.ips
         && finding.more
@@ -783,7 +839,11 @@ fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         What::Drop(Some(_), reason) => {
             !finding.more && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
         }
-        _ => false,
+        What::Alert(alert) => {
+            let of_dns = case.rule(alert).is_some_and(|rule| rule.head.starts_with("dns "));
+            finding.more && (of_dns || case.asks(alert, &["dns"]))
+        }
+        What::Drop(None, _) => false,
     };
     (case.ips && read && is && case.got.has("flow:TCP:dns"))
         .then_some("prevention reads a message of DNS with wrong records as lenient receivers do, and tells an event; Suricata's parser fails")

@@ -17,6 +17,15 @@ pub const SETTINGS: &[&[&str]] = &[
     &["stream.async-oneside=true"],
 ];
 
+/// Bytes of the window of a setting that the stream is shown with inline.
+#[must_use]
+pub fn window(setting: usize) -> i32 {
+    const DEFAULT: i32 = 2_560;
+    let key = "stream.reassembly.toserver-chunk-size=";
+    let given = SETTINGS.get(setting).into_iter().copied().flatten();
+    given.filter_map(|one| one.strip_prefix(key)).find_map(|size| size.parse().ok()).unwrap_or(DEFAULT)
+}
+
 const CONFIG: &str = include_str!("../suricata.yaml");
 
 /// A program that answers.

@@ -39,12 +39,23 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
             _ => None,
         })
         .collect();
+    // Rules that ask for what the rule of an alert sets that has a reason.
+    let sets: Vec<&Alert> = read
+        .iter()
+        .zip(&reasons)
+        .filter(|(_, reason)| reason.is_some())
+        .filter_map(|(finding, _)| match finding.as_ref().map(|finding| &finding.what) {
+            Some(What::Alert(alert)) => Some(alert),
+            _ => None,
+        })
+        .collect();
     let mut left = Vec::new();
     let mut said: BTreeSet<&'static str> = reasons.iter().flatten().copied().collect();
     for ((line, finding), reason) in lines.into_iter().zip(&read).zip(reasons) {
         let follows = finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
                 && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
+                || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
         });
         if reason.is_none() && !follows {
             left.push(line);
@@ -187,6 +198,12 @@ mod tests {
     fn bodies_that_pass_and_messages_beyond_the_limit_explain_themselves_only() {
         // Rule 0 passes a body, which packets 13 and 15 bring.
         assert!(left_of(3, 302, true, &[], &["1@19<1.0:allowed"]).is_empty());
+        let other = ["2@21<1.0:allowed"];
+        assert_eq!(
+            left_of(3, 302, true, &other, &["1@19<1.0:allowed", "2@21<1.0:allowed"]),
+            ["-1@19<1.0:allowed"],
+            "nothing passes where there are alerts"
+        );
         assert_eq!(left_of(3, 302, true, &[], &["3@7>1.0:allowed"]), ["-3@7>1.0:allowed"], "before the body");
         assert_eq!(left_of(3, 302, false, &[], &["1@19<1.0:allowed"]), ["-1@19<1.0:allowed"]);
         // The hello's length comes from a segment that was there first.
@@ -276,5 +293,29 @@ mod tests {
             left_of(4, 740, true, &["flow:TCP:dns"], &["flow:TCP:dns", "drop@15:applayer.error"]),
             ["-drop@15:applayer.error"]
         );
+    }
+
+    #[test]
+    fn what_seeds_5_to_18_found_is_explained_where_its_cause_is_only() {
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        // The beginning of the second answer is lost; pair 200 is the scene.
+        let (ours, theirs) = (["2@-<1.0:allowed", "http"], ["2@31<1.0:allowed", "http", "http", UNMATCHED]);
+        assert!(left_of(5, 202, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(5, 202, false, &["http"], &["http", "http"]), ["-http"], "not without the event");
+        assert!(!left_of(5, 200, false, &ours, &theirs).is_empty());
+        // A window of 64 bytes; packet 6 is the first that goes beyond it.
+        assert!(left_of(10, 64, true, &["0@6>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(10, 64, true, &["0@4>1.0:allowed"], &[]), ["+0@4>1.0:allowed"]);
+        assert_eq!(left_of(10, 64, false, &["0@6>1.0:allowed"], &[]), ["+0@6>1.0:allowed"]);
+        // Rule 2 denies a content within more bytes than its size.
+        assert!(left_of(16, 1352, false, &[], &["refused:2"]).is_empty());
+        assert_eq!(left_of(16, 1352, false, &[], &["refused:0"]), ["-refused:0"]);
+        // Rule 1 looks at a random: earlier, but not never.
+        assert!(left_of(18, 1648, true, &["1@4>1.0:allowed"], &["1@8>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(18, 1648, true, &[], &["1@8>1.0:allowed"]), ["-1@8>1.0:allowed"]);
+        // Packet 15 is sent again behind the client's end.
+        assert!(left_of(12, 1602, false, &["2@15<1.0:allowed"], &["2@16<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(12, 1602, false, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
+        assert_eq!(left_of(12, 1602, true, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
     }
 }

@@ -18,7 +18,9 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
     };
     let is = match &finding.what {
         What::Record(name) => name == "tls" && case.concerns(finding, crossed),
-        What::Alert(alert) => !alert.to_server && case.asks(alert, &["tls"]) && crossed(alert.flow),
+        What::Alert(alert) => {
+            !alert.to_server && case.asks(alert, &["tls", "ja3", "ja4"]) && crossed(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (!case.ips && finding.more && is)
@@ -44,15 +46,17 @@ fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
 /// Passively an answer that is acknowledged first stands alone; Suricata does not look at the body of the request that comes then.
 pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let is = !case.ips
-        && finding.more
+    // Prevention reads what has come.
+    let came = |to_server: bool| {
+        case.passage.of_flow(alert.flow).find_map(|(at, packet)| data(packet, to_server).map(|_| at))
+    };
+    let first = || came(false).zip(came(true)).is_some_and(|(answer, question)| answer < question);
+    let is = finding.more
         && alert.to_server
         && case.is_on_body(alert)
-        && answered_first(case, alert.flow)
+        && (if case.ips { first() } else { answered_first(case, alert.flow) || first() })
         && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
-    is.then_some(
-        "the body of a request that is acknowledged behind its answer is looked at; Suricata passes over it",
-    )
+    is.then_some("the body of a request that is read behind its answer is looked at; Suricata passes over it")
 }
 
 /// A packet's segment, if it has data and is of that direction.
@@ -182,4 +186,65 @@ pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option
         }
     };
     is.then_some("a chunk's length that is cut in the middle is put together; Suricata looks at its rest alone and takes it for none")
+}
+
+/// An answer whose beginning is missing has no status line: libhtp takes its lines for a body that ends with a line that its segment ends
+/// with, and what follows for an answer to nothing. Here the next bytes say whether it was the last one.
+pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+    let lacks = |name: &str| {
+        case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
+    };
+    // A segment behind a hole of the answer ends with its line, and more follows.
+    let cut = |flow: FlowKey| {
+        let mut ended = false;
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let Some(one) = data(packet, false) else { return false };
+            let follows = ended;
+            ended |= lies_ahead(case, (flow, false), at, one) && one.load.ends_with(b"\n");
+            follows
+        })
+    };
+    let is = match &finding.what {
+        What::Record(name) => {
+            !finding.more
+                && [UNMATCHED, "http", "fileinfo"].contains(&name.as_str())
+                && case.concerns(finding, cut)
+        }
+        // The body is looked at when it is over.
+        What::Alert(alert) => {
+            let others = if finding.more { &case.theirs } else { &case.ours };
+            !alert.to_server
+                && case.is_on_body(alert)
+                && cut(alert.flow)
+                && others.iter().any(|one| one.is_like(alert))
+        }
+        What::Drop(..) => false,
+    };
+    (lacks(UNMATCHED) && lacks("http") && is).then_some(
+        "an answer whose beginning is missing goes on until its connection ends; Suricata ends it with a line that a segment ends with",
+    )
+}
+
+/// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is inspected, and is no message's.
+pub(crate) fn hole_filled_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const MESSAGES: [&str; 3] = ["anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "http", "fileinfo"];
+    let What::Record(name) = &finding.what else { return None };
+    let late = |flow: FlowKey, to_server: bool| {
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
+            let Some(edge) = case.passage.contiguous(flow, to_server, at) else { return false };
+            let filled = || case.passage.contiguous(flow, to_server, usize::MAX);
+            one.flags & ACK != 0
+                && ahead(one.ack, edge) > 1
+                && filled().is_some_and(|end| ahead(end, edge) > 0)
+        })
+    };
+    let is = case.ips
+        && !finding.more
+        && MESSAGES.contains(&name.as_str())
+        && case.concerns(finding, |flow| late(flow, true) || late(flow, false));
+    is.then_some(
+        "in prevention HTTP goes on behind a hole that was acknowledged; what fills it later is no message's",
+    )
 }

@@ -8,7 +8,7 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`]: which; [`finding`], [`passage`]: what they
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`times`]: which; [`finding`], [`passage`]: what they
 //!   look at. [`faults`]: planted ones.
 //! * [`shrink`]: the least that still differs.
 //!
@@ -36,5 +36,6 @@ pub mod shrink;
 pub mod states;
 pub mod talk;
 pub mod text;
+pub mod times;
 pub mod tls;
 pub mod twist;

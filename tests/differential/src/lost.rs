@@ -42,6 +42,9 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION",
         "anomaly:REQUEST_LINE_MISSING_PROTOCOL",
         "anomaly:REQUEST_LINE_UNKNOWN_METHOD_NO_PROTOCOL",
+        "anomaly:REQUEST_LINE_UNKNOWN_METHOD",
+        "anomaly:REQUEST_LINE_LEADING_WHITESPACE",
+        "fileinfo",
     ];
     let is = match &finding.what {
         What::Record(name) => {
@@ -50,24 +53,29 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         // What is left of the request is parsed later than Suricata has it.
         What::Alert(alert) if finding.more => {
             let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
+            // An answer that stands at no request is inspected for itself.
+            let answer = case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+            let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
-                && alert.to_server
-                && case.asks(alert, &["http"])
+                && (head || case.is_on_http(alert) || case.is_on_body(alert))
                 && begins_late(case, alert.flow)
-                && (told || case.comes_earlier(finding))
+                && (alert.to_server && (told || case.comes_earlier(finding)) || answer)
         }
         // The other program's, when its connection ends.
         What::Alert(alert) => {
             case.ips
                 && alert.frame.is_none()
-                && case.asks(alert, &["http"])
+                && case.is_on_http(alert)
                 && begins_late(case, alert.flow)
                 && case.comes_earlier(finding)
         }
         What::Drop(..) => false,
     };
     let alert = matches!(finding.what, What::Alert(_));
-    ((finding.more || alert) && is && case.got.has("flow:TCP:http")).then_some(
+    // A body whose answer stands at no request, or whose request is none.
+    let file = matches!(&finding.what, What::Record(name) if name == "fileinfo")
+        && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
+    ((finding.more || alert || file) && is && case.got.has("flow:TCP:http")).then_some(
         "where the first bytes of a connection are missing its parser of HTTP is told so, and what answers them stands at no request; \
          Suricata's begins with what it gets",
     )
@@ -91,12 +99,19 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
 
 /// In prevention a session of TLS whose first bytes were acknowledged before they came cannot be inspected.
 pub fn session_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Drop(Some(frame), reason) = &finding.what else { return None };
+    const REASON: &str = "a TLS session whose first bytes were acknowledged before they came is refused: its parser cannot go on; Suricata leaves it alone";
+    let What::Drop(Some(frame), reason) = &finding.what else {
+        // Of what is refused there is no record.
+        let What::Record(name) = &finding.what else { return None };
+        let refused =
+            |one: &Finding| matches!(one.what, What::Drop(..)) && session_without_a_head(case, one).is_some();
+        let is = !finding.more && name == "tls" && case.findings.iter().any(refused);
+        return is.then_some(REASON);
+    };
     let flow = key(case.passage.packet(*frame)?.1);
     let because = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
-    (case.ips && finding.more && because && begins_late(case, flow) && case.got.has("flow:TCP:tls")).then_some(
-        "a TLS session whose first bytes were acknowledged before they came is refused: its parser cannot go on; Suricata leaves it alone",
-    )
+    (case.ips && finding.more && because && begins_late(case, flow) && case.got.has("flow:TCP:tls"))
+        .then_some(REASON)
 }
 
 /// Suricata finds no further messages of a DNS connection behind one that was lost in part.
@@ -115,7 +130,7 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {
             let of_dns = case.pair.rules.get(alert.rule)?.head.starts_with("dns ");
-            of_dns && hole(alert.flow) && case.comes_earlier(finding)
+            (of_dns || !case.is_on_buffers(alert)) && hole(alert.flow) && case.comes_earlier(finding)
         }
         What::Drop(..) => false,
     };

@@ -5,6 +5,7 @@
 use bartizan_differential::answer::{Answer, File};
 use bartizan_differential::compare::{MODES, compare, known, pairs};
 use bartizan_differential::engine::{Program, write};
+use bartizan_differential::explained::explain;
 use bartizan_differential::faults::FAULTS;
 use bartizan_differential::make::pair;
 use bartizan_differential::pair::Pair;
@@ -220,7 +221,6 @@ fn planted(ours: &Program, from: &Path, batch: usize) -> Result<bool, String> {
 
 fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> Result<bool, String> {
     let mut same = true;
-    let mut pair = pair.clone();
     for (mode, name) in MODES.iter().enumerate() {
         let ask = |pair: &Pair| -> Result<(Answer, Answer), String> {
             let one = |program: &Program| {
@@ -233,22 +233,32 @@ fn show(ours: &Program, peer: &Program, pair: &Pair, less: bool, out: &Path) -> 
             };
             Ok((one(ours)?, one(peer)?))
         };
+        let mut pair = pair.clone();
         let (mut got, mut want) = ask(&pair)?;
-        if less && got != want {
+        let open = !explain(&pair, mode == 1, &got, &want).0.is_empty();
+        same &= !open;
+        if less && !open {
+            continue;
+        }
+        if less {
             pair = shrink(&pair, mode == 1, ours, peer)?;
             (got, want) = ask(&pair)?;
         }
-        println!("{name}\n  here:     {got}\n  Suricata: {want}");
-        same &= got == want;
+        let (left, reasons) = explain(&pair, mode == 1, &got, &want);
+        println!("{name}\n  here:     {got}\n  Suricata: {want}\n  open:     {}", left.join(" "));
+        for reason in reasons {
+            println!("  on purpose: {reason}");
+        }
+        println!("{} (setting {})", pair.name, pair.setting);
+        for rule in pair.rules() {
+            println!("{rule}");
+        }
+        for (at, packet) in pair.packets.iter().enumerate() {
+            println!("{} {}", at + 1, packet.describe());
+        }
+        let out = out.join(name);
+        write(&pair, &out)?;
+        println!("files in {}", out.display());
     }
-    println!("{} (setting {})", pair.name, pair.setting);
-    for rule in pair.rules() {
-        println!("{rule}");
-    }
-    for (at, packet) in pair.packets.iter().enumerate() {
-        println!("{} {}", at + 1, packet.describe());
-    }
-    write(&pair, out)?;
-    println!("files in {}", out.display());
     Ok(same)
 }

@@ -140,6 +140,16 @@ impl<'p> Passage<'p> {
         of_port && !rest.is_empty() && !(ended && self.before(flow, false, all).any(reaches))
     }
 
+    /// Whether what a client says may be the beginning of a request that no pattern knows: a word, white space, and no line end yet.
+    #[must_use]
+    pub fn may_become_a_request(&self, flow: FlowKey) -> bool {
+        const METHOD: usize = 32;
+        let said = self.first(flow, true, 4 * METHOD as u32);
+        let method = said.iter().take_while(|byte| byte.is_ascii_graphic()).count();
+        let white = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x0b | 0x0c);
+        (1..=METHOD).contains(&method) && said.get(method).is_none_or(white) && !said.contains(&b'\n')
+    }
+
     /// Whether a flow has a SYN with data.
     #[must_use]
     pub fn has_data_with_syn(&self, flow: FlowKey) -> bool {

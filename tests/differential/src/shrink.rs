@@ -2,6 +2,7 @@
 //! The least of a pair that still differs: rules, options and packets are left out as long as a difference stays.
 
 use crate::engine::{Answers, Program};
+use crate::explained::explain;
 use crate::pair::Pair;
 
 /// Shrinks a pair, both programs being asked of all candidates of a round at once.
@@ -16,7 +17,8 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
             program.run(std::slice::from_ref(pair), ips, 1)?.remove(&pair.number).unwrap_or_default(),
         )
     };
-    let wanted = kinds(&ask(pair, ours)?.differences(&ask(pair, peer)?));
+    // What differs on purpose is none to look for.
+    let wanted = kinds(&explain(pair, ips, &ask(pair, ours)?, &ask(pair, peer)?).0);
     loop {
         let candidates: Vec<Pair> = smaller(&least)
             .into_iter()
@@ -31,7 +33,7 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
         // Another program's refusal of what was cut too short is another matter.
         let differs = |candidate: &Pair| match (got.get(&candidate.number), want.get(&candidate.number)) {
             (Some(got), Some(want)) => {
-                let lines = kinds(&got.differences(want));
+                let lines = kinds(&explain(candidate, ips, got, want).0);
                 lines.iter().any(|kind| wanted.contains(kind))
                     && !lines.contains(&"refused")
                     && !want.has("refused")

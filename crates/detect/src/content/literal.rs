@@ -109,15 +109,18 @@ impl Literal {
     ) -> Option<(usize, usize)> {
         let length = i64::try_from(length).ok()?;
         let cursor = i64::try_from(cursor).ok()?;
-        let value = |n: Option<Number>| n.map(|n| n.value(variables));
-        let offset = value(self.place.offset);
-        let depth = value(self.place.depth);
+        let place = |n: Option<Number>| n.map(|n| n.place(variables));
+        let step = |n: Option<Number>| n.map(|n| n.step(variables));
+        let offset = place(self.place.offset);
+        let depth = place(self.place.depth);
         let (mut start, mut end) = (0, length);
         if self.is_relative() {
-            let distance = value(self.place.distance).unwrap_or(0);
+            let distance = step(self.place.distance).unwrap_or(0);
             start = cursor.saturating_add(distance).max(0);
-            if let Some(within) = value(self.place.within) {
+            if let Some(within) = step(self.place.within) {
+                // Suricata counts in 32 bits: what wraps there is no limit.
                 let limit = cursor.saturating_add(distance).saturating_add(within);
+                let limit = i64::from((limit as u32).cast_signed());
                 if limit >= 0 {
                     end = end.min(limit);
                 }

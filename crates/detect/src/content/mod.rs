@@ -48,6 +48,25 @@ impl Number {
             }
         }
     }
+
+    /// The value as a place of 32 bits: that of a variable wraps, as in Suricata.
+    pub(crate) fn place(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
+        match self {
+            Number::Constant(value) => value,
+            Number::Variable(index) => {
+                let value = variables.get(usize::from(index)).copied().unwrap_or(0);
+                i64::from(value as u32)
+            }
+        }
+    }
+
+    /// The same, counted from a place: in its upper half a variable counts backwards.
+    pub(crate) fn step(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
+        match self {
+            Number::Constant(value) => value,
+            Number::Variable(_) => i64::from((self.place(variables) as u32).cast_signed()),
+        }
+    }
 }
 
 /// One item of a program.

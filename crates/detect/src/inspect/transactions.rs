@@ -124,6 +124,9 @@ impl Pass<'_, '_> {
         }
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         tx_rules.always.add_to(self.group, &mut candidates);
+        if self.stream.is_some() {
+            tx_rules.beside_stream.add_to(self.group, &mut candidates);
+        }
         let direction = self.scene.direction;
         let (progress, common) = (tx.progress(direction), tx.common());
         let ended = common.ended[direction];

@@ -208,6 +208,38 @@ fn a_line_that_is_no_status_line_is_a_response_if_another_request_follows() {
     assert_eq!(bodies, [b"no status line\r\n".as_slice(), b"ok"]);
 }
 
+/// Receivers of HTTP/0.9 read it as it comes.
+#[test]
+fn prevention_shows_what_has_no_status_line_before_it_leaves() {
+    let shown = |pieces: &[&[u8]]| {
+        let mut settings = bartizan_base::Settings::new();
+        settings.set("inline", "yes");
+        settings.set("strict", "yes");
+        let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);
+        driver.send(TS, REQUESTS[0]);
+        let mut seen = Vec::new();
+        for piece in pieces {
+            driver.send(TC, piece);
+            let outcome = driver.outcome();
+            let bodies = outcome.transactions.iter().flat_map(|tx| &tx.buffers);
+            seen.push(
+                bodies
+                    .filter(|(name, ..)| *name == "http.response_body")
+                    .map(|(.., bytes)| bytes.len())
+                    .sum(),
+            );
+        }
+        (seen, driver.outcome().failed)
+    };
+    assert_eq!(shown(&[b"evil payload\r\n"]), (vec![14], false));
+    assert_eq!(shown(&[b"evil", b" pay", b"load"]), (vec![4, 8, 12], false));
+    assert_eq!(shown(&[b"a\r\nb\r\n", b"ev\r\n", b"HTTP", b"x"]), (vec![6, 10, 10, 10], true));
+    // Receivers that look for a status line behind it read another message.
+    assert_eq!(shown(&[b"junk\r\nHTTP/1.1 200 OK\r\n\r\n"]), (vec![6], true));
+    assert_eq!(shown(&[b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![2], false));
+    assert_eq!(shown(&[b"HT", b"TP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![0, 2], false));
+}
+
 #[test]
 fn bytes_that_begin_no_message_are_the_last_ones_body_or_a_message_of_their_own() {
     let request = [REQUESTS[0], b"unexpected\r\n"].concat();

@@ -46,6 +46,8 @@ pub(super) struct Side {
     pub line: Vec<u8>,
     /// The request that was to come next when `line` was found to be no status line.
     pub asked: Option<TxId>,
+    /// In prevention: what comes goes on with a line that is no status line.
+    pub within_body_line: bool,
     /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
     /// What those wait for.
@@ -67,6 +69,7 @@ impl Side {
             status: Status::Open,
             line: Vec::new(),
             asked: None,
+            within_body_line: false,
             header: None,
             header_until: Until::LineEnd,
             header_folded: false,
@@ -226,6 +229,11 @@ impl HttpParser {
             }
             return feed.replay(&held, |again| self.run_response(again));
         }
+        if self.settings.strict
+            && let Some(step) = self.response_without_status(feed)
+        {
+            return step;
+        }
         let line = match line_to_eol(feed.rest()) {
             Some((line, _)) => line,
             None if closed => feed.rest(),
@@ -266,6 +274,34 @@ impl HttpParser {
         }
         self.response.state = State::Headers;
         Step::Again
+    }
+
+    /// Prevention: what is no status line is shown as a body before it leaves, as receivers of HTTP/0.9 read it. Others look for a
+    /// status line behind it, so that one is an error. `None`: it is one, or may yet be one.
+    fn response_without_status(&mut self, feed: &mut Feed<'_>) -> Option<Step> {
+        let rest = feed.rest();
+        let closed = self.response.status == Status::Closed;
+        let shown = self.response_tx().is_some_and(|tx| tx.response.message.body.seen > 0);
+        if !self.response.within_body_line || rest.is_empty() {
+            match beginning(rest) {
+                Beginning::Other => {}
+                Beginning::Response if shown => return Some(Step::Fail),
+                Beginning::Unknown if shown && closed => {
+                    return Some(self.end_of_body_line(feed.take_all()));
+                }
+                Beginning::Unknown if rest.is_empty() => return Some(Step::More),
+                Beginning::Response | Beginning::Unknown => return None,
+            }
+        }
+        let line = line_to_lf(rest).map_or(rest, |(line, _)| line);
+        self.response.within_body_line = !line.ends_with(b"\n");
+        feed.take(line.len());
+        if let Some(tx) = self.response_tx() {
+            tx.response.message.coding = Coding::Identity;
+            tx.response.message.progress = BODY;
+        }
+        self.body_line(line);
+        Some(Step::Again)
     }
 
     /// A line that is no status line.

@@ -391,6 +391,18 @@ fn tls12_session() {
     assert_eq!(flow.log(&[], &[]).as_object().map(|o| o.len()), Some(3), "subject, issuer, names");
 }
 
+/// Passively the server's side may be acknowledged first: rules on the client's hello are to wait for it.
+#[test]
+fn a_client_that_was_not_heard_yet_is_in_progress() {
+    let mut flow = Flow::new();
+    let pieces = session();
+    flow.feed(TC, &pieces[1].1);
+    assert_eq!(flow.states(), (0, 4));
+    flow.feed(TS, &pieces[0].1);
+    assert_eq!(flow.states(), (3, 4));
+    assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
+}
+
 #[test]
 fn client_certificate_is_waited_for() {
     let mut flow = Flow::new();

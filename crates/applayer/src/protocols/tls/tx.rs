@@ -134,6 +134,8 @@ pub struct TlsTx {
     pub(super) current: Flags,
     client: ClientState,
     server: ServerState,
+    /// The server's certificate was there before anything of the client: its side is still to be looked at.
+    unheard: bool,
     /// Length of an encrypted heartbeat that waits for its answer.
     pub(super) heartbeat_length: usize,
     /// Encrypted payload was seen.
@@ -151,6 +153,7 @@ impl TlsTx {
             flags: Flags::default(),
             current: Flags::default(),
             client: ClientState::default(),
+            unheard: false,
             server: ServerState::default(),
             heartbeat_length: 0,
             encrypted: false,
@@ -165,6 +168,7 @@ impl TlsTx {
     /// The client got as far as `state`; never goes back.
     pub(super) fn client_at(&mut self, state: ClientState) {
         self.client = self.client.max(state);
+        self.unheard = false;
         self.decide();
     }
 
@@ -188,7 +192,9 @@ impl TlsTx {
             &self.sides.to_client
         };
         if side.certificate.is_some() {
+            let unheard = self.unheard || self.client == ClientState::InProgress;
             self.client_at(ClientState::HandshakeDone);
+            self.unheard = unheard;
             self.server_at(ServerState::HandshakeDone);
         }
     }
@@ -229,6 +235,7 @@ impl Transaction for TlsTx {
 
     fn progress(&self, direction: Direction) -> u8 {
         match direction {
+            Direction::ToServer if self.unheard => ClientState::InProgress as u8,
             Direction::ToServer => self.client as u8,
             Direction::ToClient => self.server as u8,
         }

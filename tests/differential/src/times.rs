@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences in when a rule is asked, and with how much of the stream; as in [`crate::causes`]. Those that excuse an alert that is
+//! missing want one of the same rule in the same flow and direction to be there.
+
+use crate::causes::Case;
+use crate::finding::{Alert, Finding, FlowKey, What};
+use crate::passage::{ahead, segment};
+use bartizan_receiver::packet::{ACK, FIN, Segment};
+
+/// Options by which the beginning of what is shown matters, or its end.
+const PLACES: &[&str] = &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:"];
+
+/// Whether the other program has an alert of the same rule in the same flow and direction.
+fn is_there(case: &Case<'_>, finding: &Finding, alert: &Alert) -> bool {
+    let others = if finding.more { &case.theirs } else { &case.ours };
+    others.iter().any(|other| other.is_like(alert))
+}
+
+/// The place of an alert's packet; beyond all for one of none.
+fn place(case: &Case<'_>, alert: &Alert) -> usize {
+    alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at)
+}
+
+/// Inline the stream is shown with a packet and with a window before it; in Suricata the packet is part of the window, so that it begins
+/// later where more has come than fits in it.
+pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, ..) = case.passage.segment(alert.frame?)?;
+    let (flow, to_server) = (alert.flow, alert.to_server);
+    let begin = case.passage.before(flow, to_server, at).find(|one| !one.load.is_empty())?.seq;
+    let most =
+        case.passage.before(flow, to_server, at + 1).map(|one| one.seq.wrapping_add(one.load.len() as u32));
+    let shown = most.map(|end| ahead(end, begin)).max()?;
+    let window = crate::engine::window(case.pair.setting);
+    let rule = case.pair.rules.get(alert.rule)?;
+    let places = |option: &String| PLACES.iter().any(|word| option.contains(word)) || option.contains(":!");
+    let is = case.ips
+        && shown > window
+        && !case.is_on_buffers(alert)
+        && (finding.more || rule.options.iter().any(places));
+    is.then_some(
+        "inline the stream is shown with a window before the packet; in Suricata the packet is part of the window",
+    )
+}
+
+/// Passively what lies behind a hole is shown when the hole is known to stay, or with the end; data that comes again behind a FIN is nobody's.
+pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = place(case, alert);
+    let (flow, to_server) = (alert.flow, alert.to_server);
+    // Something lies behind it, or it was acknowledged.
+    let hole = |at: usize| {
+        case.passage.contiguous(flow, to_server, at).is_some_and(|edge| {
+            let beyond =
+                |one: &Segment| (!one.load.is_empty() || one.flags & FIN != 0) && ahead(one.seq, edge) > 0;
+            // A FIN has a number of its own.
+            let answers = |one: &Segment| one.flags & ACK != 0 && ahead(one.ack, edge) > 1;
+            case.passage.before(flow, to_server, at).any(beyond)
+                || case.passage.before(flow, !to_server, at).any(answers)
+        })
+    };
+    let holes = case.passage.of_flow(flow).map(|(place, _)| place).filter(|place| *place <= at).any(hole);
+    // Something was sent again when a side had ended.
+    let again = case.passage.of_flow(flow).any(|(sent, packet)| {
+        let Some(one) = segment(packet).filter(|_| packet.to_server == to_server && sent <= at) else {
+            return false;
+        };
+        let fin = |one: &Segment| one.flags & FIN != 0;
+        let ended = [true, false].into_iter().any(|side| case.passage.before(flow, side, sent).any(fin));
+        let end = one.seq.wrapping_add(one.load.len() as u32);
+        let edge = case.passage.contiguous(flow, to_server, sent);
+        ended && !one.load.is_empty() && edge.is_some_and(|edge| ahead(end, edge) <= 0)
+    });
+    // Where what is shown begins hangs on it, too.
+    let placed = again && !case.is_on_buffers(alert) && case.asks(alert, PLACES);
+    let reset = case.passage.reset(flow).is_some();
+    let there = is_there(case, finding, alert);
+    let is = !case.ips && (there && (holes || again || reset) || placed);
+    is.then_some("passively what lies behind a hole is looked at once, when the hole is known to stay, or with a reset; what comes again behind a FIN is no news")
+}
+
+/// Passively the stream of a TLS connection in which something else follows is shown at another time.
+pub(crate) fn no_tls_within_tls(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const HEAD: usize = 5;
+    let What::Alert(alert) = &finding.what else { return None };
+    let said = case.passage.said(alert.flow, alert.to_server);
+    let mut rest = said.as_slice();
+    while let [0x14..=0x17, 3, _, high, low, ..] = rest {
+        let Some(next) = rest.get(HEAD + usize::from(u16::from_be_bytes([*high, *low]))..) else { break };
+        rest = next;
+    }
+    let is = !case.ips
+        && case.pair.rules.get(alert.rule)?.head.starts_with("tls ")
+        && !case.is_on_buffers(alert)
+        && is_there(case, finding, alert)
+        && !rest.is_empty();
+    is.then_some("the stream of a TLS connection in which something else follows is shown with its end; Suricata shows it when the other side is parsed")
+}
+
+/// A rule on a body that refuses in silence: only what it refuses shows when.
+pub(crate) fn silent_on_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let silent = |(rule, text): (usize, &crate::pair::Rule)| {
+        let alert = Alert { rule, frame: None, flow: (0, 0), to_server: true, blocked: true };
+        let is = text.options.iter().any(|option| option == "noalert") && case.is_on_body(&alert);
+        is && matches!(text.action, "drop" | "reject")
+    };
+    let first = case.findings.iter().find_map(|other| match &other.what {
+        What::Drop(Some(frame), reason) if other.more && reason == "rules" => Some(*frame),
+        _ => None,
+    })?;
+    let kind = match &finding.what {
+        What::Drop(Some(frame), reason) => {
+            matches!(reason.as_str(), "rules" | "flow.drop") && (finding.more || *frame >= first)
+        }
+        What::Drop(None, _) => !finding.more,
+        What::Record(name) => !finding.more && matches!(name.as_str(), "http" | "fileinfo"),
+        What::Alert(alert) => !finding.more && alert.place() >= first,
+    };
+    (case.ips && kind && case.pair.rules.iter().enumerate().any(silent))
+        .then_some("prevention looks at bodies as they come: a rule that refuses in silence refuses earlier")
+}
+
+/// A packet that is refused for its place in the stream is looked at before it is.
+pub(crate) fn refused_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let drop = format!("drop@{}:stream.error", alert.frame?);
+    let same = |one: &Finding| matches!(&one.what, What::Drop(frame, reason) if *frame == alert.frame && reason == "stream.error");
+    let is = case.ips && finding.more && case.got.has(&drop) && !case.findings.iter().any(same);
+    is.then_some("rules on packets see one that is refused for its place in the stream; Suricata's do not")
+}
+
+/// Where one side may be in sight, the other's that comes late is read from there on.
+pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const MESSAGES: [&str; 3] = ["http", "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"];
+    let What::Record(name) = &finding.what else { return None };
+    let either = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.async-oneside=true");
+    let late = |flow: FlowKey| {
+        let speaks = |one: &Segment| !one.load.is_empty();
+        case.passage.is_one_sided(flow)
+            && [true, false].into_iter().all(|side| case.passage.before(flow, side, usize::MAX).any(speaks))
+    };
+    (!case.ips && either && MESSAGES.contains(&name.as_str()) && case.concerns(finding, late))
+        .then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
+}
+
+/// Passively a match of `drop` ends inspection of its flow, also of what lies behind a hole and is shown with the same packet.
+pub(crate) fn behind_a_hole_and_a_drop(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let decides = |one: &Alert| {
+        let drops = |rule: &crate::pair::Rule| matches!(rule.action, "drop" | "reject");
+        (one.frame, one.flow) == (alert.frame, alert.flow) && case.pair.rules.get(one.rule).is_some_and(drops)
+    };
+    let is = !case.ips
+        && !finding.more
+        && case.passage.has_hole(alert.flow, alert.to_server)
+        && case.ours.iter().any(decides)
+        && case.theirs.iter().any(decides);
+    is.then_some("passively a match of `drop` ends inspection of its flow, before what lies behind a hole is shown with the same packet")
+}
+
+/// A `pass` that holds earlier than Suricata's, or where Suricata's does not.
+pub(crate) fn passed_earlier(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const HELLO: u8 = 0x16;
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = place(case, alert).saturating_add(1);
+    let begins = |option: &String, words: &[&str]| words.iter().any(|word| option.starts_with(word));
+    let hello = |to_server: bool| case.passage.said_before(alert.flow, to_server, at).first() == Some(&HELLO);
+    let passes = |rule: &crate::pair::Rule| {
+        let any = |words: &[&str]| rule.options.iter().any(|option| begins(option, words));
+        rule.action == "pass"
+            && (any(&["tls.random"]) && (hello(true) || hello(false))
+                || case.ips && any(&["app-layer-protocol:!", "app-layer-protocol:failed"]))
+    };
+    let is = !finding.more && case.is_quiet(alert) && case.pair.rules.iter().any(passes);
+    is.then_some("a `pass` on `tls.random`, or on what is not the protocol, holds as soon as that is known; Suricata's holds later")
+}
+
+/// Suricata takes what must not be in a buffer of a size for something that has to fit in.
+pub(crate) fn size_of_what_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let rule = match &finding.what {
+        What::Alert(alert) if finding.more => alert.rule,
+        What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
+        _ => return None,
+    };
+    let refused = case.findings.iter().any(|other| {
+        matches!(&other.what, What::Record(name) if !other.more && *name == format!("refused:{rule}"))
+    });
+    let options = case.pair.rules.get(rule)?.options.join("; ");
+    let denied = options.split("content:!").skip(1).any(|rest| {
+        let rest = rest.split("content:").next().unwrap_or_default();
+        rest.contains("within:") || rest.contains("distance:")
+    });
+    (refused && options.contains("bsize:") && denied).then_some(
+        "a rule may say `bsize` beside a content that must not be within more bytes; Suricata refuses it",
+    )
+}
+
+/// The version of a record is known to Suricata before the record's header is there.
+pub(crate) fn version_within_a_header(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const HEAD: usize = 5;
+    let What::Alert(alert) = &finding.what else { return None };
+    let theirs = case.theirs.iter().find(|one| one.is_like(alert))?;
+    let ours = case.ours.iter().find(|one| one.is_like(alert))?;
+    let said = |one: &Alert| {
+        case.passage.said_before(one.flow, one.to_server, place(case, one).saturating_add(1)).len()
+    };
+    let cut = if case.ips { said(theirs) } else { said(theirs).saturating_sub(1) } < HEAD;
+    let is = case.asks(alert, &["tls.version", "ssl_version"]) && theirs.place() < ours.place() && cut;
+    is.then_some("the version of TLS is known when the first record's header is there; Suricata goes by its first bytes")
+}
+
+/// A packet with a wrong checksum is no part of its stream; rules see it by itself.
+pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const PLAIN: &[&str] = &["tcp", "ip ", "udp"];
+    let What::Alert(alert) = &finding.what else { return None };
+    let (_, _, one) = case.passage.segment(alert.frame?)?;
+    let head = &case.pair.rules.get(alert.rule)?.head;
+    let is = finding.more
+        && one.chksum_error != 0
+        && !PLAIN.iter().any(|plain| head.starts_with(plain))
+        && !case.is_on_buffers(alert);
+    is.then_some(
+        "a packet with a wrong checksum is looked at by rules of its flow's protocol as by those of TCP",
+    )
+}
+
+/// Where copies of bytes differ, prevention reads those that left first.
+pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    // One that begins earlier, which Suricata reads.
+    let differs = |flow: FlowKey| {
+        case.passage.of_flow(flow).any(|(at, packet)| {
+            let Some(one) = segment(packet) else { return false };
+            case.passage.before(flow, packet.to_server, at).any(|before| {
+                let from = before.seq.wrapping_sub(one.seq) as usize;
+                let shared = one.load.iter().skip(from).zip(&before.load);
+                ahead(before.seq, one.seq) > 0 && shared.into_iter().any(|(new, old)| new != old)
+            })
+        })
+    };
+    let kind = match name.as_str() {
+        "dns" => !finding.more,
+        // Suricata's parser fails without it.
+        "anomaly:INVALID_RECORD_LENGTH" => finding.more,
+        _ => false,
+    };
+    let is = case.ips && kind && case.concerns(finding, differs);
+    is.then_some("where copies of bytes differ prevention reads those that left first")
+}
+
+/// A rule on a transaction that waits for a bit is asked again when it is there.
+pub(crate) fn bit_behind_a_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let waits = case.is_on_buffers(alert) && case.asks(alert, WAITS);
+    let sets = |one: &Alert| {
+        one.flow == alert.flow
+            && one.rule != alert.rule
+            && one.place() <= alert.place()
+            && case.asks(one, SETS)
+    };
+    let known = |alerts: &[Alert]| alerts.iter().any(sets);
+    let is =
+        (finding.more || case.comes_earlier(finding)) && waits && known(&case.ours) && known(&case.theirs);
+    is.then_some("a rule on a transaction that waits for a bit is asked when it is set, too; Suricata asks when the transaction goes on")
+}
+
+/// What asks for bits and numbers that other rules set, and what sets them.
+const WAITS: &[&str] = &["flowbits:is", "xbits:is", "hostbits:is", "flowint:"];
+const SETS: &[&str] = &[
+    "flowbits:set",
+    "flowbits:unset",
+    "flowbits:toggle",
+    "xbits:set",
+    "xbits:unset",
+    "xbits:toggle",
+    "hostbits:set",
+    "hostbits:unset",
+    "hostbits:toggle",
+    "flowint:",
+];
+
+/// Whether a finding follows from an alert's coming at another time, or in one program only: its rule asks for what that one's sets.
+pub(crate) fn hangs_on(case: &Case<'_>, finding: &Finding, other: &Alert) -> bool {
+    let What::Alert(alert) = &finding.what else { return false };
+    let name = |option: &String, words: &[&str]| {
+        let word = words.iter().find(|word| option.starts_with(**word))?;
+        let kind = word.split(':').next()?;
+        let names = option.split_once(':')?.1;
+        let names = if kind == "flowint" { names.split(',').next()? } else { names.split(',').nth(1)? };
+        Some(names.split('|').map(|name| (kind.to_owned(), name.trim().to_owned())).collect::<Vec<_>>())
+    };
+    let names = |rule: usize, words: &[&str]| -> Vec<(String, String)> {
+        let options = case.pair.rules.get(rule).into_iter().flat_map(|rule| &rule.options);
+        options.filter_map(|option| name(option, words)).flatten().collect()
+    };
+    let set = names(other.rule, SETS);
+    alert.rule != other.rule
+        && other.place() <= alert.place()
+        && names(alert.rule, WAITS).iter().any(|name| set.contains(name))
+}
+
+/// A rule on a body and on the stream is asked with both as they are there.
+pub(crate) fn body_and_stream(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && case.pair.rules.get(alert.rule)?.options.iter().any(|option| option.contains("pkt_data"));
+    is.then_some("prevention asks a rule on a body and on the stream with both as they come; Suricata's body comes later than its stream")
+}
