@@ -111,7 +111,7 @@ def broken(out, v):
     add("tcp_cut", "RFC 9293 3.1: the header is 20 octets long", frame(v, "client", "server", TCP, tcp(v, "client", "server", 40000, 80, SYN, 1000)[:12]), of=tcp_flow)
     add("tcp_offset_short", "RFC 9293 3.1: the data offset is five at least", t.c(SYN, 1000, words=4), of=tcp_flow)
     add("tcp_offset_long", "RFC 9293 3.1: the data offset says more than IP brings", t.c(SYN, 1000, words=12), of=tcp_flow)
-    add("tcp_option_length", "RFC 9293 3.1, MUST-7: a host must be prepared for an illegal option length; it takes the segment up to there",
+    add("tcp_option_length", "RFC 9293 3.1, MUST-7: a host must be prepared for an illegal option length: it can be read up to there, and so it was",
         t.c(SYN, 1000, options=b"\x02\x00\x05\xb4"), of=tcp_flow, verdict="forward", state=("none", "syn_sent"))
     kind = bytes([8 if v == 4 else 128, 0])
     ref = "RFC 792" if v == 4 else "RFC 4443 2.1"
@@ -119,5 +119,5 @@ def broken(out, v):
     add("icmp_cut", f"{ref}: type, code and checksum are there at least; what is not whole has no type that a rule could allow",
         frame(v, "client", "server", ICMP[v], kind), of=flow(v, ICMP[v], "client", 0, "server", 0), **none)
     foreign = ICMP[10 - v]
-    add("icmp_of_other_version", "RFC 4443 1: ICMPv6 is for IPv6, and ICMP is not: no rule allows the other one's messages",
+    add("icmp_of_other_version", "RFC 4443 2.1, RFC 792: ICMPv6 is for IPv6, and ICMP is not: no rule allows the other one's messages",
         frame(v, "client", "server", foreign, icmp(v, "client", "server", 8, 0, bytes(8))), of=flow(v, foreign, "client", 0, "server", 0), **none)

@@ -44,9 +44,11 @@ def udp_cases(out, v):
         ("none", "none"), before=[ask], verdict="drop", reason="sfw_initiator", of=flow(v, UDP, "server", 53, "client", 40001))
     add("from_other_host", "another host's datagram belongs to no conversation", datagram(v, "stranger", "client", 53, 40000), ("none", "none"), before=[ask],
         verdict="drop", reason="sfw_initiator", of=flow(v, UDP, "stranger", 53, "client", 40000))
-    add("after_a_minute", "RFC 6092 REC-14: a conversation is kept for two minutes at least; it was answered", answer, ("established", "established"),
-        before=[ask, answer], wait_ms=60_000)
-    add("answer_after_a_minute", "RFC 6092 REC-14: a conversation is kept for two minutes at least", answer, ("new", "established"), before=[ask], wait_ms=60_000)
+    kept = "RFC 6092 REC-14, RFC 4787 REQ-5: between ports that are not well known a conversation is kept for two minutes at least"
+    high = flow(v, UDP, "client", 40000, "server", 5060)
+    call, back = datagram(v, "client", "server", 40000, 5060), datagram(v, "server", "client", 5060, 40000)
+    add("after_a_minute", kept, back, ("established", "established"), before=[call, back], wait_ms=60_000, of=high)
+    add("answer_after_a_minute", kept, back, ("new", "established"), before=[call], wait_ms=60_000, of=high)
     add("after_hours", "policy: what was silent for hours is over; the server may not open it anew", answer, ("none", "none"), before=[ask, answer],
         wait_ms=4 * 3_600_000, verdict="drop", reason="sfw_initiator", of=flow(v, UDP, "server", 53, "client", 40000))
     add("empty", "RFC 768: a datagram of length 8 has no data", frame(v, "client", "server", UDP, udp(v, "client", "server", 40000, 53)), ("none", "new"))
@@ -126,7 +128,7 @@ def errors(out, v):
         error(kind, code, TCP, sent, cut=12), TCP, talk, open_)
     add("other_echo", "the quoted identifier is of no request that was sent", error(kind, code, ICMP[v], echo(v, "client", "server", 99)), ICMP[v],
         [frame(v, "client", "server", ICMP[v], pinged)], ("new", "new"))
-    add("connection_survives", "RFC 5927 6.1: a hard error about an established connection is not believed by the firewall either: it goes on",
+    add("connection_survives", "RFC 5927 5.2: a hard error does not end an established connection, nor what the firewall knows of it",
         error(kind, code, TCP, sent), TCP, talk, open_, False, after=[(t.c(ACK | PSH, c, s, b"lost"), "forward")])
 
 
