@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask keywords`: writes the
-//! reference of the rule language from the registry of keywords.
+//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask generate`: writes what is committed and
+//! made from tables in the code. `cargo xtask keywords`: of that the reference of the rule language.
 
 use std::process::ExitCode;
 use xtask::tidy::{CHECKS, Tree};
@@ -9,7 +9,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy(),
-        ["keywords"] => keywords(),
+        ["keywords"] => write(&GENERATED[..1]),
+        ["generate"] => write(GENERATED),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -23,23 +24,34 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
-       cargo xtask keywords    write docs/reference/keywords.md and its neighbours from the registry of keywords";
+       cargo xtask generate    write all that is committed and made from tables in the code
+       cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
-/// The test that compares the pages also writes them: the registry is in a crate that this one need not build.
-fn keywords() -> ExitCode {
+/// The tests that compare committed files with the tables that they are made from: package, test program, test (all unless given).
+const GENERATED: &[(&str, &str, &str)] = &[
+    ("bartizan-detect", "reference_pages", ""),
+    ("bartizan-events", "reference_pages", ""),
+    ("bartizan-packet", "metadata_headers", "the_committed_headers_are_those_of_the_description"),
+];
+
+/// The test that compares files also writes them: the tables are in crates that this one need not build.
+fn write(generated: &[(&str, &str, &str)]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let done = std::process::Command::new(cargo)
-        .args(["test", "--quiet", "-p", "bartizan-detect", "--test", "reference_pages"])
-        .env("UPDATE_REFERENCE", "1")
-        .status();
-    match done {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: cannot run cargo: {error}; run this by `cargo xtask keywords`");
-            ExitCode::FAILURE
+    for (package, program, test) in generated {
+        let done = std::process::Command::new(&cargo)
+            .args(["test", "--quiet", "-p", package, "--test", program, "--", test])
+            .env("UPDATE_REFERENCE", "1")
+            .status();
+        match done {
+            Ok(status) if status.success() => {}
+            Ok(_) => return ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("xtask: cannot run cargo: {error}; run this by `cargo xtask generate`");
+                return ExitCode::FAILURE;
+            }
         }
     }
+    ExitCode::SUCCESS
 }
 
 fn tidy() -> ExitCode {

@@ -44,6 +44,7 @@ rules! {
     licences_of_dependencies_fit = tidy::licences::check;
     deny_toml_has_the_same_licences = tidy::licences::check_deny;
     every_keyword_and_protocol_is_in_its_table = tidy::tables::check;
+    every_field_of_a_spec_is_read = tidy::specs::check;
     links_lead_somewhere = tidy::links::check;
     every_page_is_in_the_book = tidy::links::check_summary;
     invariants_name_what_keeps_them = tidy::invariants::check;

@@ -114,7 +114,7 @@ impl Worker {
     }
 
     /// Counters of the functions with whose they are, over all generations.
-    pub(crate) fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
+    pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         let mut told: Vec<(&str, &str)> = Vec::new();
         visit(&self.chains, &self.states, &mut |function, name, value| {
             told.push((function, name));

@@ -2,7 +2,8 @@
 //! The metadata block before a packet: 32 generic bytes and 32 extended ones, little endian.
 //!
 //! Source: UniSec's packet metadata; the layout is a contract with the XDP program and the SmartNIC's logic, so one
-//! table ([`FIELDS`]) holds the offsets that Rust, C and SystemVerilog are generated from.
+//! table ([`FIELDS`], [`FLAGS`]) holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are generated from:
+//! `cargo xtask generate`, `tests/metadata_headers.rs`.
 
 use bartizan_base::{Action, Path, PortIndex};
 
@@ -24,57 +25,70 @@ pub struct Field {
     pub offset: usize,
     /// Length, in bytes.
     pub len: usize,
+    /// What it holds.
+    pub what: &'static str,
 }
 
 macro_rules! fields {
-    ($($name:ident: $len:literal @ $offset:literal,)+) => {
+    ($($name:ident: $len:literal @ $offset:literal, $what:literal;)+) => {
         /// Every field, in the order of the bytes.
-        pub const FIELDS: &[Field] = &[$(Field { name: stringify!($name), offset: $offset, len: $len },)+];
+        pub const FIELDS: &[Field] =
+            &[$(Field { name: stringify!($name), offset: $offset, len: $len, what: $what },)+];
 
         mod at { $(pub const $name: core::ops::Range<usize> = $offset..$offset + $len;)+ }
     };
 }
 
 fields! {
-    FID: 4 @ 0,
-    PATH: 4 @ 4,
-    FLOW_HASH: 4 @ 8,
-    GENERATION: 1 @ 12,
-    ACTION: 1 @ 13,
-    INGRESS: 1 @ 14,
-    EGRESS: 1 @ 15,
-    TENANT: 2 @ 16,
-    FLAGS: 2 @ 18,
-    L3: 2 @ 20,
-    L4: 2 @ 22,
-    PAYLOAD: 2 @ 24,
-    LENGTH: 2 @ 26,
-    TIMESTAMP_US: 4 @ 28,
-    TIMESTAMP_NS: 8 @ 32,
-    FUNCTIONS: 24 @ 40,
+    FID: 4 @ 0, "Flow class.";
+    PATH: 4 @ 4, "Functions that the packet still visits, a bit each.";
+    FLOW_HASH: 4 @ 8, "Keyed hash of the flow.";
+    GENERATION: 1 @ 12, "Low 8 bits of the generation.";
+    ACTION: 1 @ 13, "What to do with the packet.";
+    INGRESS: 1 @ 14, "Port it came in by.";
+    EGRESS: 1 @ 15, "Port it leaves by.";
+    TENANT: 2 @ 16, "Whose it is.";
+    FLAGS: 2 @ 18, "What has been done with it.";
+    L3: 2 @ 20, "Offset of the network header, from the start of the frame.";
+    L4: 2 @ 22, "Offset of the transport header.";
+    PAYLOAD: 2 @ 24, "Offset of the payload.";
+    LENGTH: 2 @ 26, "Length of the frame.";
+    TIMESTAMP_US: 4 @ 28, "Microseconds of the port's epoch.";
+    TIMESTAMP_NS: 8 @ 32, "Nanoseconds since 1970-01-01T00:00:00Z.";
+    FUNCTIONS: 24 @ 40, "Left by functions for those after them.";
 }
 
-bitflags::bitflags! {
-    /// What has been done with the packet.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct MetadataFlags: u16 {
-        /// Headers are parsed: the offsets count.
-        const PARSED = 1 << 0;
-        /// Flow class and path are known.
-        const CLASSIFIED = 1 << 1;
-        /// Header halves on the path have run.
-        const HEADER_HALVES_DONE = 1 << 2;
-        /// The extended part is there.
-        const EXTENDED = 1 << 3;
-        /// IP version 6.
-        const IPV6 = 1 << 4;
-        /// A fragment.
-        const FRAGMENT = 1 << 5;
-        /// The transport checksum was found right.
-        const CHECKSUM_OK = 1 << 6;
-        /// A header is broken.
-        const INVALID = 1 << 7;
-    }
+macro_rules! flags {
+    ($(#[doc = $doc:literal] $name:ident = $bit:literal,)+) => {
+        bitflags::bitflags! {
+            /// What has been done with the packet.
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+            pub struct MetadataFlags: u16 { $(#[doc = $doc] const $name = 1 << $bit;)+ }
+        }
+
+        /// Every flag with what it means.
+        pub const FLAGS: &[(MetadataFlags, &str, &str)] =
+            &[$((MetadataFlags::$name, stringify!($name), $doc.trim_ascii()),)+];
+    };
+}
+
+flags! {
+    /// Headers are parsed: the offsets count.
+    PARSED = 0,
+    /// Flow class and path are known.
+    CLASSIFIED = 1,
+    /// Header halves on the path have run.
+    HEADER_HALVES_DONE = 2,
+    /// The extended part is there.
+    EXTENDED = 3,
+    /// IP version 6.
+    IPV6 = 4,
+    /// A fragment.
+    FRAGMENT = 5,
+    /// The transport checksum was found right.
+    CHECKSUM_OK = 6,
+    /// A header is broken.
+    INVALID = 7,
 }
 
 /// The generic part.

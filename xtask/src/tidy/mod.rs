@@ -14,6 +14,7 @@ pub mod licences;
 pub mod links;
 pub mod manifests;
 mod rust;
+pub mod specs;
 pub mod tables;
 mod tree;
 pub mod unsafety;
@@ -38,6 +39,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("licences", licences::check),
     ("deny.toml", licences::check_deny),
     ("tables", tables::check),
+    ("specs", specs::check),
     ("links", links::check),
     ("book", links::check_summary),
     ("invariants", invariants::check),

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a specification declares is read by somebody: a field of a spec that nothing looks at is a promise that nothing keeps.
+//!
+//! A read is a field behind an expression that holds the spec, outside of tests and examples. Which expressions do is listed, since text
+//! alone does not know types: a new reader that names it otherwise adds a line.
+
+use super::rust::{code, tests_begin};
+use super::{Finding, Tree};
+
+/// A structure whose fields are declarations.
+struct Spec {
+    path: &'static str,
+    name: &'static str,
+    /// Expressions that hold one, and the beginning of the paths of files where they do.
+    held: &'static [(&'static str, &'static str)],
+}
+
+const FUNCTION: &str = "crates/function/src/spec.rs";
+const CONTEXT: &str = "crates/function/src/context.rs";
+const ORDER: &str = "crates/agent/src/order.rs";
+
+const SPECS: &[Spec] = &[
+    Spec { path: FUNCTION, name: "FunctionSpec", held: &[("crates/", "spec()"), (ORDER, "a"), (ORDER, "b")] },
+    Spec { path: FUNCTION, name: "HeaderHalf", held: &[("crates/", "half")] },
+    Spec { path: FUNCTION, name: "HeaderField", held: &[("crates/", "header_field")] },
+    Spec { path: FUNCTION, name: "Counter", held: &[("crates/", "counter_spec")] },
+    Spec { path: CONTEXT, name: "Notes", held: &[("crates/", "notes"), (CONTEXT, "self")] },
+];
+
+/// Fields that nobody reads yet, each with the reason why it is there. One that is read has to leave the list.
+const UNREAD: &[(&str, &str, &str)] = &[
+    ("FunctionSpec", "summary", "for the reference of functions, which is not generated yet"),
+    ("FunctionSpec", "buffers", "for a parser that makes only the buffers that somebody reads"),
+    ("FunctionSpec", "header_half", "for levels below the host, of which there is none yet"),
+    ("FunctionSpec", "counters", "for the reference of metrics; names come with the values as yet"),
+    ("HeaderHalf", "fields", "as `header_half`"),
+    ("HeaderHalf", "entry_bytes", "as `header_half`"),
+    ("HeaderHalf", "lookups", "as `header_half`"),
+    ("HeaderField", "name", "as `header_half`"),
+    ("HeaderField", "width", "as `header_half`"),
+    ("Counter", "name", "as `counters`"),
+    ("Counter", "help", "as `counters`"),
+    ("Notes", "marks", "for header halves at other levels, which leave results for those after them"),
+];
+
+/// Every field of a spec has a reader, or stands on the list of those that have none yet.
+#[must_use]
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    check_with(tree, UNREAD)
+}
+
+fn check_with(tree: &Tree, unread: &[(&str, &str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for spec in SPECS {
+        let fields = tree.get(spec.path).map_or_else(Vec::new, |file| fields(&file.text, spec.name));
+        if fields.is_empty() && tree.root.is_some() {
+            let message = format!("`{}` is not there; say in xtask/src/tidy/specs.rs where it is", spec.name);
+            findings.push(Finding::new(spec.path, 0, message));
+        }
+        let listed = |field: &str| unread.iter().any(|(of, name, _)| (*of, *name) == (spec.name, field));
+        for (line, field) in &fields {
+            let message = match (is_read(tree, spec, field), listed(field)) {
+                (true, true) => "is read now: take it from UNREAD in xtask/src/tidy/specs.rs",
+                (false, false) => "is read by nobody: take it away, or give it its reader",
+                _ => continue,
+            };
+            findings.push(Finding::new(spec.path, *line, format!("`{}.{field}` {message}", spec.name)));
+        }
+        let gone =
+            unread.iter().filter(|(of, name, _)| *of == spec.name && !fields.iter().any(|(_, f)| f == name));
+        for (_, name, _) in gone.filter(|_| !fields.is_empty()) {
+            let message = format!("`{}.{name}` is no field any more: take it from UNREAD", spec.name);
+            findings.push(Finding::new(spec.path, 0, message));
+        }
+    }
+    findings
+}
+
+/// The public fields of a structure, with their lines.
+fn fields(text: &str, name: &str) -> Vec<(usize, String)> {
+    let begins = |line: &str| {
+        let rest = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with([' ', '<']))
+    };
+    let code = code(text);
+    let lines = code.lines().enumerate().skip_while(|(_, line)| !begins(line)).skip(1);
+    let field =
+        |line: &str| line.trim().strip_prefix("pub ")?.split_once(':').map(|(field, _)| field.to_owned());
+    lines
+        .take_while(|(_, line)| !line.starts_with('}'))
+        .filter_map(|(index, line)| Some((index + 1, field(line)?)))
+        .collect()
+}
+
+fn is_read(tree: &Tree, spec: &Spec, field: &str) -> bool {
+    tree.rust().filter(|file| !is_of_tests(&file.path)).any(|file| {
+        let held =
+            || spec.held.iter().filter(|(folder, _)| file.path.starts_with(folder)).map(|(_, held)| *held);
+        held().any(|held| file.text.contains(field) && reads(&file.text, held, field))
+    })
+}
+
+fn is_of_tests(path: &str) -> bool {
+    let names = ["/tests/", "/tests.rs", "/examples/", "/benches/"];
+    names.iter().any(|name| path.contains(name)) || path.ends_with("_tests.rs")
+}
+
+/// Whether the code looks at a field behind an expression. To set it is not to look at it.
+fn reads(text: &str, held: &str, field: &str) -> bool {
+    let lines = code(text);
+    let code: Vec<&str> =
+        lines.lines().take(tests_begin(text).saturating_sub(1)).flat_map(str::split_whitespace).collect();
+    // A long chain is broken before its dots.
+    let code = code.join(" ").replace(" .", ".");
+    let wanted = format!("{held}.{field}");
+    code.match_indices(&wanted).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let rest = &code[at + wanted.len()..];
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_set = rest.starts_with(" = ");
+        !before.is_some_and(is_word) && !rest.starts_with(|c: char| is_word(c) || c == '(') && !is_set
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: &str = "/// Doc.\npub struct FunctionSpec {\n    /// Name.\n    pub name: &'static str,\n    /// Runs after.\n    pub runs_after: u8,\n}\npub struct Other {\n    pub x: u8,\n}\n";
+
+    fn said(files: &[(&str, &str)], unread: &[(&str, &str, &str)]) -> Vec<String> {
+        let mut files = files.to_vec();
+        files.push((FUNCTION, SPEC));
+        check_with(&Tree::of(&files), unread).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn a_field_without_a_reader_is_found() {
+        let reader =
+            "fn f() {\n    let a = kind\n        .spec()\n        .name;\n    // kind.spec().runs_after\n}\n";
+        let found = said(&[("crates/x/src/a.rs", reader)], &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0]
+                .starts_with("crates/function/src/spec.rs:6: `FunctionSpec.runs_after` is read by nobody")
+        );
+    }
+
+    #[test]
+    fn tests_and_setters_and_other_names_are_no_readers() {
+        let name = ("crates/x/src/b.rs", "fn f() { s.spec().name.len() }");
+        for (path, text) in [
+            ("crates/x/tests/a.rs", "fn f() { s.spec().runs_after }"),
+            ("crates/x/src/a.rs", "#[cfg(test)]\nmod tests { fn f() { s.spec().runs_after } }"),
+            (
+                "crates/x/src/a.rs",
+                "fn f() { s.spec().runs_after = 1; s.spec().runs_after_all; s.my_spec().x; other.runs_after }",
+            ),
+            ("crates/x/src/a.rs", "fn f() { a.runs_after }"),
+        ] {
+            assert_eq!(said(&[name, (path, text)], &[]).len(), 1, "{text}");
+        }
+        assert_eq!(said(&[name, (ORDER, "fn f() { a.runs_after }")], &[]), [""; 0]);
+    }
+
+    #[test]
+    fn the_list_of_exceptions_is_exact() {
+        let name = ("crates/x/src/b.rs", "fn f() { s.spec().name }");
+        assert_eq!(said(&[name], &[("FunctionSpec", "runs_after", "later")]), [""; 0]);
+        let read =
+            said(&[name], &[("FunctionSpec", "runs_after", "later"), ("FunctionSpec", "name", "later")]);
+        assert!(read.len() == 1 && read[0].contains("`FunctionSpec.name` is read now"), "{read:?}");
+        let gone =
+            said(&[name], &[("FunctionSpec", "runs_after", "later"), ("FunctionSpec", "old", "later")]);
+        assert!(gone.len() == 1 && gone[0].contains("`FunctionSpec.old` is no field"), "{gone:?}");
+    }
+}
