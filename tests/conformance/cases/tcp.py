@@ -302,8 +302,8 @@ def closing(out, v):
         ("close_wait", "close_wait"), "drop", "sfw_window", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("far_data", "RFC 9293 3.4: outside the window", [by_client, ack_of_client], t.s(ACK | PSH, s + 90_000, c + 1, b"far"), ("close_wait", "close_wait"),
         "drop", "sfw_window", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
-    add("syn_of_server", "policy: the server may not open; RFC 9293 3.10.7.4 (RFC 5961 4): the connection is not ended by a SYN", [by_client, ack_of_client],
-        t.s(SYN, s + 4444, 0), ("close_wait", None), "drop", "sfw_initiator", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
+    add("syn_of_server", "RFC 9293 3.10.7.4 (RFC 5961 4): the connection is not ended by a SYN; the server may not open another", [by_client, ack_of_client],
+        t.s(SYN, s + 4444, 0), ("close_wait", None), "drop", "sfw_state", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("syn_of_client", "RFC 9293 3.10.7.4 (RFC 5961 4): a SYN in a synchronised state gets a challenge ACK; the connection is not ended by it",
         [by_client, ack_of_client], t.c(SYN, c + 77_777, 0), ("close_wait", None), after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("data_behind_own_fin", "RFC 9293 3.10.7.4, CLOSE-WAIT: behind a FIN there is no text", [by_client, ack_of_client], t.c(ACK | PSH, c + 1, s, b"more"),
