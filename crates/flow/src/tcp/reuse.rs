@@ -27,7 +27,8 @@ impl TcpSession {
         // Suricata lets a SYN replace a connection whose client alone has closed. Its server still sends: before real receivers a SYN, which
         // anybody can make up, does not end it. The server answers an honest one with an acknowledgement, upon which the client resets
         // (RFC 9293 3.10.7.4).
-        let half_open = config.compares() && self.state == TcpState::CloseWait;
+        let server_sends = !self.tcp_flags(Direction::ToClient).contains(TcpFlags::FIN);
+        let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
         let over = self.state >= TcpState::LastAck && !half_open
             || self.state == TcpState::None
             // Both sides have said that they send no more: who opens anew means a new connection.
