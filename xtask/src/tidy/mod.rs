@@ -42,4 +42,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("book", links::check_summary),
     ("invariants", invariants::check),
     ("floor", floor::check),
+    ("test helpers", arrows::check_helpers),
 ];
