@@ -130,6 +130,19 @@ mod tests {
     }
 
     #[test]
+    fn sums_are_those_of_rfc_1071_whatever_the_length() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(sum(0, &bytes), 0xddf2);
+        for length in 0..bytes.len() {
+            let pairs = bytes[..length].chunks(2);
+            let slow: u32 =
+                pairs.map(|p| u32::from(p[0]) << 8 | u32::from(p.get(1).copied().unwrap_or(0))).sum();
+            assert_eq!(u32::from(sum(0, &bytes[..length])), (slow & 0xffff) + (slow >> 16), "{length}");
+        }
+        assert_eq!(sum(0xffff_ffff, &[0xff; 9]), 0xff00);
+    }
+
+    #[test]
     fn pieces_and_extension_headers_stand_where_they_belong() {
         let mut ip = Ip::new("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap(), UDP);
         ip.extensions.push((60, vec![0, 1, 4, 0, 0, 0, 0]));
