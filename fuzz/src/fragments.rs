@@ -16,8 +16,10 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_flow::EndReason;
 use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
-use bartizan_packet::{InternetChecksum, LinkType, Network, PacketView};
+use bartizan_packet::{LinkType, Network, PacketView};
+use bartizan_testkit::packet::{self, Ip};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// The receivers' hardware address.
@@ -177,14 +179,18 @@ const WRONGS: u8 = 26;
 
 impl Sent {
     fn frame(&self) -> Vec<u8> {
-        let mut frame = MAC.to_vec();
-        frame.extend([2, 0, 0, 0, 0, 1]);
+        let address = |host: u8| match self.v6 {
+            true => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(host)]),
+            false => packet::address(false, host),
+        };
+        let mut ip = Ip::new(address(1), address(2), self.protocol);
+        (ip.mac, ip.from_mac, ip.id) = (MAC, [2, 0, 0, 0, 0, 1], self.id);
         match self.wrong {
-            1 => frame[5] = 9,
+            1 => ip.mac[5] = 9,
             // Another sender's address: nothing wrong with it.
-            2 => frame[11] = 9,
-            3 => frame.extend([0x81, 0, 0, 0]),
-            4 => frame.extend([0x81, 0, 0, 5]),
+            2 => ip.from_mac[5] = 9,
+            3 => ip.tags.push(0),
+            4 => ip.tags.push(5),
             _ => {}
         }
         let hops = if self.wrong == 5 { 3 } else { 64 };
@@ -197,11 +203,8 @@ impl Sent {
             // Another code point: nothing wrong with it.
             ecn |= 0x28;
         }
-        if self.v6 {
-            self.ipv6(&mut frame, hops, ecn)
-        } else {
-            self.ipv4(&mut frame, hops, ecn)
-        }
+        (ip.ttl, ip.tos) = (hops, ecn);
+        let mut frame = if self.v6 { self.ipv6(ip) } else { self.ipv4(ip) };
         // Padding, as of short frames.
         if self.wrong == 9 {
             frame.extend([0; 6]);
@@ -209,7 +212,7 @@ impl Sent {
         frame
     }
 
-    fn ipv4(&self, frame: &mut Vec<u8>, hops: u8, tos: u8) {
+    fn ipv4(&self, mut ip: Ip) -> Vec<u8> {
         let options: &[u8] = match self.wrong {
             10 => &[7, 7, 3, 0, 0, 0, 0, 0],
             11 => &[0x83, 7, 4, 10, 0, 0, 9, 0],
@@ -221,29 +224,27 @@ impl Sent {
             17 => &[0x44, 40, 5, 0],
             _ => &[],
         };
-        let mut field = (self.offset / 8) as u16 | u16::from(self.more) << 13;
-        field |= match self.wrong {
-            18 => 0x4000,
-            19 => 0x8000,
+        ip.options = options.to_vec();
+        let flags = match self.wrong {
+            18 => 2,
+            19 => 4,
             _ => 0,
         };
-        let length = (20 + options.len() + self.data.len()) as u16;
-        let length = if self.wrong == 20 { length + 8 } else { length };
-        let mut header = vec![0x45 + options.len() as u8 / 4, tos];
-        header.extend(length.to_be_bytes());
-        header.extend((self.id as u16).to_be_bytes());
-        header.extend(field.to_be_bytes());
-        header.extend([hops, self.protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        header.extend(options);
-        let sum = InternetChecksum::new().with(&header).finish();
-        let sum = if self.wrong == 21 { sum ^ 0x101 } else { sum };
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-        frame.extend([8, 0]);
-        frame.extend(header);
-        frame.extend(&self.data);
+        ip.fixed.flags = Some(flags | u8::from(self.more));
+        ip.fixed.frag = Some((self.offset / 8) as u16);
+        if self.wrong == 20 {
+            ip.fixed.len = Some((28 + options.len() + self.data.len()) as u16);
+        }
+        let mut frame = ip.frame(&self.data, None);
+        if self.wrong == 21 {
+            let sum = 14 + ip.tags.len() * 4 + 10;
+            frame[sum] ^= 1;
+            frame[sum + 1] ^= 1;
+        }
+        frame
     }
 
-    fn ipv6(&self, frame: &mut Vec<u8>, hops: u8, class: u8) {
+    fn ipv6(&self, mut ip: Ip) -> Vec<u8> {
         let routing = |kind: u8| [&[44, 2, kind, 1, 0, 0, 0, 0][..], &[0xfd; 16]].concat();
         let (first, extensions) = match self.wrong {
             10 => (0, vec![44, 0, 0x80, 4, 0, 0, 0, 0]),
@@ -273,13 +274,11 @@ impl Sent {
             rest.extend(self.id.to_be_bytes());
         }
         rest.extend(&self.data);
-        let length = rest.len() as u16 + if self.wrong == 24 { 8 } else { 0 };
-        frame.extend([0x86, 0xdd, 0x60 | class >> 4, class << 4, 0, 0]);
-        frame.extend(length.to_be_bytes());
-        frame.extend([if whole { self.protocol } else { first }, hops]);
-        frame.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        frame.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        frame.extend(rest);
+        if self.wrong == 24 {
+            ip.fixed.len = Some(8 + rest.len() as u16);
+        }
+        ip.protocol = if whole { self.protocol } else { first };
+        ip.frame(&rest, None)
     }
 }
 

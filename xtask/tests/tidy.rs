@@ -49,4 +49,6 @@ rules! {
     every_page_is_in_the_book = tidy::links::check_summary;
     invariants_name_what_keeps_them = tidy::invariants::check;
     the_floor_only_rises = tidy::floor::check;
+    frames_of_tests_are_made_in_one_place = tidy::frames::check;
+    test_helpers_stay_in_tests = tidy::arrows::check_helpers;
 }

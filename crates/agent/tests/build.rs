@@ -238,6 +238,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
     use bartizan_base::{Direction, Timestamp, Verdict};
     use bartizan_function::{FindingAction, Notes, PacketContext};
     use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
+    use bartizan_testkit::hosts;
 
     let text = |staged: bool| {
         format!(
@@ -249,8 +250,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
         let prepared = prepare(&mut agent, &text(staged)).expect("a generation");
         let class = classify(&prepared, 0, "10.0.0.1", "10.0.0.2");
         let function = &prepared.chains.functions[0];
-        let bytes =
-            [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 8, 0, 0];
+        let bytes = hosts::ip(false, (1, 2), 17, &hosts::udp((9, 9), b""));
         let mut out = DecodeOutput::default();
         Decoder::new(DecoderConfig::built_in()).decode(LinkType::RAW, &bytes, 28, &mut out);
         let view = PacketView::new(&bytes, out.outer().unwrap());

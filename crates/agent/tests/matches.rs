@@ -9,8 +9,8 @@ use bartizan_base::{Decision, LinkId, Reason, Settings, Timestamp};
 use bartizan_dataplane::explain::first::Nobody;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_packet::LinkType;
+use bartizan_testkit::packet;
 use common::{agent, engine, read};
-use core::net::IpAddr;
 use std::sync::Arc;
 
 const SYN: u8 = 2;
@@ -71,50 +71,21 @@ impl Bench {
     }
 }
 
-fn ip(source: &str, destination: &str, protocol: u8, body: &[u8]) -> Vec<u8> {
-    let ends: [IpAddr; 2] = [source.parse().unwrap(), destination.parse().unwrap()];
-    let length = body.len() as u16;
-    let mut packet = match ends[0] {
-        IpAddr::V4(_) => {
-            let mut head = vec![0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, protocol, 0, 0];
-            head[2..4].copy_from_slice(&(length + 20).to_be_bytes());
-            head
-        }
-        IpAddr::V6(_) => {
-            let mut head = vec![0x60, 0, 0, 0, 0, 0, protocol, 64];
-            head[4..6].copy_from_slice(&length.to_be_bytes());
-            head
-        }
-    };
-    for end in ends {
-        match end {
-            IpAddr::V4(v4) => packet.extend(v4.octets()),
-            IpAddr::V6(v6) => packet.extend(v6.octets()),
-        }
-    }
-    packet.extend(body);
-    packet
+fn end((address, port): (&str, u16)) -> packet::End {
+    (address.parse().unwrap(), port)
 }
 
 fn tcp(from: (&str, u16), to: (&str, u16), flags: u8) -> Vec<u8> {
-    let [a, b] = from.1.to_be_bytes();
-    let [c, d] = to.1.to_be_bytes();
-    let body = [a, b, c, d, 0, 0, 0, 9, 0, 0, 0, 10, 0x50, flags, 32, 0, 0, 0, 0, 0];
-    ip(from.0, to.0, 6, &body)
+    packet::tcp(end(from), end(to), (9, 10), flags, &[]).bytes()
 }
 
 fn udp(from: (&str, u16), to: (&str, u16)) -> Vec<u8> {
-    let [a, b] = from.1.to_be_bytes();
-    let [c, d] = to.1.to_be_bytes();
-    ip(from.0, to.0, 17, &[a, b, c, d, 0, 9, 0, 0, b'x'])
+    packet::udp(end(from), end(to), b"x").bytes()
 }
 
 /// An ICMP message; `kind`: that of ICMP and that of ICMPv6.
 fn icmp(from: &str, to: &str, kind: (u8, u8), code: u8, rest: &[u8]) -> Vec<u8> {
-    let (protocol, kind) = if from.contains(':') { (58, kind.1) } else { (1, kind.0) };
-    let mut body = vec![kind, code, 0, 0];
-    body.extend(rest);
-    ip(from, to, protocol, &body)
+    packet::icmp(end((from, 0)).0, end((to, 0)).0, kind, code, rest).bytes()
 }
 
 const WEB: &str = "\

@@ -2,15 +2,10 @@
 //! Memory of application layers stays within its bound, whatever senders make connections hold, and good requests beside it are
 //! still parsed, matched and let through (docs/limits.md).
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
 use bartizan_dataplane::settings::EngineSettings;
-use common::{Captured, ethernet, ip, tcp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp};
+use bartizan_testkit_worker::{Captured, Made, Stack, events};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -295,12 +290,11 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     let (passes, refused, events) = closed("auto", "chain: [ids]", &[], b"more");
     assert!(!passes && refused > 0, "prevention refuses what it cannot parse");
     // What was there is inspected and recorded, and the flow's record says why it ended so.
-    let uri = |e: &&serde_json::Value| e["event_type"] == "http" && e["http"]["url"] == "/upload";
-    assert_eq!(events.iter().filter(uri).count(), 1);
-    let flow = events.iter().find(|e| e["event_type"] == "flow").expect("its record");
+    assert_eq!(events::of_type(&events, "http").filter(|e| e["http"]["url"] == "/upload").count(), 1);
+    let flow = events::first(&events, "flow");
     assert_eq!(flow["app_proto"], "http");
     assert_eq!(flow["flow"]["exception_policy"][0]["target"], "app_layer_memcap", "{flow}");
-    let drop = events.iter().find(|e| e["event_type"] == "drop").expect("a drop record");
+    let drop = events::first(&events, "drop");
     assert_eq!(drop["bartizan"]["reason"], "applayer_memory");
 
     let ignore = [("app-layer.memcap-policy", "ignore")];
@@ -338,7 +332,7 @@ fn transactions_go_with_rules_and_without() {
     // The engine remembers nothing of a flow where there are no rules, so it holds no more than with some.
     assert!(held[1] <= held[0] && held[3] <= held[0] && held[2] <= held[0] + 1024, "{held:?}");
     let (_, events) = run.stack.finish();
-    let http = events.iter().filter(|e| e["event_type"] == "http").count();
+    let http = events::of_type(&events, "http").count();
     let alerts = events.iter().filter(|e| e["alert"]["signature_id"] == 1).count();
     assert_eq!((http, alerts), (asked, asked / 2));
 }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use bartizan_testkit_worker::events;
 use common::{Ended, Folder, capture, run, udp};
 use std::collections::BTreeMap;
 
@@ -21,8 +22,7 @@ fn folder() -> Folder {
     folder.write("unsupported.rules", format!("{GOOD}{UNSUPPORTED}"));
     folder.write("malformed.rules", format!("{GOOD}{MALFORMED}"));
     folder.write("s.yaml", YAML);
-    folder
-        .write("c.pcap", capture(1, &[udp(false, 1000, 4000, b"secret"), udp(true, 1001, 4000, b"secret")]));
+    folder.write("c.pcap", capture(&[udp(false, 1000, 4000, b"secret"), udp(true, 1001, 4000, b"secret")]));
     std::fs::create_dir_all(folder.path("rules/deeper")).unwrap();
     std::fs::create_dir_all(folder.path("l")).unwrap();
     folder.write("rules/b.rules", GOOD);
@@ -236,7 +236,7 @@ fn build_info_tells_what_a_run_would_search_with() {
         })
         .collect();
     folder.write("r.rules", rules);
-    folder.write("c.pcap", capture(1, &[udp(false, 1000, 4000, b"secret")]));
+    folder.write("c.pcap", capture(&[udp(false, 1000, 4000, b"secret")]));
     // What a run says of itself with a set that is large enough.
     let arguments = ["inspect", "--cache", "none", "--rules", "r.rules", "--out", "o", "--json", "c.pcap"];
     let ended = run(&folder.0, &arguments);
@@ -462,10 +462,8 @@ fn classes_without_a_table_have_suricata_s_severities() {
     let ended = run(&folder.0, &["inspect", "--cache", "none", "--rules", "r.rules", "--out", "o", "c.pcap"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr.matches("no class is called `troian`: 2 rules of it have severity 3").count(), 1);
-    let eve = folder.read("o/eve.json");
-    let events = eve.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let of_sid: BTreeMap<u64, (String, u64)> = events
-        .filter(|event| event["event_type"] == "alert")
+    let events = events::read(&folder.path("o/eve.json"));
+    let of_sid: BTreeMap<u64, (String, u64)> = events::of_type(&events, "alert")
         .map(|event| {
             let alert = &event["alert"];
             let category = alert["category"].as_str().unwrap().to_owned();

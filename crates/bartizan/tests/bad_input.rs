@@ -22,7 +22,7 @@ const fn case<'a>(files: Files<'a>, arguments: &'a str, code: i32, says: &'a [&'
 }
 
 fn good() -> Vec<u8> {
-    capture(1, &(0..4).map(|n| udp(n % 2 == 1, 40_000 + n, 53, b"hello")).collect::<Vec<_>>())
+    capture(&(0..4).map(|n| udp(n % 2 == 1, 40_000 + n, 53, b"hello")).collect::<Vec<_>>())
 }
 
 fn check(cases: &[Case<'_>]) {

@@ -2,15 +2,10 @@
 //! Datagrams that a receiver throws away, or does not answer, settle nothing for those behind them: a forbidden query is refused whatever came
 //! before it.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
-use bartizan_packet::{InternetChecksum, pseudo_header};
-use common::{Captured, address, ethernet, ip, tcp, udp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
+use bartizan_testkit::packet::sum_ipv4_header;
+use bartizan_testkit_worker::{Captured, Made, Stack};
 
 const RULES: &str = "drop dns any any -> any 53 (msg:\"query\"; dns.query; content:\"evil\"; sid:1;)\n\
 drop udp any any -> any 9000 (msg:\"to the server\"; flow:to_server; content:\"evil\"; sid:2;)\n\
@@ -26,13 +21,7 @@ fn message(name: &[u8; 4], answer: bool) -> Vec<u8> {
 
 /// A datagram with its checksum right.
 fn datagram(v6: bool, ends: (u8, u8), ports: (u16, u16), load: &[u8]) -> Vec<u8> {
-    let mut bytes = udp(ports, load);
-    bytes[6..8].fill(0);
-    let (src, dst) = (address(v6, ends.0), address(v6, ends.1));
-    let sum: InternetChecksum = pseudo_header(src, dst, 17, bytes.len() as u32).unwrap();
-    let sum = sum.with(&bytes).finish();
-    bytes[6..8].copy_from_slice(&sum.to_be_bytes());
-    ethernet(v6, &ip(v6, ends, 17, &bytes))
+    ethernet(v6, &ip(v6, ends, 17, &udp(ports, load)))
 }
 
 /// Offset of UDP's checksum in a frame.
@@ -92,9 +81,7 @@ const FAULTS: &[(&str, Spoil)] = &[
             frame[21] = 1;
         } else {
             frame[22] = 1;
-            frame[24..26].fill(0);
-            let sum = InternetChecksum::new().with(&frame[14..34]).finish();
-            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            sum_ipv4_header(&mut frame[14..]);
         }
     }),
     ("nothing", |_, _| ()),

@@ -5,6 +5,7 @@
 #[path = "common/sample.rs"]
 mod common;
 
+use bartizan_testkit_worker::events;
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -179,13 +180,10 @@ fn captures_whose_checksums_are_mostly_wrong_are_told_of() {
 
 /// Events without what differs by nature: numbers of flows, and statistics.
 fn multiset(folder: &Folder, out: &str) -> BTreeMap<String, u32> {
-    let text = std::fs::read_to_string(folder.path().join(out).join("eve.json")).expect("events");
     let mut events = BTreeMap::new();
-    for line in text.lines() {
-        let mut event: Value = serde_json::from_str(line).expect("JSON");
+    for event in events::read(&folder.path().join(out).join("eve.json")) {
         if event["event_type"] != "stats" {
-            event.as_object_mut().expect("an object").remove("flow_id");
-            *events.entry(event.to_string()).or_default() += 1;
+            *events.entry(events::without_flow_id(&event)).or_default() += 1;
         }
     }
     events

@@ -4,6 +4,7 @@
 #[path = "common/sample.rs"]
 mod common;
 
+use bartizan_testkit::packet::{self, address};
 use common::{ACK, Capture, FIN, Folder, PSH, SYN};
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -230,9 +231,7 @@ fn transactions_of_http_alone_tell_their_number() {
         talk.close(&mut capture);
         let (client, server) = ends;
         let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01";
-        let mut datagram = [5000u16, 53, 8 + query.len() as u16, 0].map(u16::to_be_bytes).concat();
-        datagram.extend_from_slice(query);
-        capture.ip(client.0, server.0, 17, datagram, 6);
+        capture.udp((client.0, 5000), (server.0, 53), query);
     }
     folder.write("c.pcap", capture.pcap());
     inspect(&folder, "", "o", &[]);
@@ -334,9 +333,9 @@ fn of_packets_that_are_no_ip_only_decode_events_are_asked() {
     ));
     capture.frame(frame([0x88, 0xcc], b"abcabcabcabc"));
     // IPv4 with an option that is longer than the header: no flow either.
-    let mut broken = vec![0x46, 0, 0, 36, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 7, 0x20, 4, 0];
-    broken.extend_from_slice(&[0, 5, 0, 6, 0, 12, 0, 0, b'o', b'p', b't', b's']);
-    capture.frame(frame([0x08, 0x00], &broken));
+    let mut broken = packet::udp((address(false, 1), 5), (address(false, 2), 6), b"opts");
+    broken.ip.options = vec![7, 0x20, 4, 0];
+    capture.frame(broken.frame());
     capture.tcp(ends()[0].0, ends()[0].1, (100, 0), SYN, b"");
     folder.write("c.pcap", capture.pcap());
     let rules = [

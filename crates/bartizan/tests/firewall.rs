@@ -2,14 +2,9 @@
 //! Firewall mode over packets: what becomes of each, in IPv4 and IPv6. The answers of the tables are those that Suricata 8.0.8 gave for the same
 //! rules and conversations.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp, Verdict};
-use common::{Captured, ethernet, fragments, ip, tcp, udp};
-use stack::{FIREWALL, Made, Stack};
+use bartizan_testkit::hosts::{ethernet, fragments, ip, tcp, udp};
+use bartizan_testkit_worker::{Captured, FIREWALL, Made, Stack, events};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -129,9 +124,7 @@ fn outcome(
         let (worker, events) = run.stack.finish();
         let refused: u64 = worker.counters().refused.iter().sum();
         assert_eq!(refused, said.chars().filter(|c| *c != '.').count() as u64, "{name}: each has a reason");
-        let alerts: Vec<(u64, u64)> = events
-            .iter()
-            .filter(|e| e["event_type"] == "alert")
+        let alerts: Vec<(u64, u64)> = events::of_type(&events, "alert")
             .map(|e| (e["alert"]["signature_id"].as_u64().unwrap(), e["pcap_cnt"].as_u64().unwrap_or(0)))
             .collect();
         (said, alerts)
@@ -402,17 +395,17 @@ fn alerts_and_drops_name_the_firewall() {
         Run::new("events", false, &named, &firewall, "alert tcp any any -> any any (flags:S; sid:100;)\n");
     assert_eq!(run.play(&plain()), "...rffffff");
     let (worker, events) = run.stack.finish();
-    let alerts: Vec<_> = events.iter().filter(|e| e["event_type"] == "alert").collect();
+    let alerts: Vec<_> = events::of_type(&events, "alert").collect();
     let engine: Vec<_> = alerts.iter().map(|e| e["alert"]["engine"].as_str().unwrap()).collect();
     assert_eq!(engine, ["td", "fw", "fw"]);
     assert_eq!(alerts[1]["firewall"]["hook"], "http:request_started");
     assert_eq!(alerts[2]["firewall"]["policy"], "rejectsrc:flow,alert");
     assert_eq!((&alerts[2]["alert"]["action"], &alerts[2]["tx_id"]), (&"blocked".into(), &0.into()));
-    let drops: Vec<_> = events.iter().filter(|e| e["event_type"] == "drop").collect();
+    let drops: Vec<_> = events::of_type(&events, "drop").collect();
     assert_eq!(drops[0]["drop"]["reason"], "firewall rules");
     assert_eq!(drops[0]["alert"]["signature_id"], 9);
     assert!(drops.len() > 1 && drops.iter().skip(1).all(|d| d["drop"]["reason"] == "firewall flow drop"));
-    let flow = events.iter().find(|e| e["event_type"] == "flow").unwrap();
+    let flow = events::first(&events, "flow");
     assert_eq!(flow["flow"]["action"], "drop");
     let mut stats = std::collections::BTreeMap::new();
     worker.visit_stats(|name, value| {

@@ -2,14 +2,9 @@
 //! Handshakes through the whole stack, in prevention: what a SYN carries hides no request, one-sided connections go on as
 //! their policy says, segments whose options are broken are inspected, a segment right behind the beginning leaves.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
-use common::{Captured, ethernet, ip, tcp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp};
+use bartizan_testkit_worker::{Captured, Made, Stack};
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;

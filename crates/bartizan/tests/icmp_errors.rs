@@ -2,16 +2,11 @@
 //! ICMP errors belong to the flow that they quote, whichever worker they arrive at: all kinds of both versions, also in tunnels, get
 //! the verdict that one worker gives, and that is the right one.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
-use common::{Captured, Nothing, ethernet, gre, ip, tcp, udp};
+use bartizan_testkit::hosts::{ethernet, gre, ip, tcp, udp};
+use bartizan_testkit_worker::{Captured, Made, Nothing, Stack};
 use proptest::prelude::*;
-use stack::{Made, Stack};
 
 /// Errors: type of ICMP, code.
 const KINDS_V4: [(u8, u8); 7] = [(3, 1), (3, 3), (3, 4), (4, 0), (5, 1), (11, 0), (12, 0)];

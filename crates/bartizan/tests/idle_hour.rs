@@ -2,16 +2,11 @@
 //! Good traffic that is silent for long, through the inline loop between ports in memory, whose clock the test moves: connections
 //! go on after the silence as if nothing had been. The suite in `tests/good-traffic` does the same with real hosts for 90 s.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
-use common::{ethernet, ip, tcp, udp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
+use bartizan_testkit_worker::{Made, Stack};
 use std::time::{Duration, Instant};
 
 const SYN: u8 = 2;

@@ -6,8 +6,8 @@
 mod inline_net;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
+use bartizan_testkit_worker::events;
 use inline_net::{AtEnd, SERVER, in_namespace, link, role, run, wire};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -263,13 +263,9 @@ fn sums_agree(summary: &str) {
 /// Each datagram that says `probe` makes two alerts: both of one generation, with the rules of that.
 fn one_generation_a_packet(eve: &Path, rules: &BTreeMap<u64, u64>, sent: u64) {
     let mut alerts: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
-    for line in std::fs::read_to_string(eve).unwrap().lines() {
-        let event: Value = serde_json::from_str(line).unwrap();
-        if event["event_type"] != "alert" {
-            continue;
-        }
-        let generation = event["bartizan"]["generation"].as_u64().unwrap_or_else(|| panic!("{line}"));
-        let payload = event["payload_printable"].as_str().unwrap_or_else(|| panic!("{line}"));
+    for event in events::of_type(&events::read(eve), "alert") {
+        let generation = event["bartizan"]["generation"].as_u64().unwrap_or_else(|| panic!("{event}"));
+        let payload = event["payload_printable"].as_str().unwrap_or_else(|| panic!("{event}"));
         let sid = event["alert"]["signature_id"].as_u64().unwrap();
         let packet = format!("{} {payload}", event["src_ip"]);
         alerts.entry(packet).or_default().push((generation, sid));

@@ -8,6 +8,7 @@ mod inline_net;
 #[path = "common/mod.rs"]
 mod common;
 
+use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, until};
 use inline_net::{in_namespace, role, run, sysctl};
 use serde_json::Value;
@@ -127,11 +128,11 @@ alert tcp any any -> any any (msg:\"wrong\"; tcpv4-csum:invalid; sid:3;)
 ";
 
 /// The events of a type that are whole in the file: the program may be writing the next line.
-fn events(folder: &Folder, kind: &str) -> Vec<Value> {
+fn whole_events(folder: &Folder, kind: &str) -> Vec<Value> {
     let text = folder.read("o/eve.json");
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let all = text[..whole].lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.filter(|event| event["event_type"] == kind).collect()
+    let all = events::parse(&text[..whole]);
+    events::of_type(&all, kind).cloned().collect()
 }
 
 /// Two plain requests and a large answer over each IP version: what must be seen of them.
@@ -140,18 +141,18 @@ fn check(folder: &Folder, ended: &common::Ended) {
     assert!(!ended.stdout.contains("the sums do not agree"), "{}", ended.stdout);
     assert!(!ended.stderr.contains("wrong checksum"), "{}", ended.stderr);
     let count = |sid: u64| {
-        events(folder, "alert").iter().filter(|alert| alert["alert"]["signature_id"] == sid).count()
+        whole_events(folder, "alert").iter().filter(|alert| alert["alert"]["signature_id"] == sid).count()
     };
     assert_eq!((count(1), count(2), count(3)), (2, 4, 0), "{}", ended.stdout);
-    assert_eq!(events(folder, "http").len(), 4);
-    let files = events(folder, "fileinfo");
+    assert_eq!(whole_events(folder, "http").len(), 4);
+    let files = whole_events(folder, "fileinfo");
     let large: Vec<&Value> = files.iter().filter(|f| f["fileinfo"]["size"] == LARGE as u64).collect();
     assert_eq!(large.len(), 2, "{files:?}");
     assert!(large.iter().all(|f| f["fileinfo"]["state"] == "CLOSED"), "{large:?}");
-    for flow in events(folder, "flow") {
+    for flow in whole_events(folder, "flow") {
         assert!(flow["tcp"].get("tc_gap").is_none() && flow["tcp"].get("ts_gap").is_none(), "{flow}");
     }
-    let stats = events(folder, "stats");
+    let stats = whole_events(folder, "stats");
     let last = &stats.last().unwrap()["stats"];
     assert_eq!(last["tcp"]["invalid_checksum"], 0, "{last}");
 }
@@ -227,7 +228,7 @@ fn inline(name: &str, workers: &str) {
     until("the client", || done.exists());
     let ended = program.stop();
     check(&folder, &ended);
-    let stats = events(&folder, "stats");
+    let stats = whole_events(&folder, "stats");
     let own = &stats.last().unwrap()["bartizan"]["stats"]["normaliser"];
     // What senders left to their devices was done here.
     assert!(own["checksums"].as_u64() > Some(10) && own["cut"].as_u64() > Some(0), "{own}");
@@ -263,11 +264,11 @@ fn tap(name: &str, workers: &str) {
         ask(server);
         assert!(fetch(server, "/evil") > 2 && fetch(server, "/large") > LARGE);
     }
-    until("two events of type stats", || events(&folder, "stats").len() >= 2);
+    until("two events of type stats", || whole_events(&folder, "stats").len() >= 2);
     let ended = program.stop();
     check(&folder, &ended);
     // The senders left checksums to their device, and frames larger than the MTU came whole.
-    let stats = events(&folder, "stats");
+    let stats = whole_events(&folder, "stats");
     let last = stats.last().unwrap();
     assert!(last["bartizan"]["stats"]["capture"]["checksum_pending"].as_u64() > Some(10), "{last}");
     assert!(last["stats"]["decoder"]["max_pkt_size"].as_u64() > Some(1_514), "{last}");
@@ -280,7 +281,7 @@ fn tap(name: &str, workers: &str) {
     assert!(stats.is_sorted_by_key(|e| e["timestamp"].as_str().unwrap().to_owned()));
     assert!(stats[0]["stats"]["detect"]["engines"][0]["rules_loaded"] == 3, "{}", stats[0]);
     // An answer comes from the server: live packets have no number, and are packets all the same.
-    let messages = events(&folder, "dns");
+    let messages = whole_events(&folder, "dns");
     assert_eq!(messages.len(), 4, "{messages:?}");
     for message in messages {
         let from_server = message["src_port"] == 53;

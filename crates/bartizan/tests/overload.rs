@@ -2,12 +2,11 @@
 //! The program under overload: who gives way first, by policy and by tenant, with one worker and with two; and that it does not end for
 //! want of address space within what its bounds add up to (docs/limits.md).
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod frames;
 #[path = "common/sample.rs"]
 mod sample;
 
-use frames::{ethernet, ip, tcp};
+use bartizan_testkit::capture::paced;
+use bartizan_testkit::hosts::{ethernet, ip, tcp};
 use sample::{ACK, Folder, PSH, SYN};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -87,22 +86,11 @@ fn good() -> Vec<(bool, Vec<u8>)> {
 /// A capture of connections that take turns, a millisecond between packets.
 fn capture(talks: &[Talk]) -> Vec<u8> {
     let mut left: Vec<_> = talks.iter().map(Talk::frames).collect();
-    let mut out = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-    let mut count = 0u32;
+    let mut frames = Vec::new();
     while left.iter().any(|frames| !frames.is_empty()) {
-        for frame in left.iter_mut().filter_map(Vec::pop) {
-            let length = frame.len() as u32;
-            for word in [1_700_000_000 + count / 1000, count % 1000 * 1000, length, length] {
-                out.extend_from_slice(&word.to_le_bytes());
-            }
-            out.extend_from_slice(&frame);
-            count += 1;
-        }
+        frames.extend(left.iter_mut().filter_map(Vec::pop));
     }
-    out
+    paced(1_000, frames)
 }
 
 /// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and the event of its statistics.

@@ -22,7 +22,7 @@ fn set_up() -> Folder {
     let frames: Vec<_> = (0..40u16)
         .map(|n| udp(n % 2 == 0, 40_000 + n, 5_000, format!("a needle-{n:02}-in-the-hay").as_bytes()))
         .collect();
-    folder.write("c.pcap", capture(1, &frames));
+    folder.write("c.pcap", capture(&frames));
     folder
 }
 

@@ -2,14 +2,9 @@
 //! Prevention while a flow's protocol is open: what a rule refuses does not leave, nothing waits longer than the bounds say, and
 //! what is of no known protocol is inspected as a raw stream.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
-use common::{Captured, ethernet, ip, tcp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp};
+use bartizan_testkit_worker::{Captured, Made, Stack};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;

@@ -5,8 +5,6 @@
 
 #[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
-#[path = "common/stack.rs"]
-mod stack;
 
 use bartizan_base::{LinkId, Reason, Timestamp};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
@@ -17,8 +15,8 @@ use bartizan_dataplane::worker::Worker;
 use bartizan_flow::WhenFull;
 use bartizan_flow::tcp::OverlapAction;
 use bartizan_ports::{InlinePair, TestClock, TestPort};
-use common::{Captured, Nothing, Shape, ethernet, fragments, ip, marked, tcp, udp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
+use bartizan_testkit_worker::{Captured, Made, Nothing, Stack, events};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -217,7 +215,7 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
         assert_eq!(refused.get(reason).copied().unwrap_or(0), count, "{name}: {}", reason.name());
     }
     let mut recorded = BTreeMap::new();
-    for event in events.iter().filter(|event| event["event_type"] == "drop") {
+    for event in events::of_type(&events, "drop") {
         let reason =
             event["bartizan"]["reason"].as_str().unwrap_or_else(|| panic!("{name}: no reason: {event}"));
         *recorded.entry(reason.to_owned()).or_default() += 1;
@@ -301,16 +299,15 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             // What is recorded sums up to what the port counted, cause by cause.
             assert!(told.finish().is_empty());
             let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
-            for line in std::fs::read_to_string(folder.join("eve.json")).unwrap().lines() {
-                let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            for event in events::read(&folder.join("eve.json")) {
                 if event["event_type"] == "drop" {
                     let own = &event["bartizan"];
                     assert_eq!(
                         (&own["port"], &own["reason"]),
                         (&"b".into(), &reason.name().into()),
-                        "{line}"
+                        "{event}"
                     );
-                    assert!(own.get("function").is_none() && event["src_port"] == 1, "{line}");
+                    assert!(own.get("function").is_none() && event["src_port"] == 1, "{event}");
                     *recorded.entry(own["cause"].as_str().unwrap().to_owned()).or_default() +=
                         own["frames"].as_u64().unwrap();
                 }

@@ -104,12 +104,7 @@ fn config_leaves_records_of_a_query_and_its_response_out() {
             for (response, from, to) in
                 [(false, (client, 4_000u16), (server, 53u16)), (true, (server, 53u16), (client, 4_000u16))]
             {
-                let message = dns(id, response, name);
-                let mut segment = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
-                segment.extend_from_slice(&(8 + message.len() as u16).to_be_bytes());
-                segment.extend_from_slice(&[0, 0]);
-                segment.extend_from_slice(&message);
-                capture.ip(from.0, to.0, 17, segment, 6);
+                capture.udp(from, to, &dns(id, response, name));
             }
         }
     }

@@ -5,6 +5,7 @@
 //! Programs in other namespaces are this test again, with a role in the environment.
 
 use bartizan_ports::OffloadGuard;
+use bartizan_testkit_worker::events;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -331,24 +332,17 @@ fn check_sums(summary: &str, stats: &str) {
 }
 
 fn check_events(eve: &str) {
-    let events: Vec<serde_json::Value> = eve.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let events = events::parse(eve);
     // TCP may see a refusal: where the kernel moves a program to another processor, segments overtake each other with an older
     // timestamp (RFC 7323, PAWS).
-    let refused = events.iter().filter(|e| e["event_type"] == "drop" && e["proto"] != "TCP").count();
+    let refused = events::of_type(&events, "drop").filter(|e| e["proto"] != "TCP").count();
     assert_eq!(refused, 0, "nothing gives reason to refuse anything else");
-    let flows = |proto: &str| {
-        events
-            .iter()
-            .filter(|e| e["event_type"] == "flow" && e["proto"] == proto && e["dest_port"] == PORT)
-            .count()
+    let flows = |proto: &'static str| {
+        events::of_type(&events, "flow").filter(move |e| e["proto"] == proto && e["dest_port"] == PORT)
     };
-    assert_eq!((flows("TCP"), flows("UDP")), (TCP_STREAMS + 2, usize::from(UDP_STREAMS)));
-    let alerts = events.iter().filter(|e| e["event_type"] == "alert").count();
+    assert_eq!((flows("TCP").count(), flows("UDP").count()), (TCP_STREAMS + 2, usize::from(UDP_STREAMS)));
+    let alerts = events::of_type(&events, "alert").count();
     assert_eq!(alerts, usize::from(UDP_STREAMS), "the last packet of each stream");
-    let packets: u64 = events
-        .iter()
-        .filter(|e| e["event_type"] == "flow" && e["proto"] == "UDP" && e["dest_port"] == PORT)
-        .map(|e| e["flow"]["pkts_toserver"].as_u64().unwrap())
-        .sum();
+    let packets: u64 = flows("UDP").map(|e| e["flow"]["pkts_toserver"].as_u64().unwrap()).sum();
     assert_eq!(packets, u64::from(UDP_PACKETS) * u64::from(UDP_STREAMS));
 }

@@ -6,6 +6,7 @@ mod common;
 mod namespace;
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
+use bartizan_testkit_worker::events;
 use common::{Folder, PROGRAM, Running, capture, udp, until};
 use namespace::{in_namespace, ip, veth};
 use std::io::Write;
@@ -137,7 +138,7 @@ fn captures_end_in_order_by_a_signal() {
             .spawn()
             .unwrap();
         let mut input = child.stdin.take().unwrap();
-        let whole = capture(1, &frames());
+        let whole = capture(&frames());
         // The last packet is under way when the signal comes.
         input.write_all(&whole[..whole.len() - 5]).unwrap();
         input.flush().unwrap();
@@ -172,7 +173,7 @@ fn standard_input_and_folders_are_read_like_files() {
     let folder = Folder::new();
     folder.write("local.rules", RULES);
     let frames = frames();
-    folder.write("whole.pcap", capture(1, &frames));
+    folder.write("whole.pcap", capture(&frames));
     let inspect = |out: &str, name: &str, stdin: Stdio| {
         let ended = Command::new(PROGRAM)
             .args(["inspect", "--rules", "local.rules", "--cache", "none", "--json", "--out", out, name])
@@ -187,15 +188,8 @@ fn standard_input_and_folders_are_read_like_files() {
         )
     };
     let events = |out: &str| -> Vec<String> {
-        let alert = |line: &&str| line.contains("\"event_type\":\"alert\"");
-        let eve = folder.read(&format!("{out}/eve.json"));
-        // The number of a flow is another one in each run.
-        let plain = |line: &str| {
-            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-            event.as_object_mut().unwrap().remove("flow_id");
-            event.to_string()
-        };
-        eve.lines().filter(alert).map(plain).collect()
+        let all = events::read(&folder.path(&format!("{out}/eve.json")));
+        events::of_type(&all, "alert").map(events::without_flow_id).collect()
     };
     assert_eq!(inspect("file", "whole.pcap", Stdio::null()).0, Some(0));
     let stdin = std::fs::File::open(folder.path("whole.pcap")).unwrap();
@@ -204,7 +198,7 @@ fn standard_input_and_folders_are_read_like_files() {
     assert_eq!(events("file").len(), 2);
     assert_eq!(events("stdin"), events("file"));
     // A folder: in the order in which the files were written last, whatever they are called; flows go on from file to file.
-    let whole = capture(1, &frames);
+    let whole = capture(&frames);
     let second = 24 + 16 + frames[0].len();
     let write = |name: &str, packets: &[u8], second: u64| {
         let path = folder.write(name, [&whole[..24], packets].concat());
@@ -242,7 +236,7 @@ fn standard_input_and_folders_are_read_like_files() {
 #[test]
 fn events_of_an_earlier_run_are_told_of() {
     let folder = Folder::new();
-    folder.write("whole.pcap", capture(1, &frames()));
+    folder.write("whole.pcap", capture(&frames()));
     let inspect = |more: &[&str]| {
         common::run(&folder.0, &[&["inspect", "--cache", "none", "--out", "o", "whole.pcap"], more].concat())
     };

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A policy is staged and enforced under live flows: what functions keep of a flow goes on, and is shown. IPv4 and IPv6.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
-use common::{Captured, ethernet, ip, tcp, udp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
+use bartizan_testkit_worker::{Captured, Made, Stack, events};
 
 const RULES: &str = "\
 alert ip any any -> any any (msg:\"login\"; content:\"login\"; flowbits:set,in; sid:1;)
@@ -84,7 +79,7 @@ fn state_of_detection_goes_from_staged_to_enforced_and_back() {
         // Reported once for the flow.
         let would = events.iter().filter(|e| e["alert"]["gid"] == 9000).count();
         assert!(would <= 1, "{would}");
-        let flow = events.iter().find(|e| e["event_type"] == "flow").unwrap();
+        let flow = events::first(&events, "flow");
         assert_eq!(flow["metadata"]["flowbits"][0], "in", "{flow}");
     }
 }

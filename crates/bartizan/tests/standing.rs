@@ -2,15 +2,10 @@
 //! What decides of a flow beforehand (it is bypassed, passed, refused) holds as long as what it rests on: policies and rules of a
 //! generation, or the flow's own bytes. Each in IPv4 and IPv6.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::{Reason, Timestamp};
 use bartizan_flow::FlowState;
-use common::{Captured, ethernet, ip, tcp, udp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
+use bartizan_testkit_worker::{Captured, Made, Stack, events};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -137,9 +132,8 @@ fn a_bypassed_flow_is_judged_by_the_next_policy() {
         assert_eq!(tcp.say(0, b"il"), Some(Reason::IdsRule));
         let (worker, events) = tcp.stack.finish();
         assert_eq!(worker.counters().refused[Reason::StreamError as usize], 0);
-        let stream =
-            |e: &&serde_json::Value| e["event_type"] == "anomaly" && e["anomaly"]["type"] == "stream";
-        assert_eq!(events.iter().filter(stream).count(), 0);
+        let anomalies = events::of_type(&events, "anomaly");
+        assert_eq!(anomalies.filter(|e| e["anomaly"]["type"] == "stream").count(), 0);
     }
 }
 

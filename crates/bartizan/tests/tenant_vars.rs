@@ -3,6 +3,7 @@
 
 mod common;
 
+use bartizan_testkit_worker::events;
 use common::{Folder, capture, run, udp};
 use std::fs;
 
@@ -48,10 +49,8 @@ fn alerts(folder: &Folder, arguments: &[&str]) -> Vec<(u64, u64, u64)> {
     let _ = fs::remove_dir_all(folder.path("o"));
     let ended = run(&folder.0, arguments);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    let events = fs::read_to_string(folder.path("o/eve.json")).unwrap();
-    let events = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let mut alerts: Vec<_> = events
-        .filter(|e| e["event_type"] == "alert")
+    let events = events::read(&folder.path("o/eve.json"));
+    let mut alerts: Vec<_> = events::of_type(&events, "alert")
         .map(|e| {
             let sid = e["alert"]["signature_id"].as_u64().unwrap();
             (sid, e["vlan"][0].as_u64().unwrap_or(0), e["dest_port"].as_u64().unwrap())
@@ -84,10 +83,10 @@ fn each_tenant_is_judged_as_if_the_settings_had_its_variables() {
     folder.write("r.rules", RULES);
     folder.write("p.yaml", policy());
     let all: Vec<_> = TENANTS.iter().flat_map(|(vlan, ..)| frames(*vlan)).collect();
-    folder.write("all.pcap", capture(1, &all));
+    folder.write("all.pcap", capture(&all));
     let mut expected = Vec::new();
     for (vlan, addresses, ports) in TENANTS {
-        folder.write("one.pcap", capture(1, &frames(vlan)));
+        folder.write("one.pcap", capture(&frames(vlan)));
         let set = |kind: &str, (name, value): &(&str, &str)| format!("vars.{kind}.{name}={value}");
         let settings: Vec<String> = addresses
             .iter()
@@ -118,7 +117,7 @@ fn each_tenant_is_judged_as_if_the_settings_had_its_variables() {
 fn what_is_wrong_with_variables_is_said_with_its_place() {
     let folder = Folder::new();
     folder.write("r.rules", RULES);
-    folder.write("c.pcap", capture(1, &frames(0)));
+    folder.write("c.pcap", capture(&frames(0)));
     let cases = [
         ("{address-groups: {HOME_NET: 10.0.0.0/33}}", "p.yaml:2:69: `/33` is no prefix length"),
         ("{address-groups: {HOME_NET: !10.0.0.0/8}}", "p.yaml:2:69: "),

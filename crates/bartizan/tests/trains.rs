@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detection over trains: what rules say of segments that came together is what they say of them one by one.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod common;
-#[path = "common/stack.rs"]
-mod stack;
-
 use bartizan_base::Timestamp;
 use bartizan_dataplane::train;
-use common::{Captured, ethernet, ip, tcp};
-use stack::{Made, Stack};
+use bartizan_testkit::hosts::{ethernet, ip, tcp};
+use bartizan_testkit_worker::{Captured, Made, Stack, events};
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -92,7 +87,7 @@ fn play(name: &str, rules: &str, frames: &[Vec<u8>], joined: bool) -> Outcome {
     let counters = worker.counters();
     let refused: u64 = counters.refused.iter().sum();
     assert_eq!(counters.forwarded + refused, frames.len() as u64);
-    let of = |kind: &'static str| events.iter().filter(move |event| event["event_type"] == kind);
+    let of = |kind| events::of_type(&events, kind);
     let mut alerts: Vec<_> = of("alert")
         .map(|event| {
             let alert = &event["alert"];

@@ -7,6 +7,7 @@ use bartizan_classify::{
     Auto, BitVector, Classifier, Entry, Flat, Header, HeaderRule, Hsm, InsertError, Level, Linear, Live,
     Match, NO_FID, Net, Range, Rebuild, Segmentation, Segments, StrideBv,
 };
+use bartizan_testkit::random::Random;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
@@ -475,14 +476,14 @@ fn lookups_go_on_while_entries_come_and_go() {
     let mut linear = Linear::new(1);
     linear.insert(0, &entries).unwrap();
     let stop = AtomicBool::new(false);
-    let mut n = Numbers(7);
+    let mut n = Random::new(7);
     std::thread::scope(|scope| {
         let (reader, stop) = (live.reader(), &stop);
         let lookups = scope.spawn(move || {
-            let mut n = Numbers(5);
+            let mut n = Random::new(5);
             let mut batches = 0u32;
             while !stop.load(Ordering::Relaxed) || batches < 100 {
-                let chosen: Vec<u32> = (0..64).map(|_| n.next(u64::from(count)) as u32).collect();
+                let chosen: Vec<u32> = (0..64).map(|_| n.below(count as usize) as u32).collect();
                 let flat: Vec<_> = chosen
                     .iter()
                     .map(|i| bartizan_classify::FlatV4 {
@@ -502,7 +503,7 @@ fn lookups_go_on_while_entries_come_and_go() {
         });
         let mut present = vec![true; count as usize];
         for step in 0..30_000u32 {
-            let i = n.next(u64::from(count)) as u32;
+            let i = n.below(count as usize) as u32;
             if std::mem::replace(&mut present[i as usize], false) {
                 assert_eq!(live.delete(Fid(i)), 1);
                 linear.delete(Fid(i));
@@ -551,32 +552,20 @@ fn lookups_go_on_while_entries_come_and_go() {
     }
 }
 
-/// A small generator, so that the large test needs no crate and is the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
-
 #[test]
 fn ten_thousand_rules_stay_within_their_bound_and_right() {
-    let mut n = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut n = Random::new(1);
     let mut entries = Vec::new();
     for index in 0..10_000u32 {
-        let v4 = |n: &mut Numbers| Net {
-            address: Ipv4Addr::from(0x0a00_0000 | n.next(1 << 20) as u32).into(),
-            length: 12 + n.next(21) as u8,
+        let v4 = |n: &mut Random| Net {
+            address: Ipv4Addr::from(0x0a00_0000 | n.below(1 << 20) as u32).into(),
+            length: 12 + n.below(21) as u8,
         };
         let rule = HeaderRule {
-            source: (n.next(4) != 0).then(|| v4(&mut n)),
-            destination: (n.next(4) != 0).then(|| v4(&mut n)),
-            protocol: (n.next(3) != 0).then_some(6),
-            destination_ports: if n.next(3) == 0 { Range::ANY } else { Range::one(n.next(500) as u16) },
+            source: (n.below(4) != 0).then(|| v4(&mut n)),
+            destination: (n.below(4) != 0).then(|| v4(&mut n)),
+            protocol: (n.below(3) != 0).then_some(6),
+            destination_ports: if n.below(3) == 0 { Range::ANY } else { Range::one(n.below(500) as u16) },
             ..HeaderRule::default()
         };
         entries.push(Entry { fid: Fid(index), priority: index, rule });
@@ -591,11 +580,11 @@ fn ten_thousand_rules_stay_within_their_bound_and_right() {
         let header = Header {
             tenant: TenantId(0),
             link: LinkId(0),
-            source: Ipv4Addr::from(0x0a00_0000 | n.next(1 << 20) as u32).into(),
-            destination: Ipv4Addr::from(0x0a00_0000 | n.next(1 << 20) as u32).into(),
-            protocol: if n.next(2) == 0 { 6 } else { 17 },
+            source: Ipv4Addr::from(0x0a00_0000 | n.below(1 << 20) as u32).into(),
+            destination: Ipv4Addr::from(0x0a00_0000 | n.below(1 << 20) as u32).into(),
+            protocol: if n.below(2) == 0 { 6 } else { 17 },
             source_port: 40_000,
-            destination_port: n.next(500) as u16,
+            destination_port: n.below(500) as u16,
         };
         let (mut a, mut b) = ([None], [None]);
         linear.lookup(&header, &mut a);

@@ -386,12 +386,21 @@ fn put_checksum(out: &mut [u8], at: usize, sum: u16) -> Option<()> {
 mod tests {
     use super::*;
     use bartizan_packet::{DecodeOutput, Decoder, LinkType};
+    use bartizan_testkit::hosts;
+    use bartizan_testkit::packet::{self, Datagram, End, Ip, Packet, Segment, address};
+
+    /// A packet with hardware addresses of its own.
+    fn frame(packet: Packet) -> Vec<u8> {
+        Packet { ip: Ip { mac: [1; 6], from_mac: [2; 6], ..packet.ip }, ..packet }.frame()
+    }
+
+    fn ends(v6: bool, ports: (u16, u16)) -> (End, End) {
+        ((address(v6, 1), ports.0), (address(v6, 2), ports.1))
+    }
 
     fn syn_v4() -> Vec<u8> {
-        let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
-        frame.extend_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend_from_slice(&[0x10, 0, 0, 80, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
-        frame
+        let (from, to) = ends(false, (0x1000, 80));
+        frame(packet::tcp(from, to, (9, 0), 2, b""))
     }
 
     fn decode(frame: &[u8], check: impl FnOnce(&PacketView<'_>)) {
@@ -421,15 +430,10 @@ mod tests {
 
     #[test]
     fn a_datagram_is_answered_with_unreachable_in_both_versions() {
-        let mut v4 = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
-        v4.extend_from_slice(&[0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        v4.extend_from_slice(&[0x10, 0, 0, 53, 0, 9, 0, 0, b'x']);
-        let mut v6 = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 9, 17, 64];
-        v6.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        v6.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        v6.extend_from_slice(&[0x10, 0, 0, 53, 0, 9, 0, 1, b'x']);
         let mut counters = NormaliserCounters::default();
-        for (frame, kind, code) in [(v4, 3, 13), (v6, 1, 1)] {
+        for (v6, kind, code) in [(false, 3, 13), (true, 1, 1)] {
+            let (from, to) = ends(v6, (0x1000, 53));
+            let frame = frame(packet::udp(from, to, b"x"));
             let mut made = Vec::new();
             decode(&frame, |view| made = rejection(view, &mut counters).unwrap());
             decode(&made, |view| {
@@ -477,18 +481,9 @@ mod tests {
     #[test]
     fn a_segment_gets_the_bytes_before_it_in_front() {
         for v6 in [false, true] {
-            let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2];
-            if v6 {
-                frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 6, 64]);
-                frame.extend_from_slice(&[0xfd; 16]);
-                frame.extend_from_slice(&[0xfe; 16]);
-            } else {
-                frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 44, 0, 0, 0, 0, 64, 6, 0, 0]);
-                frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
-            }
-            frame
-                .extend_from_slice(&[0, 9, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0x12, 0x34, 0, 0]);
-            frame.extend_from_slice(b"body");
+            let segment = Segment::new((9, 9), (2, 0), 0x18, b"body");
+            let segment = Segment { chksum: Some(0x1234), ..segment };
+            let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
             // Padding of the link is no payload.
             frame.extend_from_slice(&[0; 2]);
             let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
@@ -507,8 +502,7 @@ mod tests {
                 assert_eq!((tcp.seq, view.payload()), (u32::MAX - 1, &b"headbody"[..]));
                 assert_eq!((view.l4_checksum_ok(), view.decoded().events.as_slice()), (Some(true), &[][..]));
                 if !v6 {
-                    let header = &longer[14..34];
-                    assert_eq!(InternetChecksum::new().with(header).finish(), 0);
+                    assert_eq!(packet::sum(0, &longer[14..34]), 0xffff);
                 }
             });
             assert_eq!(counters, NormaliserCounters { completed: 1, ..NormaliserCounters::default() });
@@ -518,24 +512,15 @@ mod tests {
     #[test]
     fn replaced_bytes_have_a_right_checksum_in_every_transport() {
         for v6 in [false, true] {
-            for (protocol, header) in [
-                (17, vec![0, 9, 0, 9, 0, 12, 0x12, 0x34]),
-                (6, vec![0, 9, 0, 9, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0x12, 0x34, 0, 0]),
-                (if v6 { 58 } else { 1 }, vec![if v6 { 128 } else { 8 }, 0, 0x12, 0x34, 0, 1, 0, 2]),
-            ] {
-                let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2];
-                let length = header.len() as u8 + 4;
-                if v6 {
-                    frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, length, protocol, 64]);
-                    frame.extend_from_slice(&[0xfd; 16]);
-                    frame.extend_from_slice(&[0xfe; 16]);
-                } else {
-                    frame.extend_from_slice(&[8, 0, 0x45, 0, 0, 20 + length, 0, 0, 0, 0, 64, protocol, 0, 0]);
-                    frame.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
-                }
-                let at = frame.len();
-                frame.extend_from_slice(&header);
-                frame.extend_from_slice(b"evil");
+            let wrong = Some(0x1234);
+            let datagram = Datagram { chksum: wrong, ..Datagram::new((9, 9), b"evil") };
+            let segment = Segment { chksum: wrong, ..Segment::new((9, 9), (9, 0), 0x10, b"evil") };
+            let echo = [&[if v6 { 128 } else { 8 }, 0, 0x12, 0x34, 0, 1, 0, 2], &b"evil"[..]].concat();
+            for (protocol, body) in
+                [(17, datagram.unsummed()), (6, segment.unsummed()), (if v6 { 58 } else { 1 }, echo)]
+            {
+                let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), protocol, &body));
+                let at = frame.len() - body.len();
                 let mut change = Rewrite::default();
                 decode(&frame, |view| {
                     let packet = view.decoded();
@@ -558,10 +543,8 @@ mod tests {
 
     #[test]
     fn a_datagram_without_a_checksum_stays_without_one() {
-        let mut frame = vec![1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
-        frame.extend_from_slice(&[0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend_from_slice(&[0, 9, 0, 9, 0, 12, 0, 0]);
-        frame.extend_from_slice(b"evil");
+        let mut frame =
+            hosts::ethernet(false, &hosts::ip_as_is(false, (1, 2), 17, &hosts::udp((9, 9), b"evil")));
         let ends = Some(("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()));
         let mut change = Rewrite {
             payload: 42,

@@ -188,34 +188,19 @@ fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -
 pub(super) mod tests {
     use super::*;
     use bartizan_packet::{Decoder, LinkType, PacketView};
+    use bartizan_testkit::packet::{Datagram, Ip, Segment, address};
 
     /// An Ethernet frame with a TCP segment, its checksum not filled in.
     pub(crate) fn frame(v6: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
-        let mut tcp =
-            vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xf0, 0, 0, 0, 1, 0x80, flags, 1, 0, 0, 0, 0, 0];
+        let segment = Segment::new((0x1234, 80), (0xffff_fff0, 1), flags.into(), payload);
         // Timestamps.
-        tcp.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
-        tcp.extend_from_slice(payload);
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        let length = tcp.len() as u16;
-        if v6 {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend_from_slice(&length.to_be_bytes());
-            frame.extend_from_slice(&[6, 64]);
-            for host in [1, 2] {
-                frame.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
-            }
-        } else {
-            let mut head = vec![0x45, 0];
-            head.extend_from_slice(&(length + 20).to_be_bytes());
-            head.extend_from_slice(&[0xff, 0xfe, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-            let sum = InternetChecksum::new().with(&head).finish();
-            head[10..12].copy_from_slice(&sum.to_be_bytes());
-            frame.extend_from_slice(&[8, 0]);
-            frame.extend_from_slice(&head);
-        }
-        frame.extend_from_slice(&tcp);
-        frame
+        let raw_options = vec![1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        around(v6, 6, &Segment { window: 0x100, raw_options, ..segment }.unsummed())
+    }
+
+    fn around(v6: bool, protocol: u8, body: &[u8]) -> Vec<u8> {
+        let ip = Ip::new(address(v6, 1), address(v6, 2), protocol);
+        Ip { id: 0xfffe, ..ip }.frame(body, None)
     }
 
     pub(crate) fn decode(frame: &[u8]) -> DecodeOutput {
@@ -256,36 +241,23 @@ pub(super) mod tests {
         }
     }
 
-    /// A frame in a tunnel: headers of Ethernet, IP, and what says which tunnel; in UDP with or without a checksum.
-    pub(crate) fn tunnel(v6: bool, kind: &[u8], protocol: u8, sum: bool, inside: &[u8]) -> Vec<u8> {
-        let mut around = kind.to_vec();
-        around.extend_from_slice(inside);
-        if protocol == 17 {
-            let length = (around.len() as u16).to_be_bytes();
-            around[4..6].copy_from_slice(&length);
-            // Any number but none: it is wrong until the frame leaves.
-            around[6..8].copy_from_slice(if sum { &[1, 1] } else { &[0, 0] });
-        }
-        let mut outer = frame(v6, 0x10, &around);
-        let l3 = 14 + if v6 { 40 } else { 20 };
-        outer.drain(l3..l3 + 32);
-        let length = (around.len() + if v6 { 0 } else { 20 }) as u16;
-        let (field, next) = if v6 { (18, 20) } else { (16, 23) };
-        outer[field..field + 2].copy_from_slice(&length.to_be_bytes());
-        outer[next] = protocol;
-        if !v6 {
-            outer[24..26].fill(0);
-            let sum = InternetChecksum::new().with(&outer[14..34]).finish();
-            outer[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        outer
+    /// A frame in a tunnel: headers of Ethernet, IP, and what says which tunnel.
+    fn tunnel(v6: bool, protocol: u8, kind: &[u8], inside: &[u8]) -> Vec<u8> {
+        around(v6, protocol, &[kind, inside].concat())
     }
+
+    /// The same in UDP, with a checksum that is wrong until the frame leaves, or without.
+    pub(crate) fn udp_tunnel(v6: bool, ports: (u16, u16), sum: bool, kind: &[u8], inside: &[u8]) -> Vec<u8> {
+        let datagram = Datagram::new(ports, &[kind, inside].concat());
+        around(v6, 17, &Datagram { chksum: Some(if sum { 0x101 } else { 0 }), ..datagram }.unsummed())
+    }
+
+    pub(crate) const VXLAN: ((u16, u16), &[u8]) = ((12_345, 4789), &[8, 0, 0, 0, 0, 0, 5, 0]);
+    const GENEVE: ((u16, u16), &[u8]) = ((12_345, 6081), &[0, 0, 0x65, 0x58, 0, 0, 5, 0]);
 
     #[test]
     fn a_large_segment_in_a_tunnel_leaves_as_segments_in_tunnels() {
         let payload: Vec<u8> = (0..5_000u32).flat_map(u32::to_be_bytes).collect();
-        let vxlan = [0x30, 0x39, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 5, 0];
-        let geneve = [0x30, 0x39, 0x17, 0xc1, 0, 0, 0, 0, 0, 0, 0x65, 0x58, 0, 0, 5, 0];
         for (outer6, inner6) in [(false, false), (false, true), (true, false), (true, true)] {
             let inner = frame(inner6, 0x18, &payload);
             let ip = &inner[14..];
@@ -294,12 +266,12 @@ pub(super) mod tests {
             let bridged = [0, 0, 0x65, 0x58];
             let in_ip = if inner6 { 41 } else { 4 };
             let tunnels = [
-                tunnel(outer6, &vxlan, 17, true, &inner),
-                tunnel(outer6, &vxlan, 17, outer6, &inner),
-                tunnel(outer6, &geneve, 17, true, &inner),
-                tunnel(outer6, &gre, 47, false, ip),
-                tunnel(outer6, &bridged, 47, false, &inner),
-                tunnel(outer6, &[], in_ip, false, ip),
+                udp_tunnel(outer6, VXLAN.0, true, VXLAN.1, &inner),
+                udp_tunnel(outer6, VXLAN.0, outer6, VXLAN.1, &inner),
+                udp_tunnel(outer6, GENEVE.0, true, GENEVE.1, &inner),
+                tunnel(outer6, 47, &gre, ip),
+                tunnel(outer6, 47, &bridged, &inner),
+                tunnel(outer6, in_ip, &[], ip),
             ];
             for (kind, large) in tunnels.iter().enumerate() {
                 let (mut read, mut number) = (Vec::new(), 0);
@@ -324,7 +296,7 @@ pub(super) mod tests {
             }
             for flags in [0x80, 0x10] {
                 let checked = [&[flags, 0][..], &ether_type, &[0, 0, 0, 0]].concat();
-                let large = tunnel(outer6, &checked, 47, false, ip);
+                let large = tunnel(outer6, 47, &checked, ip);
                 assert_eq!(cut(&large, &decode(&large), 1_450, 0, |_| panic!("given")), None);
             }
         }

@@ -7,8 +7,9 @@ use bartizan_base::{Decision, Reason, Timestamp, Verdict};
 use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::normaliser::{NormaliserCounters, rewrite};
 use bartizan_dataplane::worker::Worker;
-use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView, pseudo_header};
-use common::{Captured, Nothing, bench, ethernet, fragments, gre, ip, tcp, udp};
+use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_testkit::packet::{Datagram, sum_ipv4_header};
+use common::{Captured, Nothing, bench, ethernet, fragments, gre, header, ip, tcp, udp};
 use std::sync::Arc;
 
 const SYN: u8 = 2;
@@ -131,10 +132,7 @@ fn nothing_of_a_refused_datagram_leaves() {
 
 /// IPv4's header checksum made right.
 fn summed(mut header: Vec<u8>) -> Vec<u8> {
-    let length = usize::from(header[0] & 15) * 4;
-    header[10..12].fill(0);
-    let sum = bartizan_packet::InternetChecksum::new().with(&header[..length]).finish();
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    sum_ipv4_header(&mut header);
     header
 }
 
@@ -359,11 +357,9 @@ fn fragments_in_a_tunnel_whose_checksum_is_due_leave_with_it() {
         let proto = 17;
         let around = |part: &Vec<u8>| {
             let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &ethernet(v6, part)].concat();
-            let mut datagram = udp((12_345, 4_789), &vxlan);
-            let ends = (common::address(v6, ENDS.0), common::address(v6, ENDS.1));
-            let sum = !pseudo_header(ends.0, ends.1, proto, datagram.len() as u32).unwrap().finish();
-            datagram[6..8].copy_from_slice(&sum.to_be_bytes());
-            ethernet(v6, &ip(v6, ENDS, proto, &datagram))
+            let around = header(v6, ENDS, proto);
+            let datagram = Datagram::new((12_345, 4_789), &vxlan).left_to_device(&around);
+            ethernet(v6, &around.packet(&datagram, None))
         };
         let parts = fragments(v6, (3, 4), 17, 8, &udp((9, 10), &[b'.'; 100]), 32);
         let frames: Vec<_> = parts.iter().map(around).collect();

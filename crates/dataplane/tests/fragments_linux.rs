@@ -8,9 +8,9 @@ mod inline_net;
 use bartizan_base::LinkId;
 use bartizan_dataplane::live::{Control, LiveOptions, run_inline};
 use bartizan_dataplane::worker::Worker;
-use bartizan_packet::{InternetChecksum, pseudo_header};
 use bartizan_ports::{InlineOptions, InlinePair, InlinePort, Port};
-use inline_net::{AtEnd, CLIENT_MAC, SERVER_MAC, in_namespace, link, wire};
+use bartizan_testkit::packet::{Datagram, Ip, UDP, sum_ipv4_header};
+use inline_net::{AtEnd, in_namespace, link, wire};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -20,52 +20,8 @@ const PORT: u16 = 7_000;
 
 /// One datagram to the server's port, in fragments of `size` bytes: frames.
 fn datagram(v6: bool, id: u32, text: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let (client, server) = (wire::client_address(v6, 1), wire::server_address(v6));
-    let mut udp = [&5_000u16.to_be_bytes()[..], &PORT.to_be_bytes()].concat();
-    udp.extend((text.len() as u16 + 8).to_be_bytes());
-    udp.extend([0, 0]);
-    udp.extend(text);
-    let sum = pseudo_header(client, server, 17, udp.len() as u32).unwrap().with(&udp).finish();
-    udp[6..8].copy_from_slice(&sum.to_be_bytes());
-    let count = udp.len().div_ceil(size);
-    let part = |(n, data): (usize, &[u8])| fragment(v6, id, n * size, n + 1 < count, data);
-    udp.chunks(size).enumerate().map(part).collect()
-}
-
-fn fragment(v6: bool, id: u32, offset: usize, more: bool, data: &[u8]) -> Vec<u8> {
-    let mut frame = [SERVER_MAC, CLIENT_MAC].concat();
-    let bytes = |v6: bool| match (wire::client_address(v6, 1), wire::server_address(v6)) {
-        (std::net::IpAddr::V4(a), std::net::IpAddr::V4(b)) => [a.octets(), b.octets()].concat(),
-        (std::net::IpAddr::V6(a), std::net::IpAddr::V6(b)) => [a.octets(), b.octets()].concat(),
-        _ => unreachable!("both of one version"),
-    };
-    if v6 {
-        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-        frame.extend((data.len() as u16 + 8).to_be_bytes());
-        frame.extend([44, 64]);
-        frame.extend(bytes(true));
-        frame.extend([17, 0]);
-        frame.extend((offset as u16 | u16::from(more)).to_be_bytes());
-        frame.extend(id.to_be_bytes());
-    } else {
-        let mut header = vec![0x45, 0];
-        header.extend((data.len() as u16 + 20).to_be_bytes());
-        header.extend((id as u16).to_be_bytes());
-        header.extend(((offset / 8) as u16 | u16::from(more) << 13).to_be_bytes());
-        header.extend([64, 17, 0, 0]);
-        header.extend(bytes(false));
-        frame.extend([8, 0]);
-        frame.extend(summed(header));
-    }
-    frame.extend(data);
-    frame
-}
-
-fn summed(mut header: Vec<u8>) -> Vec<u8> {
-    header[10..12].fill(0);
-    let sum = InternetChecksum::new().with(&header).finish();
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    header
+    let ip = Ip { id, ..wire::header(v6, 1, UDP) };
+    ip.fragment_frames(&Datagram::new((5_000, PORT), text).bytes(&ip), size)
 }
 
 /// Heads that Linux throws away, made of a good one.
@@ -98,7 +54,8 @@ fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
             let length = u16::from_be_bytes([header[2], header[3]]) + options.len() as u16;
             header[2..4].copy_from_slice(&length.to_be_bytes());
             header.extend(options);
-            [&head[..14], &summed(header), &head[34..]].concat()
+            sum_ipv4_header(&mut header);
+            [&head[..14], &header, &head[34..]].concat()
         };
         let mut unsummed = head.to_vec();
         unsummed[24] ^= 1;

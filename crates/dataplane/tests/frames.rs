@@ -167,36 +167,13 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// TCP checksums made right, so that the normaliser has something to keep right.
-fn with_checksums(mut frame: Vec<u8>) -> Vec<u8> {
-    let (at, l4, ends) = match frame.get(12..14) {
-        Some([8, 0]) if frame.get(23) == Some(&6) => (14, 34, (26..30, 30..34)),
-        Some([0x86, 0xdd]) if frame.get(20) == Some(&6) => (14, 54, (22..38, 38..54)),
-        _ => return frame,
-    };
-    let address = |range: std::ops::Range<usize>| -> std::net::IpAddr {
-        let bytes = &frame[range];
-        match <[u8; 4]>::try_from(bytes) {
-            Ok(four) => four.into(),
-            Err(_) => <[u8; 16]>::try_from(bytes).unwrap().into(),
-        }
-    };
-    let (src, dst) = (address(ends.0), address(ends.1));
-    assert!(at < l4);
-    frame[l4 + 16..l4 + 18].fill(0);
-    let sum = bartizan_packet::pseudo_header(src, dst, 6, (frame.len() - l4) as u32).unwrap();
-    let sum = sum.with(&frame[l4..]).finish();
-    frame[l4 + 16..l4 + 18].copy_from_slice(&sum.to_be_bytes());
-    frame
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn frames_of_all_kinds_leave_as_they_came(frames in prop::collection::vec(any_frame(), 1..60)) {
         let bench = bench(true, "no");
-        check(&bench, &captured(frames.into_iter().map(with_checksums).collect()));
+        check(&bench, &captured(frames));
     }
 }
 
@@ -207,7 +184,7 @@ fn changes_are_counted() {
         let bench = bench(true, "no");
         let segment = |to_server: bool, seq, ack, flags, payload: &[u8]| {
             let (ends, ports) = if to_server { ((1, 2), (1000, 80)) } else { ((2, 1), (80, 1000)) };
-            with_checksums(ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload))))
+            ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload)))
         };
         let frames = vec![
             segment(true, 100, 0, 2, b""),

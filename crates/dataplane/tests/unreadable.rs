@@ -6,7 +6,8 @@ mod common;
 use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, connect};
 use bartizan_dataplane::worker::Worker;
-use common::{Captured, Nothing, bench, ethernet, gre, ip, tcp, udp};
+use bartizan_testkit::packet::Ip;
+use common::{Captured, Nothing, bench, ethernet, gre, header, ip, tcp, udp};
 use std::sync::Arc;
 
 const ENDS: (u8, u8) = (1, 2);
@@ -38,17 +39,8 @@ fn both(real: bool) -> [Decide; 2] {
 
 /// An IPv4 packet with options, its lengths and checksum right.
 fn optioned(options: &[u8], proto: u8, body: &[u8]) -> Vec<u8> {
-    assert!(options.len().is_multiple_of(4));
-    let mut packet = ip(false, ENDS, proto, body);
-    packet.splice(20..20, options.iter().copied());
-    packet[0] += (options.len() / 4) as u8;
-    let length = packet.len() as u16;
-    packet[2..4].copy_from_slice(&length.to_be_bytes());
-    packet[10..12].fill(0);
-    let header = 20 + options.len();
-    let sum = bartizan_packet::InternetChecksum::new().with(&packet[..header]).finish();
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
-    packet
+    let header = Ip { options: options.to_vec(), ..header(false, ENDS, proto) };
+    header.packet(&header.summed(body), None)
 }
 
 /// An IPv6 packet with extension headers before its payload: the first one's number, and their bytes.

@@ -11,8 +11,10 @@ use bartizan_dataplane::workers::{Pool, PoolOptions};
 use bartizan_detect::shared::Shared;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
+use bartizan_testkit_worker::events;
 use common::{
-    Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, ip, marked, tcp, udp, unreachable,
+    Bench, Captured, Nothing, Seen, Shape, bench, chains, ethernet, ip, ip_as_is, marked, marked_wrong, tcp,
+    udp, unreachable,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -39,16 +41,9 @@ struct Outcome {
 
 /// Lines without what is by chance (the flow's number), sorted.
 fn comparable(folder: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(folder.join("eve.json")).unwrap();
-    let mut lines: Vec<String> = text
-        .lines()
-        .map(|line| {
-            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
-            event.as_object_mut().unwrap().remove("flow_id");
-            event.to_string()
-        })
-        .filter(|line| !line.contains(r#""event_type":"stats""#))
-        .collect();
+    let all = events::read(&folder.join("eve.json"));
+    let plain = all.iter().filter(|event| event["event_type"] != "stats");
+    let mut lines: Vec<String> = plain.map(events::without_flow_id).collect();
     lines.sort();
     lines
 }
@@ -178,7 +173,7 @@ fn mixture() -> Vec<Captured> {
             let mut tcp_frame = |from_client: bool, seq: u32, ack: u32, flags: u8, payload: &[u8]| {
                 let (ends, ports) =
                     if from_client { ((client, server), ports) } else { ((server, client), back) };
-                put(ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload))), 3);
+                put(ethernet(v6, &ip_as_is(v6, ends, 6, &tcp(ports, seq, ack, flags, payload))), 3);
             };
             tcp_frame(true, 100, 0, SYN, b"");
             tcp_frame(false, 500, 101, SYN | ACK, b"");
@@ -195,13 +190,14 @@ fn mixture() -> Vec<Captured> {
                 tcp_frame(false, 541, end + 1, FIN | ACK, b"");
                 tcp_frame(true, end + 1, 542, ACK, b"");
             }
-            let question = ip(v6, (client, 53), 17, &udp((4000 + round as u16, 99), b"an evil drop"));
+            let mut question = ip(v6, (client, 53), 17, &udp((4000 + round as u16, 99), b"an evil drop"));
+            question[if v6 { 47 } else { 27 }] ^= 1;
             put(ethernet(v6, &question), 1);
             if !v6 {
                 put(ethernet(false, &ip(false, (53, client), 1, &unreachable(&question))), 1);
             }
             for shape in [Shape::Plain, Shape::Fragmented, Shape::Tunnel, Shape::FragmentedTunnel] {
-                for frame in marked(v6, round % 11, round, shape) {
+                for frame in marked_wrong(v6, round % 11, round, shape) {
                     put(frame, 1);
                 }
             }

@@ -129,8 +129,8 @@ fn midstream_by_policy() {
     for (c, s) in sides() {
         for (rules, expected) in [("{}", Some(Reason::SfwNoConnection)), (r#"{"midstream": "allow"}"#, None)]
         {
-            let (mut b, _) = bench(rules);
-            b.config.midstream = true;
+            let mut b =
+                Bench::tuned(&SfwKind::new(hosts()), rules, |settings| settings.stream.midstream = true);
             assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 100, 200, b"data")), expected);
             assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 200, 104, b"data")), expected);
         }

@@ -28,7 +28,7 @@ fn refuses_wrong_rules() {
         (r#"{"floor": 0}"#, "classes/0/rules/floor"),
         (r#"{"flor": 3}"#, "classes/0/rules/flor/"),
     ] {
-        let errors = make(&TtlGuardKind, &class(rules), 1).err().expect(rules);
+        let errors = Bench::make(&TtlGuardKind, rules).err().expect(rules);
         assert_eq!(errors[0].place, place, "{}", errors[0].message);
     }
 }

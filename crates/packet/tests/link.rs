@@ -4,6 +4,7 @@ mod build;
 
 use bartizan_packet::DecodeEvent as E;
 use bartizan_packet::{DecoderConfig, LinkType, Network, PacketView, Transport};
+use bartizan_testkit::packet::{CLIENT_MAC, SERVER_MAC};
 use build::*;
 
 fn udp4() -> Vec<u8> {
@@ -29,7 +30,7 @@ fn ethernet_carries_both_versions() {
         assert_eq!((packet.l3, packet.ethernet, packet.ether_type), (14, Some(0), kind));
         let view = PacketView::new(&frame, &packet);
         assert_eq!(view.payload(), b"hi");
-        assert_eq!(view.mac_addresses(), Some(([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])));
+        assert_eq!(view.mac_addresses(), Some((CLIENT_MAC, SERVER_MAC)));
         assert_eq!(view.packet(), frame);
     }
 }

@@ -7,7 +7,9 @@
 //! own: sources are any global unicast addresses (IPv4) and documentation addresses (IPv6), and nobody answers for them.
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use bartizan_testkit::packet::{Ip, SYN, Segment, TCP};
+use bartizan_testkit::random::Random;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// Frames given up rather than sent in one burst, as time.
@@ -67,23 +69,10 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 /// Global unicast, as far as kernels look: no private, loopback, link-local, multicast or reserved first byte.
 fn source4(random: &mut Random) -> [u8; 4] {
     loop {
-        let [a, b, c, d, ..] = random.next().to_le_bytes();
+        let [a, b, c, d, ..] = random.draw().to_le_bytes();
         if (11..224).contains(&a) && ![100, 127, 169, 172, 192, 198, 203].contains(&a) {
             return [a, b, c, d];
         }
@@ -93,57 +82,25 @@ fn source4(random: &mut Random) -> [u8; 4] {
 fn source6(random: &mut Random) -> [u8; 16] {
     let mut source = [0; 16];
     let (high, low) = source.split_at_mut(8);
-    high.copy_from_slice(&random.next().to_le_bytes());
-    low.copy_from_slice(&random.next().to_le_bytes());
+    high.copy_from_slice(&random.draw().to_le_bytes());
+    low.copy_from_slice(&random.draw().to_le_bytes());
     high[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
     source
 }
 
-fn add(sum: u32, bytes: &[u8]) -> u32 {
-    bytes.chunks(2).fold(sum, |sum, pair| {
-        let low = pair.get(1).copied().unwrap_or(0);
-        sum + u32::from(u16::from_be_bytes([pair[0], low]))
-    })
-}
-
-fn folded(mut sum: u32) -> [u8; 2] {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    (!(sum as u16)).to_be_bytes()
-}
-
 /// A SYN with the options of a Linux client but time stamps: MSS, SACK, window scale.
-fn syn(frame: &mut Vec<u8>, from: [u8; 6], to: &Arguments, v6: bool, random: &mut Random) {
+fn syn(from: [u8; 6], to: &Arguments, v6: bool, random: &mut Random) -> Vec<u8> {
     const OPTIONS: [u8; 12] = [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7];
-    let random_words = random.next().to_le_bytes();
-    let port = u16::from_le_bytes([random_words[0], random_words[1]]) | 1024;
-    let mut tcp = [0; 32];
-    tcp[..2].copy_from_slice(&port.to_be_bytes());
-    tcp[2..4].copy_from_slice(&to.port.to_be_bytes());
-    tcp[4..8].copy_from_slice(&random_words[4..]);
-    tcp[12..16].copy_from_slice(&[0x80, 0x02, 0xfa, 0xf0]);
-    tcp[20..].copy_from_slice(&OPTIONS);
-    frame.clear();
-    frame.extend(to.mac);
-    frame.extend(from);
-    let mut sum = add(6 + 32, &tcp);
-    if v6 {
-        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 6, 64]);
-        frame.extend(source6(random));
-        frame.extend(to.to6.octets());
-        sum = add(sum, &frame[22..54]);
-    } else {
-        let id = u16::from_le_bytes([random_words[2], random_words[3]]).to_be_bytes();
-        frame.extend([8, 0, 0x45, 0, 0, 52, id[0], id[1], 0x40, 0, 64, 6, 0, 0]);
-        frame.extend(source4(random));
-        frame.extend(to.to4.octets());
-        let header = folded(add(0, &frame[14..34]));
-        frame[24..26].copy_from_slice(&header);
-        sum = add(sum, &frame[26..34]);
-    }
-    tcp[16..18].copy_from_slice(&folded(sum));
-    frame.extend(tcp);
+    let words = random.draw().to_le_bytes();
+    let port = u16::from_le_bytes([words[0], words[1]]) | 1024;
+    let number = u32::from_be_bytes([words[4], words[5], words[6], words[7]]);
+    let ends: (IpAddr, IpAddr) =
+        if v6 { (source6(random).into(), to.to6.into()) } else { (source4(random).into(), to.to4.into()) };
+    let id = u32::from(u16::from_le_bytes([words[2], words[3]]));
+    let ip = Ip { mac: to.mac, from_mac: from, id, ..Ip::new(ends.0, ends.1, TCP) };
+    let segment = Segment::new((port, to.port), (number, 0), SYN, &[]);
+    let segment = Segment { window: 0xfaf0, raw_options: OPTIONS.to_vec(), ..segment };
+    ip.frame(&segment.bytes(&ip), None)
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
@@ -151,8 +108,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let options = InlineOptions { frames: 16, promiscuous: false, ..InlineOptions::default() };
     let mut port = InlinePort::open(&arguments.interface, &options)?;
     let mac = port.mac();
-    let mut random = Random(arguments.seed);
-    let mut frame = Vec::with_capacity(128);
+    let mut random = Random::new(arguments.seed);
     let (begin, length) = (Instant::now(), Duration::from_secs(arguments.seconds));
     let most = (arguments.rate as u128 * LATE.as_nanos() / 1_000_000_000).max(1) as u64;
     let (mut made, mut late) = (0_u64, 0_u64);
@@ -164,9 +120,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         let due = (passed.as_nanos() * u128::from(arguments.rate) / 1_000_000_000) as u64;
         late += (due - made - late).saturating_sub(most);
         for number in made..due - late {
-            syn(&mut frame, mac, arguments, number % 2 == 1, &mut random);
             // What is refused is counted by the port.
-            let _ = port.transmit_frame(&frame);
+            let _ = port.transmit_frame(&syn(mac, arguments, number % 2 == 1, &mut random));
         }
         made = due - late;
         port.flush()?;

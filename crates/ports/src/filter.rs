@@ -221,6 +221,7 @@ fn ported(p: &mut Program, ports: Label) {
 mod tests {
     use super::*;
     use bartizan_base::spread::Part;
+    use bartizan_testkit::packet::{Ip, IpFixed};
     use std::net::IpAddr;
 
     /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the packet ends it with 0.
@@ -277,24 +278,22 @@ mod tests {
     }
 
     fn v4(options: usize, fragment: u16, protocol: u8, host: u8) -> Vec<u8> {
-        let mut out = vec![0x45 + options as u8, 0, 0, 60, 0x12, 0x34];
-        out.extend_from_slice(&fragment.to_be_bytes());
-        out.extend_from_slice(&[64, protocol, 0, 0, 10, 1, 2, host, 192, 0, 2, 200]);
-        out.resize(20 + 4 * options, 1);
-        out.extend_from_slice(&[0x9c, 0x40, 1, 187, 0, 0, 0, 0]);
-        out
+        let (source, destination) = ends(false, host);
+        let fixed = IpFixed {
+            flags: Some((fragment >> 13) as u8),
+            frag: Some(fragment & 0x1fff),
+            ..IpFixed::default()
+        };
+        let ip = Ip::new(source, destination, protocol);
+        let ip = Ip { id: 0x1234, options: vec![1; 4 * options], fixed, ..ip };
+        ip.packet(&[0x9c, 0x40, 1, 187, 0, 0, 0, 0], None)
     }
 
     fn v6(next: u8, host: u8) -> Vec<u8> {
-        let mut out = vec![0x60, 0, 0, 0, 0, 8, next, 64];
-        out.extend_from_slice(&[0xfd, 9, 8, 7, 6, 5, 4, 3, 0, 0, 0, 0, 1, 2, 3, host]);
-        out.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0xff, 0xee, 0, 0, 0, 0, 0, 1]);
-        out.extend_from_slice(if next == 44 {
-            &[17, 0, 0, 1, 9, 9, 1, 2]
-        } else {
-            &[0x9c, 0x40, 1, 187, 0, 0]
-        });
-        out
+        let (source, destination) = ends(true, host);
+        let fragment: &[u8] = &[17, 0, 0, 1, 9, 9, 1, 2];
+        let ports: &[u8] = &[0x9c, 0x40, 1, 187, 0, 0];
+        Ip::new(source, destination, next).packet(if next == 44 { fragment } else { ports }, None)
     }
 
     fn ends(v6: bool, host: u8) -> (IpAddr, IpAddr) {

@@ -7,6 +7,7 @@ use bartizan_ports::{
     Batch, FrameFlags, FrameInfo, InlineOptions, InlinePair, InlinePort, Offload, OpenError, PassiveOptions,
     PassivePort, Port, PortError, SendRefusal, Side, TransmitPath, Waker, Woke, offloads_on, wait_any,
 };
+use bartizan_testkit::packet::{address, udp};
 use common::{frame, in_namespace, ip, tagged_frame, veth};
 use std::time::{Duration, Instant};
 
@@ -351,24 +352,11 @@ fn fanout_gives_each_frame_to_one_port() {
 
 /// A UDP frame between hosts by number, with a VLAN tag or without.
 fn udp_frame(v6: bool, (source, destination): (u8, u8), ports: (u16, u16), tag: bool) -> Vec<u8> {
-    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-    if tag {
-        out.extend_from_slice(&[0x81, 0, 0, 9]);
-    }
-    if v6 {
-        out.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 26, 17, 64]);
-        for host in [source, destination] {
-            out.extend_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
-        }
-    } else {
-        out.extend_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
-        out.extend_from_slice(&[10, 0, 0, source, 10, 0, 0, destination]);
-    }
-    out.extend_from_slice(&ports.0.to_be_bytes());
-    out.extend_from_slice(&ports.1.to_be_bytes());
-    out.extend_from_slice(&[0, 26, 0, 0]);
-    out.resize(out.len() + 18, 7);
-    out
+    let address =
+        |host| if v6 { [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(host)].into() } else { address(false, host) };
+    let mut packet = udp((address(source), ports.0), (address(destination), ports.1), &[7; 18]);
+    packet.ip.tags.extend(tag.then_some(9));
+    packet.frame()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::pair::{Pair, Rule};
 use crate::passage::{Passage, ahead, key};
-use bartizan_receiver::packet::{ACK, FIN, RST, SYN, URG};
+use bartizan_testkit::packet::{ACK, FIN, RST, SYN, URG};
 
 /// A pair that answers differ on.
 pub struct Case<'c> {

@@ -4,7 +4,7 @@
 use crate::family::{Scene, Target};
 use crate::talk::{Message, Way};
 use crate::text::name;
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// One to three questions and their answers.
 #[must_use]

@@ -2,7 +2,8 @@
 //! Runs of a program on pairs, many at once.
 
 use crate::answer::Answer;
-use crate::pair::{MAX_RULES, Pair, capture, owner};
+use crate::pair::{MAX_RULES, Pair, owner};
+use bartizan_testkit::capture::{ETHERNET, pcap};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -166,7 +167,7 @@ impl Batch {
         for (name, bytes) in [
             ("rules", rules.as_bytes()),
             ("suricata.yaml", CONFIG.as_bytes()),
-            ("capture.pcap", &capture(&frames)),
+            ("capture.pcap", &pcap(ETHERNET, frames)),
         ] {
             let file = dir.join(name);
             std::fs::write(&file, bytes).map_err(|error| problem(&file, error))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conditions beside the bytes: flow, size, header fields, counts, thresholds; and protocols of a rule's head.
 
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// What is known of the conversation, so that numbers are near the truth.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 use crate::talk::{Message, Way};
 use crate::text::data;
 use crate::{dns, http, tls};
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// Bytes that a rule can look at.
 #[derive(Clone, Debug)]

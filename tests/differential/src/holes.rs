@@ -6,7 +6,7 @@ use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::pair::Packet;
 use crate::passage::{ahead, key, segment};
-use bartizan_receiver::packet::{ACK, FIN, Segment};
+use bartizan_testkit::packet::{ACK, FIN, Segment};
 
 /// Suricata parses no answer before its request: where the answer is acknowledged first, it takes the client's encrypted data for the
 /// end of the handshake, and the certificate comes too late for a record.

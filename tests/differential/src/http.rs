@@ -4,7 +4,7 @@
 use crate::family::{Scene, Target};
 use crate::talk::{Message, Way};
 use crate::text::{data, name};
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// A request or a response, and the values of its buffers.
 struct Said {

@@ -3,7 +3,7 @@
 //! or one beside it.
 
 use crate::text::{at, content, expression, near, near_positive, other_case, place};
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// Makes options that look at `data`, which may be a payload or the value of a buffer.
 pub type Look = fn(&mut Random, &[u8]) -> Vec<String>;

@@ -4,7 +4,7 @@
 use crate::causes::Case;
 use crate::finding::{Finding, FlowKey, What};
 use crate::passage::{ahead, key, segment};
-use bartizan_receiver::packet::{ACK, SYN};
+use bartizan_testkit::packet::{ACK, SYN};
 
 /// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
 const HEADER: usize = 20;

@@ -9,7 +9,7 @@ use crate::states::{BONDS, action};
 use crate::talk::packets;
 use crate::text::near_positive;
 use crate::twist::{TWISTS, UDP_TWISTS, UDP_WAYS, WAYS};
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// Pairs of a group: the scene, and its variants.
 pub const GROUP: u32 = 8;

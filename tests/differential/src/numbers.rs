@@ -4,7 +4,7 @@
 use crate::causes::{Case, old_data};
 use crate::finding::{Finding, FlowKey, What};
 use crate::passage::{ahead, key};
-use bartizan_receiver::packet::{FIN, SYN};
+use bartizan_testkit::packet::{FIN, SYN};
 
 /// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it takes such a stream for one
 /// that has more to show, and shows nothing, to packets without data.

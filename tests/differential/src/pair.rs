@@ -4,7 +4,7 @@
 //! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many pairs can be
 //! one run of a program, and each can be run alone.
 
-use bartizan_receiver::packet::{FIN, Ip, Piece, RST, Segment, TCP, UDP, sum, udp};
+use bartizan_testkit::packet::{Datagram, FIN, ICMP, ICMPV6, Ip, RST, Segment, TCP, UDP};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The most rules of a pair.
@@ -208,22 +208,15 @@ impl Pair {
             Body::Tcp(segment) => Segment { sport: from.1, dport: to.1, ..segment.clone() }.bytes(&ip),
             Body::Udp(load) => {
                 ip.protocol = UDP;
-                udp(&ip, (from.1, to.1), load, None, None)
+                Datagram::new((from.1, to.1), load).bytes(&ip)
             }
             Body::Echo(request, id, load) => {
-                ip.protocol = if self.v6 { 58 } else { 1 };
+                ip.protocol = if self.v6 { ICMPV6 } else { ICMP };
                 echo(&ip, *request, *id, load)
             }
         };
         match packet.fragments {
-            Some(size) if payload.len() > size => payload
-                .chunks(size)
-                .enumerate()
-                .map(|(at, bytes)| {
-                    let offset = at * size;
-                    ip.frame(bytes, Some(Piece { offset, more: offset + bytes.len() < payload.len() }))
-                })
-                .collect(),
+            Some(size) if payload.len() > size => ip.fragment_frames(&payload, size),
             _ => vec![ip.frame(&payload, None)],
         }
     }
@@ -276,36 +269,13 @@ pub fn owner(address: IpAddr) -> Option<(u32, u8)> {
 }
 
 fn echo(ip: &Ip, request: bool, id: u32, load: &[u8]) -> Vec<u8> {
-    let v6 = ip.src.is_ipv6();
-    let kind = match (v6, request) {
+    let kind = match (ip.src.is_ipv6(), request) {
         (true, true) => 128,
         (true, false) => 129,
         (false, true) => 8,
         (false, false) => 0,
     };
-    let mut bytes = vec![kind, 0, 0, 0];
-    bytes.extend_from_slice(&id.to_be_bytes());
-    bytes.extend_from_slice(load);
-    let checksum = if v6 { ip.transport_sum(58, &bytes) } else { !sum(0, &bytes) };
-    bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
-    bytes
-}
-
-/// A capture file (classic, microseconds, Ethernet) of frames.
-#[must_use]
-pub fn capture(frames: &[Frame]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (at, frame) in frames {
-        let length = frame.len() as u32;
-        for word in [(at / 1_000_000) as u32, (at % 1_000_000) as u32, length, length] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
-    file
+    ip.summed(&[&[kind, 0, 0, 0], &id.to_be_bytes()[..], load].concat())
 }
 
 #[cfg(test)]

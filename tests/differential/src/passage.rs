@@ -3,7 +3,7 @@
 
 use crate::finding::FlowKey;
 use crate::pair::{Body, Packet, Pair};
-use bartizan_receiver::packet::{ACK, FIN, RST, SYN, Segment};
+use bartizan_testkit::packet::{ACK, FIN, RST, SYN, Segment};
 
 /// The frames of a pair, and its packets.
 pub struct Passage<'p> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules that know of each other: what one remembers, another asks for; which acts first.
 
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// What a rule adds to its options; and what its companion adds, if it has one.
 pub type Bond = fn(&mut Random) -> (String, String);

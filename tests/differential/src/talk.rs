@@ -2,7 +2,7 @@
 //! Conversations: messages, and the packets that carry them when all goes well.
 
 use crate::pair::{Body, Packet};
-use bartizan_receiver::packet::{ACK, FIN, PSH, RST, SYN, Segment};
+use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, Segment};
 
 /// Who says what.
 #[derive(Clone, Debug)]

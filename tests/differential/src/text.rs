@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes that repeat enough for near misses, and how rules write them.
 
-use bartizan_receiver::random::Random;
+use bartizan_testkit::random::Random;
 
 /// Words that begin with each other and occur more than once.
 const WORDS: &[&[u8]] = &[

@@ -3,8 +3,8 @@
 
 use crate::pair::{Body, Packet};
 use crate::talk::{Acks, End, Way};
-use bartizan_receiver::packet::{SYN, Segment};
-use bartizan_receiver::random::Random;
+use bartizan_testkit::packet::{SYN, Segment};
+use bartizan_testkit::random::Random;
 
 /// Changes how messages travel.
 pub type Change = fn(&mut Random, &mut Way);

@@ -2,8 +2,8 @@
 //! Good traffic beside the dirty one, from a host with an unmodified stack: all of it has to arrive.
 
 use crate::net::{HONEST, SERVER};
-use crate::random::Random;
 use crate::receivers::{Key, Service};
+use bartizan_testkit::random::Random;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};

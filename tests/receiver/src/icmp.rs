@@ -2,10 +2,9 @@
 //! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that its packets have to be smaller
 //! (RFC 792, 1191, 4443, 5927).
 
-use crate::packet::{ACK, CLIENT_MAC, Ip, SERVER_MAC, sum};
-use crate::random::Random;
-use crate::strategy::Packet;
 use crate::tcp::Client;
+use bartizan_testkit::packet::{ACK, CLIENT_MAC, Ip, Packet, SERVER_MAC};
+use bartizan_testkit::random::Random;
 
 /// One such error.
 #[derive(Clone, Debug)]
@@ -62,8 +61,6 @@ impl Error {
         let mut bytes = vec![kind, code, 0, 0];
         bytes.extend_from_slice(&self.word.to_be_bytes());
         bytes.extend_from_slice(&packet);
-        let checksum = if v4 { !sum(0, &bytes) } else { outer.transport_sum(58, &bytes) };
-        bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
-        outer.frame(&bytes, None)
+        outer.frame(&outer.summed(&bytes), None)
     }
 }

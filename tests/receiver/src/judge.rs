@@ -5,6 +5,7 @@ use crate::honest;
 use crate::kinds::{Case, KINDS};
 use crate::net::{Problem, problem};
 use crate::receivers::{Key, Read};
+use bartizan_testkit::capture::{BEGIN, ETHERNET, pcap};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -328,16 +329,7 @@ pub fn toothless(control: &Judge) -> Vec<&'static str> {
 
 /// A capture file of a case's frames.
 fn write_capture(path: &Path, case: &Case) -> Result<(), Problem> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (time, _, frame) in &case.frames {
-        let length = frame.len() as u32;
-        for word in [1_700_000_000 + (time / 1000) as u32, (time % 1000 * 1000) as u32, length, length] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
+    let frames = case.frames.iter().map(|(time, _, frame)| (BEGIN + time * 1000, frame));
+    let file = pcap(ETHERNET, frames);
     std::fs::write(path, file).map_err(|error| problem(format!("{}: {error}", path.display())))
 }

@@ -2,7 +2,8 @@
 //! The receiver harness: seeded dirty traffic through the live inline program to Linux receivers. What a receiver has
 //! read, by its own record, must hold nothing that a drop rule forbids, and good traffic must arrive.
 //!
-//! * [`packet`]: packets by their fields, right and wrong ones.
+//! Packets by their fields, right and wrong ones, are made by `bartizan-testkit`.
+//!
 //! * [`tcp`], [`rough`], [`forged`], [`icmp`]: a TCP client of our own, one that keeps to no rule, one that speaks for the server, too,
 //!   one that brings bad news.
 //! * [`server`]: a TCP server of our own, for strategies that a server plays towards a client that is Linux.
@@ -20,10 +21,8 @@ pub mod icmp;
 pub mod judge;
 pub mod kinds;
 pub mod net;
-pub mod packet;
 pub mod player;
 pub mod program;
-pub mod random;
 pub mod receivers;
 pub mod rough;
 pub mod run;

@@ -3,9 +3,9 @@
 
 use crate::kinds::Case;
 use crate::net::{Problem, problem};
-use crate::packet;
 use crate::receivers::Callers;
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
+use bartizan_testkit::packet::parse;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -77,7 +77,7 @@ impl Player {
             let now = self.now();
             for index in self.batch.indices() {
                 let Some(bytes) = self.batch.bytes(index) else { continue };
-                let Some(answer) = packet::parse(bytes) else { continue };
+                let Some(answer) = parse(bytes) else { continue };
                 let Some(&at) = by_peer.get(&(answer.dst, answer.segment.dport)) else { continue };
                 idle = false;
                 keep(&mut cases[at], now, false, bytes);

@@ -2,9 +2,9 @@
 //! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at random, sent
 //! again with other content, with flags, options, checksums, times and places that receivers refuse.
 
-use crate::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};
-use crate::random::Random;
 use crate::tcp::Client;
+use bartizan_testkit::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};
+use bartizan_testkit::random::Random;
 
 /// Some segments, right or wrong; with a header of their own where it is another one.
 pub fn tricks(client: &mut Client) -> Vec<(Option<Ip>, Segment)> {

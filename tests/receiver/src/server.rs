@@ -5,10 +5,10 @@
 //!
 //! Not done: congestion control, selective acknowledgments, the client's window (an answer fits into the first one).
 
-use crate::packet::{ACK, Answer, FIN, Ip, PSH, RST, SYN, Segment};
-use crate::random::Random;
-use crate::strategy::{Layer, Packet, Strategy};
+use crate::strategy::Strategy;
 use crate::tcp::Out;
+use bartizan_testkit::packet::{ACK, Answer, FIN, Ip, Layer, PSH, Packet, RST, SYN, Segment};
+use bartizan_testkit::random::Random;
 use std::net::SocketAddr;
 
 /// Whom a client is to call, and what it says.

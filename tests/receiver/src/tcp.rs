@@ -6,10 +6,10 @@
 
 use crate::forged;
 use crate::kinds::fragments;
-use crate::packet::{ACK, Answer, FIN, Ip, PSH, RST, SYN, Segment};
-use crate::random::Random;
 use crate::rough;
-use crate::strategy::{Packet, Strategy};
+use crate::strategy::Strategy;
+use bartizan_testkit::packet::{ACK, Answer, FIN, Ip, PSH, Packet, RST, SYN, Segment};
+use bartizan_testkit::random::Random;
 
 /// How the data is sent.
 #[derive(Clone, Debug)]
@@ -246,7 +246,7 @@ impl Client {
             (ip.src, ip.dst, ip.ttl) = (answer.dst, answer.src, answer.ttl);
             let heard = strategy.heard(Packet::tcp(&ip, answer.segment.clone()), &mut self.random);
             for (_, packet) in heard {
-                if let crate::strategy::Layer::Tcp(segment) = packet.layer {
+                if let bartizan_testkit::packet::Layer::Tcp(segment) = packet.layer {
                     self.take(&segment, out);
                 }
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arrows between crates: a crate may use those of lower layers only, and no neighbour of its own layer.
 
+use super::rust::code;
 use super::{Finding, Tree};
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("0+", &["packet", "pattern", "rules", "events", "api"]),
     ("0", &["base"]),
 ];
+
+/// Helpers of tests, which lie in no layer: dev-dependencies of any crate.
+const HELPERS: &[&str] = &["testkit", "testkit-worker"];
 
 /// Where the layer table for people stands, between these two lines.
 const TABLE: (&str, &str, &str) = ("ARCHITECTURE.md", "<!-- layers -->", "<!-- end of layers -->");
@@ -37,7 +41,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(&manifest.path, 0, message));
             continue;
         };
-        for (line, used) in dependencies(&manifest.text) {
+        for (line, used, tests) in dependencies(&manifest.text) {
+            if tests && HELPERS.contains(&used.as_str()) {
+                continue;
+            }
             let message = match layer(&used) {
                 None => format!("`{name}` uses `{used}`, which is in no layer"),
                 Some(other) if other <= own => {
@@ -52,24 +59,48 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The crates of this workspace that a manifest names in any of its dependency tables, with their lines.
-fn dependencies(manifest: &str) -> Vec<(usize, String)> {
-    let mut inside = false;
+/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and `testkit-worker` only
+/// what tests in `tests/` are linked with as well.
+#[must_use]
+pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(manifest) = tree.get("testkit/Cargo.toml") {
+        for (line, used, _) in dependencies(&manifest.text) {
+            let message = format!("`testkit` uses `{used}`: then the unit tests of `{used}` cannot use it");
+            findings.push(Finding::new(&manifest.path, line, message));
+        }
+    }
+    for file in tree.rust().filter(|file| file.path.starts_with("crates/") && file.path.contains("/src/")) {
+        for (index, _) in
+            code(&file.text).lines().enumerate().filter(|(_, l)| l.contains("bartizan_testkit_worker"))
+        {
+            let message = "unit tests cannot use the worker of `testkit-worker`: their types are others; move the test to `tests/`";
+            findings.push(Finding::new(&file.path, index + 1, message));
+        }
+    }
+    findings
+}
+
+/// The crates of this workspace that a manifest names in any of its dependency tables, with their lines, and whether only its
+/// tests use them.
+fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
+    let (mut inside, mut tests) = (false, false);
     let mut found = Vec::new();
     for (index, line) in manifest.lines().enumerate() {
         let line = line.trim();
         if let Some(section) = line.strip_prefix('[') {
             inside = section.contains("dependencies");
+            tests = section.starts_with("dev-dependencies");
             // A table of its own: [dependencies.bartizan-base]
             if let Some((_, name)) = section.trim_end_matches(']').split_once("dependencies.bartizan-") {
-                found.push((index + 1, name.to_owned()));
+                found.push((index + 1, name.to_owned(), tests));
             }
         } else if inside && !line.starts_with('#') {
             let mut rest = line;
             while let Some((_, after)) = rest.split_once("bartizan-") {
                 let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
                 let (name, left) = after.split_at(end.unwrap_or(after.len()));
-                found.push((index + 1, name.to_owned()));
+                found.push((index + 1, name.to_owned(), tests));
                 rest = left;
             }
         }
@@ -138,6 +169,24 @@ mod tests {
         assert!(said[1].contains("`packet` uses `flow`: an arrow upward"));
         assert!(said[2].contains("in no layer"));
         assert!(said[3].contains("`detect` uses `dataplane`: an arrow upward"));
+    }
+
+    #[test]
+    fn helpers_of_tests_are_for_tests() {
+        let worker = "#[cfg(test)]\nmod tests { use bartizan_testkit_worker::Stack; }\n";
+        let tree = Tree::of(&[
+            ("crates/base/Cargo.toml", "[dev-dependencies]\nbartizan-testkit.workspace = true\n"),
+            ("crates/flow/Cargo.toml", "[dependencies]\nbartizan-testkit.workspace = true\n"),
+            ("crates/flow/tests/a.rs", worker),
+            ("crates/flow/src/lib.rs", worker),
+            ("testkit/Cargo.toml", "[dependencies]\nbartizan-base.workspace = true\n"),
+        ]);
+        let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("flow/Cargo.toml:2") && said[0].contains("`testkit`, which is in no layer"));
+        let said: Vec<String> = check_helpers(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("testkit/Cargo.toml:2") && said[1].contains("crates/flow/src/lib.rs:2"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod arrows;
 pub mod clocks;
 pub mod files;
 pub mod floor;
+pub mod frames;
 pub mod invariants;
 pub mod licences;
 pub mod links;
@@ -44,4 +45,6 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("book", links::check_summary),
     ("invariants", invariants::check),
     ("floor", floor::check),
+    ("frames", frames::check),
+    ("test helpers", arrows::check_helpers),
 ];

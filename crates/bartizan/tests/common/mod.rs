@@ -2,7 +2,9 @@
 //! The program as its users run it: folders for it, a run that is waited for, one that is talked to meanwhile.
 #![allow(dead_code)]
 
+use bartizan_testkit::packet;
 use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -157,71 +159,18 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A UDP packet over IPv4 or IPv6 in an Ethernet frame.
+/// Address of a host by its number: 192.0.2.N, 2001:db8::N.
+pub fn address(v6: bool, host: u8) -> IpAddr {
+    if v6 { packet::address(true, host) } else { [192, 0, 2, host].into() }
+}
+
+/// A UDP packet from host 1 to host 2 in an Ethernet frame.
 pub fn udp(v6: bool, source_port: u16, destination_port: u16, payload: &[u8]) -> Vec<u8> {
-    let length = (8 + payload.len()) as u16;
-    let mut segment = Vec::new();
-    for number in [source_port, destination_port, length, 0] {
-        segment.extend_from_slice(&number.to_be_bytes());
-    }
-    segment.extend_from_slice(payload);
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    let address = |last: u8| {
-        if v6 {
-            vec![0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
-        } else {
-            vec![192, 0, 2, last]
-        }
-    };
-    let addresses = [address(1), address(2)].concat();
-    let mut pseudo = addresses.clone();
-    pseudo.extend_from_slice(&u32::from(length).to_be_bytes());
-    pseudo.extend_from_slice(&17u32.to_be_bytes());
-    pseudo.extend_from_slice(&segment);
-    let sum = checksum(&pseudo);
-    segment[6..8].copy_from_slice(&sum.to_be_bytes());
-    if v6 {
-        frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
-        frame.extend_from_slice(&length.to_be_bytes());
-        frame.extend_from_slice(&[17, 64]);
-        frame.extend_from_slice(&addresses);
-    } else {
-        let mut head = vec![0x45, 0];
-        head.extend_from_slice(&(20 + length).to_be_bytes());
-        head.extend_from_slice(&[0, 1, 0x40, 0, 64, 17, 0, 0]);
-        head.extend_from_slice(&addresses);
-        let sum = checksum(&head);
-        head[10..12].copy_from_slice(&sum.to_be_bytes());
-        frame.extend_from_slice(&[8, 0]);
-        frame.extend_from_slice(&head);
-    }
-    frame.extend_from_slice(&segment);
-    frame
+    let (from, to) = (address(v6, 1), address(v6, 2));
+    packet::udp((from, source_port), (to, destination_port), payload).frame()
 }
 
-fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum = 0u32;
-    for pair in bytes.chunks(2) {
-        sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
-/// A capture file of frames, one a millisecond.
-pub fn capture(link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, link_type] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (number, frame) in (0u32..).zip(frames) {
-        let length = frame.len() as u32;
-        for word in [1_700_000_000 + number / 1000, number % 1000 * 1000, length, length] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
-    file
+/// A capture file of Ethernet frames, one a millisecond.
+pub fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    bartizan_testkit::capture::paced(1_000, frames)
 }

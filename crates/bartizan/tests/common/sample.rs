@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program's tests share: a folder of their own, the program, a small capture built byte by byte.
+//! What the program's tests share: a folder of their own, the program, a small capture.
 #![allow(dead_code)] // Not every test uses everything.
 
+use bartizan_testkit::packet::{self, End, Layer};
+use bartizan_testkit_worker::events;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -35,9 +37,8 @@ impl Folder {
 
     /// The events that an earlier run wrote, of one type.
     pub fn events(&self, out: &str, kind: &str) -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(self.0.join(out).join("eve.json")).expect("events");
-        let all = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
-        all.filter(|event| event["event_type"] == kind).collect()
+        let all = events::read(&self.0.join(out).join("eve.json"));
+        events::of_type(&all, kind).cloned().collect()
     }
 }
 
@@ -76,83 +77,26 @@ pub const FIN: u8 = 1;
 #[derive(Default)]
 pub struct Capture(Vec<Vec<u8>>);
 
-fn sum(parts: &[&[u8]]) -> u16 {
-    let mut total = 0u32;
-    for part in parts {
-        for pair in part.chunks(2) {
-            total += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
-        }
-    }
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    !(total as u16)
-}
-
-fn bytes(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(a) => a.octets().to_vec(),
-        IpAddr::V6(a) => a.octets().to_vec(),
-    }
-}
-
 impl Capture {
     /// A frame as it is.
     pub fn frame(&mut self, frame: Vec<u8>) {
         self.0.push(frame);
     }
 
-    /// A packet: Ethernet, IP, and a segment whose checksum stands at `place`.
-    pub fn ip(&mut self, from: IpAddr, to: IpAddr, protocol: u8, mut segment: Vec<u8>, place: usize) {
-        let (source, destination) = (bytes(from), bytes(to));
-        let length = (segment.len() as u16).to_be_bytes();
-        let checksum = sum(&[&source, &destination, &[0, protocol], &length, &segment]).to_be_bytes();
-        segment[place..place + 2].copy_from_slice(&checksum);
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        if from.is_ipv4() {
-            frame.extend_from_slice(&[8, 0]);
-            let total = (20 + segment.len() as u16).to_be_bytes();
-            let mut head = vec![0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, protocol, 0, 0];
-            head.extend_from_slice(&source);
-            head.extend_from_slice(&destination);
-            let checksum = sum(&[&head]).to_be_bytes();
-            head[10..12].copy_from_slice(&checksum);
-            frame.extend_from_slice(&head);
-        } else {
-            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, length[0], length[1], protocol, 64]);
-            frame.extend_from_slice(&source);
-            frame.extend_from_slice(&destination);
-        }
-        frame.extend_from_slice(&segment);
-        self.0.push(frame);
+    pub fn udp(&mut self, from: End, to: End, data: &[u8]) {
+        self.0.push(packet::udp(from, to, data).frame());
     }
 
-    pub fn tcp(
-        &mut self,
-        from: (IpAddr, u16),
-        to: (IpAddr, u16),
-        (seq, ack): (u32, u32),
-        flags: u8,
-        data: &[u8],
-    ) {
-        let mut segment = Vec::new();
-        segment.extend_from_slice(&from.1.to_be_bytes());
-        segment.extend_from_slice(&to.1.to_be_bytes());
-        segment.extend_from_slice(&seq.to_be_bytes());
-        segment.extend_from_slice(&ack.to_be_bytes());
-        segment.extend_from_slice(&[0x50, flags, 0xfa, 0xf0, 0, 0, 0, 0]);
-        segment.extend_from_slice(data);
-        self.ip(from.0, to.0, 6, segment, 16);
+    pub fn tcp(&mut self, from: End, to: End, numbers: (u32, u32), flags: u8, data: &[u8]) {
+        let mut packet = packet::tcp(from, to, numbers, flags, data);
+        if let Layer::Tcp(segment) = &mut packet.layer {
+            segment.window = 0xfaf0;
+        }
+        self.0.push(packet.frame());
     }
 
     /// A whole connection with a request and its response: 9 packets.
-    pub fn exchange(
-        &mut self,
-        client: (IpAddr, u16),
-        server: (IpAddr, u16),
-        request: &[u8],
-        response: &[u8],
-    ) {
+    pub fn exchange(&mut self, client: End, server: End, request: &[u8], response: &[u8]) {
         let (r, s) = (request.len() as u32, response.len() as u32);
         self.tcp(client, server, (100, 0), SYN, b"");
         self.tcp(server, client, (900, 101), SYN | ACK, b"");
@@ -167,18 +111,7 @@ impl Capture {
 
     /// As a classic capture file.
     pub fn pcap(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        for (number, frame) in self.0.iter().enumerate() {
-            let length = frame.len() as u32;
-            for word in [1_700_000_000, number as u32 * 10_000, length, length] {
-                out.extend_from_slice(&word.to_le_bytes());
-            }
-            out.extend_from_slice(frame);
-        }
-        out
+        bartizan_testkit::capture::paced(10_000, &self.0)
     }
 }
 

@@ -58,16 +58,14 @@ impl<'p> Plan<'p> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{decode, frame, tunnel};
+    use super::super::tests::{VXLAN, decode, frame, udp_tunnel};
     use super::*;
     use bartizan_packet::PacketView;
     use bartizan_ports::{FrameFlags, FrameInfo};
 
     /// An Ethernet frame with a UDP datagram, whose checksum is left to a device.
     fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
-        let mut udp = vec![0x12, 0x34, 1, 187, 0, 0, 0, 0];
-        udp.extend_from_slice(payload);
-        tunnel(v6, &udp, 17, true, &[])
+        udp_tunnel(v6, (0x1234, 443), true, payload, &[])
     }
 
     fn header_of(v6: bool) -> u16 {
@@ -120,11 +118,10 @@ mod tests {
     #[test]
     fn in_tunnels_the_header_that_the_kernel_names_is_repeated() {
         let payload: Vec<u8> = (0..1_000u32).flat_map(u32::to_be_bytes).collect();
-        let vxlan = [0x30, 0x39, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 5, 0];
         for (outer6, inner6) in [(false, false), (false, true), (true, false), (true, true)] {
             let inner = datagram(inner6, &payload);
             for sum in [true, outer6] {
-                let large = tunnel(outer6, &vxlan, 17, sum, &inner);
+                let large = udp_tunnel(outer6, VXLAN.0, sum, VXLAN.1, &inner);
                 let outer = header_of(outer6);
                 let all = apart(&large, 999, outer + 16 + header_of(inner6)).expect("it can be taken apart");
                 let parts: Vec<_> = all.iter().enumerate().flat_map(|(n, one)| read(one, 1, n)).collect();

@@ -115,36 +115,6 @@ pub fn link(clients: std::ops::RangeInclusive<u8>) {
     }
 }
 
-/// Numbers that follow from a seed alone (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next one.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One below `end`, which is not 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// Whether something of this probability in percent happens.
-    pub fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// Letters.
-    pub fn letters(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| b"abcdefghijklmnopqrstuvwxyz"[self.below(26)]).collect()
-    }
-}
-
 /// Runs something at the end of a scope, also when the test fails in it.
 pub struct AtEnd<F: FnMut()>(pub F);
 

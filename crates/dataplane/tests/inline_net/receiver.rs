@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's TCP with an application on it that reads, sometimes slowly, and keeps what it has read.
 
-use super::Random;
+use bartizan_testkit::random::Random;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -48,7 +48,7 @@ pub fn serve(
         while let Ok((stream, from)) = listener.accept() {
             stream.set_nonblocking(true).unwrap();
             let peer = (from.ip().to_canonical(), from.port());
-            let random = Random(u64::from(from.port()));
+            let random = Random::new(u64::from(from.port()));
             let slow = from.port() % 3 == 0;
             let got = Got { bytes: Vec::new(), end: End::Open };
             readers.push(Reader { peer, stream: Some(stream), got, random, slow, next: Instant::now() });

@@ -3,9 +3,9 @@
 //! random, sent again with other content, with flags, options, checksums, times and places that receivers refuse. In the
 //! end it sends everything as it should be, so that the receiver can read to the end.
 
-use super::Random;
 use super::receiver::Peer;
 use super::wire::{ACK, Answer, FIN, PSH, RST, SYN, Segment, URG, client_address};
+use bartizan_testkit::random::Random;
 
 /// What a connection does beyond cutting, reordering and repeating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Connection {
 impl Connection {
     /// A connection that follows from its seed.
     pub fn new(seed: u64, v6: bool, client: u8, ports: (u16, u16), data: Option<Vec<u8>>) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let length = 50 + random.below(5000);
         let mut yes = |percent| random.percent(percent);
         let habits = Habits {
@@ -88,7 +88,7 @@ impl Connection {
         let data = data.unwrap_or_else(|| random.letters(length));
         // Every third begins shortly before the numbers wrap.
         let isn =
-            if random.percent(33) { u32::MAX - random.below(3000) as u32 } else { random.next() as u32 };
+            if random.percent(33) { u32::MAX - random.below(3000) as u32 } else { random.draw() as u32 };
         Connection {
             seed,
             v6,
@@ -239,7 +239,7 @@ impl Connection {
         let mut frames = vec![segment.clone()];
         if self.habits.second_syn && self.tries == 1 {
             let mut other = segment;
-            other.seq = other.seq.wrapping_add(self.random.next() as u32);
+            other.seq = other.seq.wrapping_add(self.random.draw() as u32);
             frames.insert(self.random.below(2), other);
         }
         if self.habits.early_data && self.tries == 1 {

@@ -12,7 +12,10 @@ use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
 use bartizan_events::JsonWriter;
-use bartizan_packet::{DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView, pseudo_header};
+use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_testkit::layers;
+use bartizan_testkit::packet::{Datagram, Ip, IpFixed, Segment, sum_ipv4_header};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,61 +47,42 @@ impl Frame {
 
     /// Checksums of IPv4 and of the transport set (raw IP only).
     pub fn fix_checksums(mut self) -> Self {
-        let mut output = DecodeOutput::new();
-        Decoder::default().decode(self.link, &self.bytes, self.bytes.len() as u32, &mut output);
-        let decoded = output.outer().unwrap().clone();
-        let l4 = decoded.l4 as usize;
-        let proto = decoded.proto().unwrap();
-        let at = l4
-            + match proto {
-                6 => 16,
-                17 => 6,
-                _ => 2,
-            };
-        self = self.with16(at, 0);
-        let segment = &self.bytes[l4..];
-        let sum = if proto == 1 {
-            InternetChecksum::new()
+        let (src, dst) = if self.bytes[0] >> 4 == 4 { ADDRESSES_V4 } else { ADDRESSES_V6 };
+        let (header, protocol) = if src.is_ipv4() {
+            sum_ipv4_header(&mut self.bytes);
+            (usize::from(self.bytes[0] & 15) * 4, self.bytes[9])
         } else {
-            pseudo_header(decoded.src().unwrap(), decoded.dst().unwrap(), proto, segment.len() as u32)
-                .unwrap()
+            (40, self.bytes[6])
         };
-        let sum = sum.with(segment).finish();
-        self = self.with16(at, sum);
-        if decoded.ipv4().is_some() {
-            self = self.with16(10, 0);
-            let header = InternetChecksum::new().with(&self.bytes[..l4]).finish();
-            self = self.with16(10, header);
-        }
+        let segment = Ip::new(src, dst, protocol).summed(&self.bytes[header..]);
+        self.bytes[header..].copy_from_slice(&segment);
         self
     }
 }
 
-/// An IPv4 packet from 192.0.2.1 to 198.51.100.2.
+const ADDRESSES_V4: (IpAddr, IpAddr) =
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2)));
+const ADDRESSES_V6: (IpAddr, IpAddr) = (
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
+);
+
+/// An IPv4 packet from 192.0.2.1 to 198.51.100.2, without a header checksum.
 pub(crate) fn ipv4(proto: u8, body: &[u8]) -> Frame {
     ipv4_with_options(proto, &[], body)
 }
 
 /// An IPv4 packet with options, which fill a multiple of 4 bytes.
 pub(crate) fn ipv4_with_options(proto: u8, options: &[u8], body: &[u8]) -> Frame {
-    let header = 20 + options.len();
-    let mut bytes = vec![0x40 | (header / 4) as u8, 0];
-    bytes.extend_from_slice(&((header + body.len()) as u16).to_be_bytes());
-    bytes.extend_from_slice(&[0, 1, 0, 0, 64, proto, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2]);
-    bytes.extend_from_slice(options);
-    bytes.extend_from_slice(body);
-    Frame { link: LinkType::RAW, bytes }
+    let fixed = IpFixed { flags: Some(0), chksum: Some(0), ..IpFixed::default() };
+    let ip = Ip::new(ADDRESSES_V4.0, ADDRESSES_V4.1, proto);
+    let ip = Ip { id: 1, options: options.to_vec(), fixed, ..ip };
+    Frame { link: LinkType::RAW, bytes: ip.packet(body, None) }
 }
 
 /// An IPv6 packet from 2001:db8::1 to 2001:db8::2.
 pub(crate) fn ipv6(next: u8, body: &[u8]) -> Frame {
-    let mut bytes = vec![0x60, 0, 0, 0];
-    bytes.extend_from_slice(&(body.len() as u16).to_be_bytes());
-    bytes.extend_from_slice(&[next, 64]);
-    for last in [1, 2] {
-        bytes.extend_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
-    }
-    bytes.extend_from_slice(body);
+    let bytes = Ip::new(ADDRESSES_V6.0, ADDRESSES_V6.1, next).packet(body, None);
     Frame { link: LinkType::RAW, bytes }
 }
 
@@ -109,42 +93,25 @@ pub(crate) fn both(proto: u8, body: &[u8]) -> [Frame; 2] {
 
 /// An Ethernet frame with VLAN tags, outermost first, and an IPv4 datagram.
 pub(crate) fn ethernet(tags: &[u16]) -> Frame {
-    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    for tag in tags {
-        bytes.extend_from_slice(&[0x81, 0]);
-        bytes.extend_from_slice(&tag.to_be_bytes());
-    }
-    bytes.extend_from_slice(&[8, 0]);
-    bytes.extend_from_slice(&ipv4(17, &udp(b"x")).bytes);
+    let frame = layers::ethernet_ip(false, &ipv4(17, &udp(b"x")).bytes);
+    let bytes = tags.iter().rev().fold(frame, |frame, tag| layers::tagged(*tag, frame));
     Frame { link: LinkType::ETHERNET, bytes }
 }
 
 /// A UDP datagram from port 1024 to 9, without a checksum.
 pub(crate) fn udp(payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![4, 0, 0, 9];
-    bytes.extend_from_slice(&((8 + payload.len()) as u16).to_be_bytes());
-    bytes.extend_from_slice(&[0, 0]);
-    bytes.extend_from_slice(payload);
-    bytes
+    Datagram::new((1024, 9), payload).unsummed()
 }
 
-/// A TCP segment from port 1024 to 80.
+/// A TCP segment from port 1024 to 80, without a checksum.
 pub(crate) fn tcp(flags: u8, seq: u32, ack: u32, window: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![4, 0, 0, 80];
-    bytes.extend_from_slice(&seq.to_be_bytes());
-    bytes.extend_from_slice(&ack.to_be_bytes());
-    bytes.extend_from_slice(&[0x50, flags]);
-    bytes.extend_from_slice(&window.to_be_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(payload);
-    bytes
+    Segment { window, ..Segment::new((1024, 80), (seq, ack), flags.into(), payload) }.unsummed()
 }
 
 /// A TCP segment with options, which fill a multiple of 4 bytes.
 pub(crate) fn tcp_with_options(flags: u8, options: &[u8]) -> Vec<u8> {
-    let mut bytes = tcp(flags, 1, 0, 100, options);
-    bytes[12] = ((20 + options.len()) as u8 / 4) << 4;
-    bytes
+    let segment = Segment::new((1024, 80), (1, 0), flags.into(), &[]);
+    Segment { window: 100, raw_options: options.to_vec(), ..segment }.unsummed()
 }
 
 /// An ICMP or ICMPv6 message.

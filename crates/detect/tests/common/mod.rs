@@ -14,6 +14,7 @@ use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::Variables;
+use bartizan_testkit::packet::{Datagram, End, Ip, UDP};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -225,38 +226,9 @@ pub fn group_of<'g>(groups: &'g Groups, flow: &FlowView<'_>, direction: Directio
 }
 
 /// An Ethernet frame with a datagram. The UDP checksum of IPv4 is left out, that of IPv6 is right.
-pub fn datagram(from: (IpAddr, u16), to: (IpAddr, u16), payload: &[u8]) -> Vec<u8> {
-    let mut udp = Vec::new();
-    udp.extend(from.1.to_be_bytes());
-    udp.extend(to.1.to_be_bytes());
-    udp.extend(((payload.len() + 8) as u16).to_be_bytes());
-    udp.extend([0, 0]);
-    udp.extend(payload);
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    match (from.0, to.0) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            frame.extend([8, 0]);
-            let mut ip = vec![0x45, 0];
-            ip.extend(((udp.len() + 20) as u16).to_be_bytes());
-            ip.extend([0, 1, 0, 0, 64, 17, 0, 0]);
-            ip.extend(from.octets());
-            ip.extend(to.octets());
-            let sum = bartizan_packet::InternetChecksum::new().with(&ip).finish();
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
-            frame.extend(ip);
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend((udp.len() as u16).to_be_bytes());
-            frame.extend([17, 64]);
-            frame.extend(source.octets());
-            frame.extend(destination.octets());
-            let sum = bartizan_packet::pseudo_header(from.0, to.0, 17, udp.len() as u32).unwrap();
-            let sum = sum.with(&udp).finish();
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
-        }
-        _ => panic!("addresses of two families"),
-    }
-    frame.extend(udp);
-    frame
+pub fn datagram(from: End, to: End, payload: &[u8]) -> Vec<u8> {
+    let chksum = from.0.is_ipv4().then_some(0);
+    let datagram = Datagram { chksum, ..Datagram::new((from.1, to.1), payload) };
+    let ip = Ip::new(from.0, to.0, UDP);
+    ip.frame(&datagram.bytes(&ip), None)
 }

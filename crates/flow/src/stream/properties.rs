@@ -7,6 +7,7 @@ use super::*;
 use crate::tcp::*;
 use bartizan_base::Direction::{ToClient, ToServer};
 use bartizan_base::{Cursor, Direction};
+use bartizan_testkit::random::Random;
 use proptest::prelude::*;
 
 /// Pieces of `len` bytes in a random order, some of them more than once and cut differently, that
@@ -28,11 +29,7 @@ fn deliveries(len: usize) -> impl Strategy<Value = Vec<(usize, usize)>> {
             }
             pieces.extend(extra.into_iter().map(|(start, size)| (start, (start + size).min(len))));
             // A shuffle of its own, so that the seed alone decides.
-            let mut state = seed | 1;
-            for i in (1..pieces.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                pieces.swap(i, (state >> 33) as usize % (i + 1));
-            }
+            Random::new(seed).shuffle(&mut pieces);
             pieces
         })
 }

@@ -2,7 +2,7 @@
 //! Strict mode and holding: what is refused, what waits, and what comes out.
 
 use super::*;
-use crate::InternetChecksum;
+use bartizan_testkit::packet::{Ip, IpFixed, Piece};
 
 const T0: Timestamp = Timestamp::from_parts(1_000, 0);
 
@@ -65,30 +65,21 @@ fn part(offset: u16, more: bool, len: usize) -> Part {
 
 impl Part {
     fn header(&self, v6: bool) -> Vec<u8> {
-        let mut header;
         if v6 {
             let next = if self.options.is_empty() { 44 } else { self.first_extension };
-            header = vec![0x60 | self.tos >> 4, self.tos << 4, 0, 0, 0, 0, next, self.hop_limit];
-            header.extend([1; 16]);
-            header.extend([2; 16]);
-            header.extend(&self.options);
-        } else {
-            let field = ((self.offset / 8) | (u16::from(self.more) << 13)).to_be_bytes();
-            header = vec![
-                0x45 + self.options.len() as u8 / 4,
-                self.tos,
-                0,
-                0,
-                0,
-                9,
-                self.flags | field[0],
-                field[1],
-            ];
-            header.extend([self.hop_limit, 17, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
-            header.extend(&self.options);
-            let sum = InternetChecksum::new().with(&header).finish() ^ self.checksum_error;
-            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            let ip = Ip::new([1; 16].into(), [2; 16].into(), next);
+            // What follows is not part of a header.
+            let fixed = IpFixed { len: Some(0), ..IpFixed::default() };
+            return Ip { tos: self.tos, ttl: self.hop_limit, fixed, ..ip }.packet(&self.options, None);
         }
+        let flags = self.flags >> 5 | u8::from(self.more);
+        let fixed = IpFixed { len: Some(0), flags: Some(flags), ..IpFixed::default() };
+        let piece = Piece { offset: self.offset.into(), more: self.more };
+        let ip = Ip::new([1; 4].into(), [2; 4].into(), 17);
+        let ip = Ip { tos: self.tos, ttl: self.hop_limit, id: 9, options: self.options.clone(), fixed, ..ip };
+        let mut header = ip.packet(&[], Some(piece));
+        header[10] ^= (self.checksum_error >> 8) as u8;
+        header[11] ^= self.checksum_error as u8;
         header
     }
 }

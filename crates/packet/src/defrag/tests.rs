@@ -3,6 +3,7 @@
 //! against the original or against a byte map.
 
 use super::*;
+use bartizan_testkit::packet::{Ip, IpFixed, sum};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
@@ -45,30 +46,17 @@ impl<'a> Fragment<'a> {
     }
 }
 
-fn checksum(header: &[u8]) -> u16 {
-    let mut sum = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 /// A header as a fragment has it; IPv6 with a destination options header in front of the fragment header.
 fn header(v6: bool, offset: u16, more: bool, len: usize) -> Vec<u8> {
+    let len = Some((len + 24) as u16);
     if v6 {
-        let mut header = vec![0x60, 0, 0, 0, 0, 0, 60, 64];
-        header[4..6].copy_from_slice(&((len + 24) as u16).to_be_bytes());
-        header.extend([0xaa; 32]);
-        header.extend([44, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        header
+        let ip = Ip::new([0xaa; 16].into(), [0xaa; 16].into(), 44);
+        let options = (60, [&[1, 1, 12][..], &[0; 12]].concat());
+        Ip { extensions: vec![options], fixed: IpFixed { len, ..IpFixed::default() }, ..ip }.packet(&[], None)
     } else {
-        let mut header =
-            vec![0x46, 0, 0, 0, 0x12, 0x34, 0, 0, 64, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 0];
-        header[2..4].copy_from_slice(&((len + 24) as u16).to_be_bytes());
-        header[6..8].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
-        let sum = checksum(&header);
-        header[10..12].copy_from_slice(&sum.to_be_bytes());
-        header
+        let fixed = IpFixed { len, flags: Some(more.into()), frag: Some(offset / 8), ..IpFixed::default() };
+        let ip = Ip::new([1; 4].into(), [2; 4].into(), 1);
+        Ip { id: 0x1234, options: vec![1, 1, 1, 0], fixed, ..ip }.packet(&[], None)
     }
 }
 
@@ -94,7 +82,7 @@ fn send(
             assert_eq!((out[6], out[40], out[41]), (60, 58, 1));
         } else {
             assert_eq!(usize::from(u16::from_be_bytes([out[2], out[3]])), out.len());
-            assert_eq!((out[6], out[7], checksum(&out[..head])), (0, 0, 0));
+            assert_eq!((out[6], out[7], !sum(0, &out[..head])), (0, 0, 0));
         }
         out[head..].to_vec()
     });

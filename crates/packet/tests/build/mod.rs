@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hand-made packets for the decoder's tests: each function wraps bytes into one more header.
-#![allow(dead_code)]
+//! Packets for the decoder's tests, whose fields all have a value of their own: each function wraps bytes into one more header.
+#![allow(dead_code, unused_imports)]
 
-use bartizan_packet::{
-    DecodeEvent, DecodeOutput, Decoded, Decoder, DecoderConfig, InternetChecksum, LinkType,
-};
+pub use bartizan_testkit::layers::{ethernet as eth, geneve, gre_with as gre, vlan, vxlan};
+
+use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Decoder, DecoderConfig, LinkType};
+use bartizan_testkit::packet::{ACK, Datagram, Ip, IpFixed, PSH, Segment};
 
 pub const SRC4: [u8; 4] = [10, 0, 0, 1];
 pub const DST4: [u8; 4] = [192, 168, 3, 4];
@@ -15,31 +16,12 @@ pub fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-pub fn eth(kind: u16, rest: &[u8]) -> Vec<u8> {
-    join(&[&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &kind.to_be_bytes(), rest])
-}
-
-pub fn vlan(id: u16, kind: u16, rest: &[u8]) -> Vec<u8> {
-    join(&[&id.to_be_bytes(), &kind.to_be_bytes(), rest])
-}
-
 /// IPv4 with options (a multiple of four bytes) and the fragment field as given.
 pub fn ipv4_with(proto: u8, options: &[u8], fragment: u16, rest: &[u8]) -> Vec<u8> {
-    let header_len = 20 + options.len();
-    let total = (header_len + rest.len()) as u16;
-    let mut header = join(&[
-        &[0x40 | (header_len / 4) as u8, 0x10],
-        &total.to_be_bytes(),
-        &[0x12, 0x34],
-        &fragment.to_be_bytes(),
-        &[64, proto, 0, 0],
-        &SRC4,
-        &DST4,
-        options,
-    ]);
-    let sum = InternetChecksum::new().with(&header).finish();
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    join(&[&header, rest])
+    let fixed =
+        IpFixed { flags: Some((fragment >> 13) as u8), frag: Some(fragment & 0x1fff), ..IpFixed::default() };
+    let ip = Ip::new(SRC4.into(), DST4.into(), proto);
+    Ip { tos: 0x10, id: 0x1234, options: options.to_vec(), fixed, ..ip }.packet(rest, None)
 }
 
 pub fn ipv4(proto: u8, rest: &[u8]) -> Vec<u8> {
@@ -47,8 +29,8 @@ pub fn ipv4(proto: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 pub fn ipv6_hops(next: u8, hop_limit: u8, rest: &[u8]) -> Vec<u8> {
-    let len = (rest.len() as u16).to_be_bytes();
-    join(&[&[0x61, 0x23, 0x45, 0x67], &len, &[next, hop_limit], &SRC6, &DST6, rest])
+    let ip = Ip::new(SRC6.into(), DST6.into(), next);
+    Ip { tos: 0x12, label: 0x3_4567, ttl: hop_limit, ..ip }.packet(rest, None)
 }
 
 pub fn ipv6(next: u8, rest: &[u8]) -> Vec<u8> {
@@ -56,31 +38,12 @@ pub fn ipv6(next: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 pub fn tcp(options: &[u8], rest: &[u8]) -> Vec<u8> {
-    let offset = ((20 + options.len()) / 4) as u8;
-    join(&[
-        &[0xc0, 1, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8],
-        &[offset << 4, 0x18, 0x20, 0, 0, 0, 0, 9],
-        options,
-        rest,
-    ])
+    let segment = Segment::new((0xc001, 80), (0x0102_0304, 0x0506_0708), PSH | ACK, rest);
+    Segment { window: 0x2000, urgptr: 9, raw_options: options.to_vec(), ..segment }.unsummed()
 }
 
 pub fn udp(sport: u16, dport: u16, rest: &[u8]) -> Vec<u8> {
-    let len = (8 + rest.len()) as u16;
-    join(&[&sport.to_be_bytes(), &dport.to_be_bytes(), &len.to_be_bytes(), &[0, 0], rest])
-}
-
-pub fn gre(flags: [u8; 2], kind: u16, optional: &[u8], rest: &[u8]) -> Vec<u8> {
-    join(&[&flags, &kind.to_be_bytes(), optional, rest])
-}
-
-pub fn vxlan(vni: u32, frame: &[u8]) -> Vec<u8> {
-    join(&[&[8, 0, 0, 0], &(vni << 8).to_be_bytes(), frame])
-}
-
-pub fn geneve(vni: u32, kind: u16, options: &[u8], rest: &[u8]) -> Vec<u8> {
-    let words = (options.len() / 4) as u8;
-    join(&[&[words, 0], &kind.to_be_bytes(), &(vni << 8).to_be_bytes(), options, rest])
+    Datagram::new((sport, dport), rest).unsummed()
 }
 
 /// Decodes with a configuration; the packets, the outer one first.

@@ -3,10 +3,10 @@
 //! requests with odd framing for two servers, DNS queries.
 
 use super::{Made, Play, payload, pieces, server};
-use crate::packet::{UDP, udp};
-use crate::random::Random;
 use crate::receivers::Service;
 use crate::tcp::{Out, Style};
+use bartizan_testkit::packet::{Datagram, UDP};
+use bartizan_testkit::random::Random;
 
 /// CRC-32 (RFC 1952), bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
@@ -401,7 +401,7 @@ pub(super) fn queries(made: &mut Made<'_>) -> Play {
             load.extend(random.bytes(length));
         }
         made.note.push_str(&format!("flags {flags:04x}, {asked} questions, forbidden is {evil}; "));
-        out.push((turn, made.ip.frame(&udp(&made.ip, ports, &load, None, None), None)));
+        out.push((turn, made.ip.frame(&Datagram::new(ports, &load).bytes(&made.ip), None)));
     }
     Play::Frames(out)
 }

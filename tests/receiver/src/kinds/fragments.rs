@@ -4,8 +4,8 @@
 //!
 //! Where a decoy stands for a true fragment its bytes have the same sum, so that the checksum of the whole holds with either.
 
-use crate::packet::{Ip, Piece, sum};
-use crate::random::Random;
+use bartizan_testkit::packet::{Ip, Piece, sum};
+use bartizan_testkit::random::Random;
 
 /// What is sent.
 pub struct Plan {
@@ -62,7 +62,7 @@ pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
             // The same header, so the same ports and the same checksum.
             let header = 8.min(bytes.len());
             bytes[..header].copy_from_slice(&truth[..header]);
-            if ip.protocol == crate::packet::TCP {
+            if ip.protocol == bartizan_testkit::packet::TCP {
                 let header = 20.min(bytes.len());
                 bytes[..header].copy_from_slice(&truth[..header]);
             }
@@ -300,7 +300,7 @@ fn header_v6(ip: &mut Ip, random: &mut Random) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{UDP, udp};
+    use bartizan_testkit::packet::{Datagram, UDP};
 
     #[test]
     fn true_fragments_cover_the_datagram_and_decoys_keep_its_sum() {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_plan_without_decoys_is_clean() {
         let ip = Ip::new("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), UDP);
-        let bytes = udp(&ip, (1, 2), &[b'x'; 200], None, None);
+        let bytes = Datagram::new((1, 2), &[b'x'; 200]).bytes(&ip);
         let plans: Vec<_> = (0..200).map(|seed| plan(&ip, &bytes, &bytes, &mut Random::new(seed))).collect();
         assert!(plans.iter().any(|plan| plan.clean) && plans.iter().any(|plan| !plan.clean));
         assert!(plans.iter().all(|plan| plan.clean != plan.note.contains(';')));

@@ -10,12 +10,12 @@ mod pieces;
 pub mod server;
 mod stream;
 
-use crate::packet::{Answer, Ip, SYN, TCP, UDP, udp};
-use crate::random::Random;
 use crate::receivers::Service;
 use crate::server::{Call, Server};
-use crate::strategy::{Datagram, Layer, Packet, Strategy, random as trees};
+use crate::strategy::{Strategy, random as trees};
 use crate::tcp::{Client, Opening, Out, Style};
+use bartizan_testkit::packet::{Answer, Datagram, Ip, Layer, Packet, SYN, TCP, UDP};
+use bartizan_testkit::random::Random;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A family.
@@ -293,7 +293,8 @@ fn udp_fragments(made: &mut Made<'_>) -> Play {
     let (truth, lie) = if made.random.percent(65) { (&evil, &good) } else { (&good, &evil) };
     let ports = (made.sport, Service::Udp.port());
     let sum = if made.ip.src.is_ipv4() && made.random.percent(20) { Some(0) } else { None };
-    let [whole, other] = [truth, lie].map(|load| udp(&made.ip, ports, load, sum, None));
+    let [whole, other] =
+        [truth, lie].map(|load| Datagram { chksum: sum, ..Datagram::new(ports, load) }.bytes(&made.ip));
     let plan = fragments::plan(&made.ip, &whole, &other, made.random);
     if plan.clean && *truth == good {
         made.good = Some(good.clone());
@@ -321,7 +322,7 @@ fn udp_headers(made: &mut Made<'_>) -> Play {
             made.random.percent(10).then(|| made.random.below(600) as u16),
         );
         // The checksum is that of the true destination.
-        let bytes = udp(&made.ip, ports, load, sum, len);
+        let bytes = Datagram { chksum: sum, len, ..Datagram::new(ports, load) }.bytes(&made.ip);
         ip.trailer = if made.random.percent(10) { made.random.below(30) } else { 0 };
         frames.push((0, ip.frame(&bytes, None)));
     }
@@ -346,10 +347,10 @@ fn odd_packets(made: &mut Made<'_>) -> Play {
     if made.random.percent(20) {
         frames.push((
             0,
-            Ip { protocol: UDP, ..true_ip.clone() }.frame(&udp(&true_ip, ports, &good, None, None), None),
+            Ip { protocol: UDP, ..true_ip.clone() }.frame(&Datagram::new(ports, &good).bytes(&true_ip), None),
         ));
     }
-    let mut bytes = udp(&true_ip, ports, &evil, None, None);
+    let mut bytes = Datagram::new(ports, &evil).bytes(&true_ip);
     if made.random.percent(30) {
         let (odd, note) = odd::odd_length(&true_ip, ports, &evil, made.random);
         bytes = odd;
@@ -382,14 +383,14 @@ fn decoy_datagrams(made: &mut Made<'_>) -> Play {
         let (mut frame, mut fault) = odd::decoy(&made.ip, ports, &load, made.random);
         if load.get(2).is_some_and(|flags| flags & 0x80 != 0) && made.random.percent(50) {
             (frame, fault) =
-                (made.ip.frame(&udp(&made.ip, ports, &load, None, None), None), "none, an answer");
+                (made.ip.frame(&Datagram::new(ports, &load).bytes(&made.ip), None), "none, an answer");
         }
         made.note.push_str(&format!("{} bytes with fault: {fault}; ", load.len()));
         frames.push((turn, frame));
     }
     let (evil, _) = payload::pair(Service::Dns, made.random);
     for turn in 0..made.random.within(1, 2) as u64 {
-        frames.push((5 + 5 * turn, made.ip.frame(&udp(&made.ip, ports, &evil, None, None), None)));
+        frames.push((5 + 5 * turn, made.ip.frame(&Datagram::new(ports, &evil).bytes(&made.ip), None)));
     }
     Play::Frames(frames)
 }

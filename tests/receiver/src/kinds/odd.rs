@@ -3,9 +3,9 @@
 //! of headers that are broken or only look so, and datagrams with a fault by which a receiver throws them away.
 
 use super::fragments;
-use crate::packet::{Ip, udp};
-use crate::random::Random;
 use crate::receivers::Service;
+use bartizan_testkit::packet::{Datagram, Ip};
+use bartizan_testkit::random::Random;
 
 /// Makes a header odd; says how. What comes of it may be read all the same.
 pub fn header(ip: &mut Ip, random: &mut Random) -> &'static str {
@@ -119,8 +119,9 @@ pub fn odd_length(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) 
         }
         _ => (all + random.within(1, 100), all),
     };
-    let mut bytes = udp(ip, ports, load, Some(0), Some(length as u16));
-    let sum = match ip.transport_sum(crate::packet::UDP, &bytes[..covered]) {
+    let mut bytes =
+        Datagram { chksum: Some(0), len: Some(length as u16), ..Datagram::new(ports, load) }.unsummed();
+    let sum = match ip.transport_sum(bartizan_testkit::packet::UDP, &bytes[..covered]) {
         0 => 0xffff,
         sum => sum,
     };
@@ -133,15 +134,15 @@ pub fn decoy(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) -> (V
     let mut own = ip.clone();
     let (bytes, fault) = match random.below(7) {
         0 | 1 => {
-            let mut bytes = udp(ip, ports, load, None, None);
+            let mut bytes = Datagram::new(ports, load).bytes(ip);
             bytes[7] ^= 1 + random.below(255) as u8;
             (bytes, "checksum of UDP")
         }
         // Over IPv4 there is none then, and it is taken.
-        2 if !ip.src.is_ipv4() => (udp(ip, ports, load, Some(0), None), "no checksum of UDP"),
+        2 if !ip.src.is_ipv4() => (Datagram::new(ports, load).unsummed(), "no checksum of UDP"),
         3 => odd_length(ip, ports, load, random),
-        4 => (udp(ip, ports, load, None, None), header(&mut own, random)),
-        _ => (udp(ip, ports, load, None, None), fragments::header(&mut own, ip.src.is_ipv4(), random)),
+        4 => (Datagram::new(ports, load).bytes(ip), header(&mut own, random)),
+        _ => (Datagram::new(ports, load).bytes(ip), fragments::header(&mut own, ip.src.is_ipv4(), random)),
     };
     (own.frame(&bytes, None), fault)
 }

@@ -2,8 +2,8 @@
 //! What connections say: for each receiver a forbidden and a clean version of the same length, and requests and hellos in odd
 //! forms that real receivers understand.
 
-use crate::random::Random;
 use crate::receivers::Service;
+use bartizan_testkit::random::Random;
 
 /// A forbidden text and a clean one, as long.
 pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {

@@ -5,10 +5,10 @@
 //! Checksums hold with either content, see [`super::fragments`].
 
 use super::{Made, Play, fragments, payload};
-use crate::packet::{Ip, Piece, UDP, udp};
-use crate::random::Random;
 use crate::receivers::Service;
 use crate::tcp::Out;
+use bartizan_testkit::packet::{Datagram, Ip, Piece, UDP};
+use bartizan_testkit::random::Random;
 
 /// A datagram and what is cut from it.
 struct Whole {
@@ -31,8 +31,8 @@ fn whole(made: &mut Made<'_>, evil: bool) -> Whole {
     let (bad, good) = payload::pair(made.service, made.random);
     let (truth, lie) = if evil { (&bad, &good) } else { (&good, &bad) };
     let ports = (made.sport, made.service.port());
-    let bytes = udp(&made.ip, ports, truth, None, None);
-    let mut other = udp(&made.ip, ports, lie, None, None);
+    let bytes = Datagram::new(ports, truth).bytes(&made.ip);
+    let mut other = Datagram::new(ports, lie).bytes(&made.ip);
     // One header for both, and the same sum.
     other[..8].copy_from_slice(&bytes[..8]);
     let length = bytes.len();
@@ -168,7 +168,7 @@ pub(super) fn queries(made: &mut Made<'_>) -> Play {
         query.extend_from_slice(&filling);
     }
     let ports = (made.sport, Service::Dns.port());
-    let [whole, other] = [&evil, &good].map(|load| udp(&made.ip, ports, load, None, None));
+    let [whole, other] = [&evil, &good].map(|load| Datagram::new(ports, load).bytes(&made.ip));
     let plan = fragments::plan(&made.ip, &whole, &other, made.random);
     made.note = plan.note;
     Play::Frames(plan.frames)

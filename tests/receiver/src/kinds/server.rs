@@ -3,10 +3,10 @@
 //! the answer, which the client reads.
 
 use super::{Made, Play, payload};
-use crate::random::Random;
 use crate::receivers::Service;
 use crate::server::{Call, Server};
 use crate::strategy::{Strategy, random as trees};
+use bartizan_testkit::random::Random;
 use std::net::SocketAddr;
 
 /// A random strategy of the server's side.

@@ -3,9 +3,9 @@
 
 use super::{Made, Play, payload};
 use crate::icmp;
-use crate::packet::{ACK, FIN, PSH, RST, SYN, URG};
 use crate::receivers::Service;
 use crate::tcp::{Opening, Step, Style};
+use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, URG};
 
 /// The forbidden text with bytes in it that Linux takes out of the stream, or leaves in it: urgent ones.
 pub(super) fn urgent(made: &mut Made<'_>) -> Play {

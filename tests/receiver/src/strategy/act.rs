@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A packet through the trees of a strategy.
 
-use super::{Action, Change, Gas, Layer, Packet, Strategy, Tree, fields};
-use crate::packet::Piece;
-use crate::random::Random;
+use super::{Action, Change, Gas, Strategy, Tree, fields};
+use bartizan_testkit::packet::{Layer, Packet, Piece};
+use bartizan_testkit::random::Random;
 
 /// What comes out: packets in order, each with the milliseconds that it waits behind the packet that went in.
 pub type Sent = Vec<(u64, Packet)>;
@@ -139,7 +139,7 @@ fn cut_packet(packet: &Packet, size: i64) -> (Packet, Packet) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{ACK, Ip, PSH, SYN, Segment, TCP};
+    use bartizan_testkit::packet::{ACK, Ip, PSH, SYN, Segment, TCP};
 
     fn packet(flags: u16, load: &[u8]) -> Packet {
         let ip = Ip::new("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), TCP);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Header fields by name: read, set, and random values for them.
 
-use super::{Layer, Packet};
-use crate::packet::Segment;
-use crate::random::Random;
+use bartizan_testkit::packet::{Layer, Packet, Segment};
+use bartizan_testkit::random::Random;
 
 /// Names of TCP options, with their kinds and the length of a random value.
 pub const OPTIONS: &[(&str, u8, usize)] = &[

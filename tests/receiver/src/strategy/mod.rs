@@ -14,8 +14,6 @@ pub mod random;
 pub use act::Sent;
 pub use parse::Wrong;
 
-use crate::packet::{Ip, Piece, Segment};
-
 /// A strategy. It remembers how often its triggers have fired: one for each connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
@@ -106,67 +104,4 @@ pub enum Change {
     Corrupt,
     /// By this amount.
     Add(i64),
-}
-
-/// A packet as strategies see it.
-#[derive(Clone, Debug)]
-pub struct Packet {
-    /// The IP header.
-    pub ip: Ip,
-    /// What it carries.
-    pub layer: Layer,
-    /// Which part of a datagram.
-    pub piece: Option<Piece>,
-}
-
-/// What a packet carries.
-#[derive(Clone, Debug)]
-pub enum Layer {
-    /// A segment.
-    Tcp(Segment),
-    /// A datagram.
-    Udp(Datagram),
-    /// A part of either.
-    Part(Vec<u8>),
-}
-
-/// A UDP datagram.
-#[derive(Clone, Debug, Default)]
-pub struct Datagram {
-    /// From.
-    pub sport: u16,
-    /// To.
-    pub dport: u16,
-    /// Payload.
-    pub load: Vec<u8>,
-    /// By hand.
-    pub chksum: Option<u16>,
-    /// By hand.
-    pub len: Option<u16>,
-}
-
-impl Packet {
-    /// A segment.
-    #[must_use]
-    pub fn tcp(ip: &Ip, segment: Segment) -> Self {
-        Packet { ip: ip.clone(), layer: Layer::Tcp(segment), piece: None }
-    }
-
-    /// Transport header and payload.
-    #[must_use]
-    pub fn payload(&self) -> Vec<u8> {
-        match &self.layer {
-            Layer::Tcp(segment) => segment.bytes(&self.ip),
-            Layer::Udp(udp) => {
-                crate::packet::udp(&self.ip, (udp.sport, udp.dport), &udp.load, udp.chksum, udp.len)
-            }
-            Layer::Part(bytes) => bytes.clone(),
-        }
-    }
-
-    /// The frame.
-    #[must_use]
-    pub fn frame(&self) -> Vec<u8> {
-        self.ip.frame(&self.payload(), self.piece)
-    }
 }

@@ -5,7 +5,7 @@
 //! published: a trigger that fires for no packet tests nothing.
 
 use super::{Action, Change, Gas, Strategy, Tree, Trigger, fields};
-use crate::random::Random;
+use bartizan_testkit::random::Random;
 
 /// Fields that are tampered with, more often the more often they stand here.
 const FIELDS: &[(&str, &str)] = &[

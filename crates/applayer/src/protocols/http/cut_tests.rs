@@ -6,6 +6,7 @@ use super::SPEC;
 use crate::protocol::Transport;
 use crate::suite::{Conversation, Driver, Outcome, Seed, cuts};
 use bartizan_base::Direction;
+use bartizan_testkit::random::Random;
 
 const TS: Direction = Direction::ToServer;
 const TC: Direction = Direction::ToClient;
@@ -51,16 +52,6 @@ fn assert_same(seed: &Seed, whole: &Outcome, cuts: &[Vec<usize>]) {
         &whole[same.saturating_sub(1)..],
         &cut[same.saturating_sub(1)..]
     );
-}
-
-/// The same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit.max(1)
-    }
 }
 
 const REQUESTS: &[&[u8]] = &[
@@ -257,7 +248,7 @@ fn bytes_that_begin_no_message_are_the_last_ones_body_or_a_message_of_their_own(
 
 #[test]
 fn whether_a_body_is_a_bomb_does_not_depend_on_cuts() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut body = vec![0u8; 2 << 20];
     body.extend((0..4096).map(|_| random.below(256) as u8));
     let body = super::tests::gzip(&super::tests::gzip(&body));
@@ -294,7 +285,7 @@ fn damaged_messages_cut_at_random_give_the_same() {
     let rounds = std::env::var("CUT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
     let first = std::env::var("CUT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let seeds = seeds();
-    let mut random = Random(first);
+    let mut random = Random::new(first);
     for _ in 0..rounds {
         let mut seed = seeds[random.below(seeds.len())].clone();
         for _ in 0..random.below(5) {

@@ -427,11 +427,8 @@ mod tests {
         let mut lzma = Vec::new();
         lzma_rs::lzma_compress(&mut &text[..], &mut lzma).expect("vec");
         let sources = [gzip(&text), deflate(&text, true), deflate(&text, false), lzma, BROTLI.to_vec(), text];
-        let mut state = 1u64;
-        let mut random = move |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        };
+        let mut numbers = bartizan_testkit::random::Random::new(1);
+        let mut random = move |below: usize| numbers.below(below);
         use Encoding::{Brotli, Deflate, Gzip, Lzma, Zlib};
         for round in 0..5000 {
             let mut data = sources[random(sources.len())].clone();

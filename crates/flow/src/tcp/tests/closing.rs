@@ -3,20 +3,8 @@
 //! two hosts close over a network that delays and loses, and the session between them watches.
 
 use super::*;
+use bartizan_testkit::random::Random;
 use std::collections::VecDeque;
-
-/// A small generator (splitmix64): the same walks on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -142,11 +130,11 @@ fn is_about_data(event: StreamEvent) -> bool {
 }
 
 /// Lets two hosts close. The trace of the packets, if one was refused or told about.
-fn walk(config: StreamConfig, plan: Plan, dice: &mut Dice) -> Option<String> {
+fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
     let mut rig = Rig::open(config);
     // Strict, what stands a few bytes beside the beginning waits for the server's word.
     rig.put(ToClient, A, 501, 101, b"");
-    let host = |nxt, got, dice: &mut Dice| Host {
+    let host = |nxt, got, dice: &mut Random| Host {
         una: nxt,
         nxt,
         got,
@@ -235,7 +223,7 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Dice) -> Option<String> {
 
 #[test]
 fn whatever_honest_hosts_send_while_they_close_passes() {
-    let mut dice = Dice(1);
+    let mut dice = Random::new(1);
     for config in modes() {
         for round in 0..10_000u32 {
             let plan = Plan {

@@ -6,35 +6,12 @@
 use super::host::{ACK, At, FIN, Host, RST, SYN, Seg};
 use super::*;
 use crate::stream::RawChunk;
+use bartizan_testkit::random::Random;
 
-/// Numbers that follow from a seed alone (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-
-    fn letters(&mut self, most: usize) -> Vec<u8> {
-        let count = self.below(most + 1);
-        (0..count).map(|_| b'a' + self.below(26) as u8).collect()
-    }
+/// As many letters as chance will have it.
+fn letters(random: &mut Random, most: usize) -> Vec<u8> {
+    let count = random.below(most + 1);
+    (0..count).map(|_| b'a' + random.below(26) as u8).collect()
 }
 
 /// The engine as prevention sets it, with one tuple's flow, and what its readers were shown of that.
@@ -216,12 +193,12 @@ struct Liar {
 
 impl Liar {
     fn data(&mut self, percent: usize) -> Vec<u8> {
-        if self.random.percent(percent) { self.random.letters(12) } else { Vec::new() }
+        if self.random.percent(percent) { letters(&mut self.random, 12) } else { Vec::new() }
     }
 
     fn number(&mut self, other: bool) -> u32 {
-        let base = self.random.of(if other { &self.other } else { &self.own });
-        let off = self.random.of(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 7, u32::MAX, 12, 3000, 1 << 20, 1 << 31]);
+        let base = *self.random.pick(if other { &self.other } else { &self.own });
+        let off = *self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 3, 4, 7, u32::MAX, 12, 3000, 1 << 20, 1 << 31]);
         base.wrapping_add(off)
     }
 
@@ -242,9 +219,9 @@ impl Liar {
             _ => ACK,
         };
         let exact = flags & SYN != 0 && self.random.percent(80);
-        let seq = if exact { self.random.of(&self.own) } else { seq };
+        let seq = if exact { *self.random.pick(&self.own) } else { seq };
         let ack = if flags & ACK != 0 || self.random.percent(5) { ack } else { 0 };
-        let stamp = self.random.of(&[1000u32, 1000, 1000, 1010, 1020, 500]);
+        let stamp = *self.random.pick(&[1000u32, 1000, 1000, 1010, 1020, 500]);
         Seg {
             ts: (self.stamps && !self.random.percent(10)).then_some((stamp, 0)),
             fast_open: self.random.percent(20),
@@ -278,10 +255,10 @@ fn failing(seed: u64) -> impl Fn(&Engine, &str) {
 /// Plays a liar against a host; gives how many bytes that has read.
 fn lie_to(seed: u64, server: bool) -> usize {
     let fail = failing(seed);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let direction = if server { ToServer } else { ToClient };
-    let own = [random.next() as u32, random.next() as u32, 0x7fff_fff0];
-    let iss = random.next() as u32;
+    let own = [random.draw() as u32, random.draw() as u32, 0x7fff_fff0];
+    let iss = random.draw() as u32;
     let (cookies, fast, stamps) = (server && random.percent(30), random.percent(30), random.percent(40));
     let mut host = if server { Host::new(At::Listen, iss, b"") } else { Host::client(iss, b"") };
     (host.cookies, host.fast, host.stamps) = (cookies, fast, stamps);
@@ -318,7 +295,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
         tell(&mut engine, &mut host, &mut liar, &seg);
     }
     // The true handshake, as far as the dirt has left room for one.
-    let mine = liar.random.of(&own);
+    let mine = *liar.random.pick(&own);
     let (flags, ack) = if server { (SYN, 0) } else { (SYN | ACK, iss.wrapping_add(1)) };
     let ts = stamps.then_some((1050, 0));
     for _ in 0..2 {
@@ -428,23 +405,23 @@ fn talk(
 #[test]
 fn connections_of_honest_hosts_pass_whole() {
     for seed in 0..600u64 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let bad = [0, 0, 5, 20][random.below(4)];
         let mut engine = Engine::new(random.percent(50));
-        let (question, answer) = (random.letters(200), random.letters(200));
-        let mut server = Host::new(At::Listen, random.next() as u32, &answer);
+        let (question, answer) = (letters(&mut random, 200), letters(&mut random, 200));
+        let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
         // Who keeps nothing but a cookie cannot bear that the ACK of the handshake is lost.
         (server.stamps, server.cookies) = (random.percent(50), bad == 0 && random.percent(50));
         for _ in 0..2 {
             // The same ports twice: the second connection begins when the first is over.
-            let mut client = Host::client(random.next() as u32, &question);
+            let mut client = Host::client(random.draw() as u32, &question);
             client.stamps = random.percent(50);
             talk(&mut engine, &mut client, &mut server, &mut random, bad, seed);
             if bad == 0 && engine.dropped > 0 {
                 failing(seed)(&engine, "refused something of a clean connection");
             }
             let cookies = server.cookies;
-            server = Host::new(At::Listen, random.next() as u32, &answer);
+            server = Host::new(At::Listen, random.draw() as u32, &answer);
             (server.stamps, server.cookies) = (random.percent(50), cookies);
         }
     }
@@ -453,12 +430,12 @@ fn connections_of_honest_hosts_pass_whole() {
 #[test]
 fn a_client_that_has_forgotten_its_connection_opens_another() {
     for seed in 0..200u64 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let fail = failing(seed);
-        let (question, answer) = (random.letters(60), random.letters(60));
+        let (question, answer) = (letters(&mut random, 60), letters(&mut random, 60));
         let mut engine = Engine::new(random.percent(50));
-        let mut server = Host::new(At::Listen, random.next() as u32, &answer);
-        let mut client = Host::client(random.next() as u32, b"first");
+        let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
+        let mut client = Host::client(random.draw() as u32, b"first");
         // Into the middle of a connection, without its end.
         for _ in 0..3 {
             for seg in client.speak(2) {
@@ -480,7 +457,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
             engine = Engine::new(random.percent(50));
         }
         // The server's process is still there, or it accepts the next connection after the RST.
-        let mut client = Host::client(random.next() as u32, &question);
+        let mut client = Host::client(random.draw() as u32, &question);
         let mut reset = false;
         for _ in 0..40 {
             for seg in client.speak(2) {
@@ -497,7 +474,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
             }
             if server.at == At::Closed {
                 reset = true;
-                server = Host::new(At::Listen, random.next() as u32, &answer);
+                server = Host::new(At::Listen, random.draw() as u32, &answer);
             }
             if client.at == At::Established {
                 break;

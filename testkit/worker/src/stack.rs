@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own parts hand frames to.
-#![allow(dead_code)] // Not every test uses everything.
 
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
@@ -85,13 +84,17 @@ pub struct Made<'m> {
     pub set: &'m [(&'m str, &'m str)],
     /// Other settings of the engine.
     pub tune: fn(&mut EngineSettings),
+    /// Of detection, and behind [`FIREWALL`] those of the firewall.
     pub rules: &'m str,
+    /// Text of a `threshold.config`.
     pub thresholds: &'m str,
 }
 
 /// A worker in prevention, and where its events go.
 pub struct Stack {
+    /// It runs.
     pub worker: Worker,
+    /// It writes.
     pub recorder: EveRecorder,
     agent: Agent,
     rules: Arc<Rules>,
@@ -109,6 +112,11 @@ fn chains(agent: &mut Agent, policy: &str, name: &str) -> Arc<Chains> {
 }
 
 impl Stack {
+    /// A stack.
+    ///
+    /// # Panics
+    /// The policy or the rules are wrong.
+    #[must_use]
     pub fn new(made: &Made<'_>) -> Self {
         let name = made.name;
         let mut settings = bartizan_config::suricata::shipped();
@@ -157,6 +165,9 @@ impl Stack {
     }
 
     /// Another generation, entered between two frames.
+    ///
+    /// # Panics
+    /// The policy or the rules are wrong.
     pub fn swap(&mut self, policy: &str, rules: &str) {
         rules.clone_into(&mut self.rules.text.lock().unwrap());
         let chains = chains(&mut self.agent, policy, "swap");
@@ -164,6 +175,10 @@ impl Stack {
     }
 
     /// So many workers in the stack's generation, connected.
+    ///
+    /// # Panics
+    /// A worker cannot be made.
+    #[must_use]
     pub fn stations(&self, count: usize) -> Vec<Station> {
         let worker = |_| {
             let (settings, engine) = (self.engine_settings.clone(), Arc::clone(&self.engine));
@@ -173,11 +188,14 @@ impl Stack {
     }
 
     /// Ends all flows; gives the worker and all events.
+    ///
+    /// # Panics
+    /// The events cannot be written or read.
     pub fn finish(mut self) -> (Worker, Vec<serde_json::Value>) {
         self.worker.shutdown(&mut self.recorder);
         assert!(self.recorder.finish().is_empty());
-        let text = std::fs::read_to_string(self.folder.join("eve.json")).unwrap();
+        let events = crate::events::read(&self.folder.join("eve.json"));
         std::fs::remove_dir_all(&self.folder).unwrap();
-        (self.worker, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+        (self.worker, events)
     }
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real worker, for tests: [`Stack`] is one with a policy, rules and an EVE file; [`Alone`] is one that runs a single
+//! function; [`Nothing`] and [`Captured`] are for tests that build their own; [`events`] reads what was written.
+//!
+//! It uses the data plane and what lies below, so of the crates that it uses only tests in `tests/` may use it: these are
+//! linked with the same library as this crate is. In unit tests (`src/`) the crate under test would be there twice, and its
+//! types would differ; `cargo xtask tidy` refuses that.
+
+mod alone;
+pub mod events;
+mod stack;
+
+pub use alone::Alone;
+pub use stack::{FIREWALL, Made, Stack};
+
+use bartizan_base::{Direction, LinkId, Timestamp};
+use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::worker::Frame;
+use bartizan_dataplane::workers::WorkerRecorder;
+use bartizan_flow::EndReason;
+use bartizan_function::Finding;
+use bartizan_packet::LinkType;
+
+/// A frame with its time.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// When it came.
+    pub now: Timestamp,
+    /// Ethernet.
+    pub bytes: Vec<u8>,
+}
+
+impl Captured {
+    /// A frame so many milliseconds after the first second.
+    #[must_use]
+    pub fn at_millis(millis: u64, bytes: Vec<u8>) -> Self {
+        Captured { now: Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000), bytes }
+    }
+
+    /// As workers take it.
+    #[must_use]
+    pub fn frame(&self, number: u64) -> Frame<'_> {
+        Frame {
+            now: self.now,
+            bytes: &self.bytes,
+            wire_len: self.bytes.len() as u32,
+            link_type: LinkType::ETHERNET,
+            link: LinkId(0),
+            number: Some(number),
+        }
+    }
+}
+
+/// A recorder that keeps nothing.
+pub struct Nothing;
+
+impl Recorder for Nothing {
+    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
+    }
+
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+
+    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+}
+
+impl WorkerRecorder for Nothing {}
