@@ -3,8 +3,6 @@
 //! prevention gets its frames. Every case runs twice: with the stream engine's own refusals off, as levels below have no stream engine, where
 //! verdict, reason, rule and state are those of the line; and as a live link has it, where what goes on and what does not is the same.
 
-#[path = "../../dataplane/tests/common/mod.rs"]
-mod bench;
 mod common;
 
 use bartizan_applayer::file::FileSettings;
@@ -16,7 +14,7 @@ use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_flow::FlowEntry;
 use bartizan_packet::LinkType;
-use bench::Nothing;
+use bartizan_testkit_worker::Nothing;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -5,7 +5,7 @@
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, segment};
-use bartizan_receiver::packet::{ACK, FIN, Segment};
+use bartizan_testkit::packet::{ACK, FIN, Segment};
 
 /// Options by which the beginning of what is shown matters, or its end.
 const PLACES: &[&str] = &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:"];
