@@ -95,8 +95,8 @@ pub struct TxRules {
     pub sets: Vec<TxSet>,
     /// Rules without a literal.
     pub always: Always,
-    /// Rules whose literal is looked for in a transaction and that want something of the stream as well: what is shown of it is held
-    /// against them, whether the literal is there by then or not.
+    /// Rules whose literal is looked for in a growing value of a transaction and that want something of the stream as well: what is shown
+    /// of it is held against them, whether the literal is there by then or not.
     pub beside_stream: Always,
 }
 
@@ -407,7 +407,9 @@ fn add_tx<'s>(
             && let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol))
         {
             let which = check_directions(check, spec);
-            let on_stream = signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
+            // What does not grow is there, or not, when the stream is shown.
+            let on_stream =
+                spec.kind.grows() && signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
             for direction in Direction::BOTH.into_iter().filter(|d| which[*d]) {
                 if on_stream {
                     let add = |rules: &mut TxRules| rules.beside_stream.push(signature.head, index);
