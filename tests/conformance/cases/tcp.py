@@ -306,6 +306,9 @@ def closing(out, v):
         t.s(SYN, s + 4444, 0), ("close_wait", None), "drop", "sfw_state", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("syn_of_client", "RFC 9293 3.10.7.4 (RFC 5961 4): a SYN in a synchronised state gets a challenge ACK; the connection is not ended by it",
         [by_client, ack_of_client], t.c(SYN, c + 77_777, 0), ("close_wait", None), after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
+    add("fin_by_a_guess", "RFC 9293 3.4: outside the window; a FIN that was refused closes nothing, and a SYN behind it opens nothing",
+        [by_client, ack_of_client], t.s(FIN | ACK, s + 90_000, c + 1), ("close_wait", "close_wait"), "drop", "sfw_window",
+        after=[(t.c(SYN, c + 77_777, 0), "forward"), (t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("data_behind_own_fin", "RFC 9293 3.10.7.4, CLOSE-WAIT: behind a FIN there is no text", [by_client, ack_of_client], t.c(ACK | PSH, c + 1, s, b"more"),
         ("close_wait", "close_wait"), "drop", "sfw_state", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("fin_ahead", "RFC 9293 3.4: a FIN in the window waits for what lies before it", [], t.c(FIN | ACK, c + 5, s), ("established", None),

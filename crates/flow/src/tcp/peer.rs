@@ -16,6 +16,8 @@ bitflags! {
         const TIMESTAMP = 1 << 2;
         /// Its first timestamp was zero.
         const ZERO_TIMESTAMP = 1 << 3;
+        /// It sent a FIN that its receiver may have taken: one whose number fits, and which was not refused.
+        const FIN_TAKEN = 1 << 4;
     }
 }
 

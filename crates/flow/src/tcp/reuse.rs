@@ -27,7 +27,8 @@ impl TcpSession {
         // Suricata lets a SYN replace a connection whose client alone has closed. Its server still sends: before real receivers a SYN, which
         // anybody can make up, does not end it. The server answers an honest one with an acknowledgement, upon which the client resets
         // (RFC 9293 3.10.7.4).
-        let server_sends = !self.tcp_flags(Direction::ToClient).contains(TcpFlags::FIN);
+        // A FIN that was refused ends nothing: anybody can make one up as well.
+        let server_sends = !self.has_closed(Direction::ToClient);
         let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
         let over = self.state >= TcpState::LastAck && !half_open
             || self.state == TcpState::None

@@ -371,6 +371,9 @@ impl TcpSession {
                 out.advice = Advice::Drop(Reason::StreamError);
             }
         }
+        if !out.rejected {
+            self.note_fin(segment, arrival.direction);
+        }
         out.state = self.state;
         if out.previous != out.state {
             out.kind |= PacketKind::STATE_UPDATE;
@@ -417,7 +420,7 @@ impl TcpSession {
     fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
         let client = self.client();
         // A FIN has a number of its own.
-        let fin = u32::from(TcpFlags::from_bits_retain(client.tcp_flags).contains(TcpFlags::FIN));
+        let fin = u32::from(self.has_closed(Direction::ToServer));
         let answer = direction == Direction::ToClient
             && segment.has(TcpFlags::ACK)
             && !segment.has(TcpFlags::RST)
@@ -539,6 +542,19 @@ impl TcpSession {
         if self.is_async() && Direction::BOTH.iter().all(|d| self.peers[*d].tcp_flags != 0) {
             self.flags.remove(SessionFlags::ASYNC);
         }
+    }
+
+    /// Notes a FIN that was not refused, unless it stands before what its receiver has acknowledged: no FIN was there.
+    fn note_fin(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let sender = &mut self.peers[direction];
+        if segment.has(TcpFlags::FIN) && segment.end().plus(1).at_least(sender.last_ack) {
+            sender.flags |= PeerFlags::FIN_TAKEN;
+        }
+    }
+
+    /// Whether a side has said that it sends no more, by a FIN that was not refused.
+    pub(crate) fn has_closed(&self, direction: Direction) -> bool {
+        self.peers[direction].flags.contains(PeerFlags::FIN_TAKEN)
     }
 
     /// The direction of which nothing was seen, in a session that goes on with one side in sight.
