@@ -264,6 +264,18 @@ impl Detector {
         }
     }
 
+    /// Whether a pattern of the other direction knows these bytes, where flows may be picked up in the middle: such a flow may have
+    /// its sides the wrong way round. Asked, as in Suricata, when no pattern of their own direction can know them any more.
+    #[must_use]
+    pub fn is_the_other_way(&self, direction: Direction, data: &[u8]) -> bool {
+        let shows = |id| {
+            !matches!(probe_with(id, Transport::Tcp, direction.flip(), data), Some(Probe::No | Probe::More))
+        };
+        self.midstream
+            && data.len() >= LITERALS_END[direction]
+            && self.by_literal(Transport::Tcp, direction.flip(), data).any(shows)
+    }
+
     /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no probe says so.
     /// Suricata does not ask this; who prevents must know the protocol before the receiver acts, not from its answer.
     #[must_use]

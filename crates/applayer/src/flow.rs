@@ -170,6 +170,8 @@ pub struct FlowInfo {
     /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
     /// the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
+    /// The flow's beginning was not seen, and what it says may show which side is the server.
+    pub may_turn: bool,
 }
 
 /// What is known of a flow's application protocol, as plain values.
@@ -524,6 +526,14 @@ impl AppLayer {
                         _ => self.settle(engine, id, flow.transport),
                     }
                     return self.other_side_first(direction);
+                }
+                Detected::Pending | Detected::Unknown
+                    if flow.may_turn
+                        && other == Known::Pending
+                        && self.parser.is_none()
+                        && engine.detector.is_the_other_way(direction, input.data) =>
+                {
+                    return Some(Advance { reverse: true, ..Advance::default() });
                 }
                 Detected::Pending
                     if !flow.prevents || engine.detector.is_open(direction, flow.ports, input.data) => {}

@@ -5,14 +5,14 @@
 use crate::detection::Detected;
 use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
 use crate::file::FileSettings;
-use crate::flow::{Engine, Hold, HoldBounds, Known};
-use crate::protocol::{ProtocolSpec, Transport};
+use crate::flow::{AppLayer, Engine, FlowInfo, Hold, HoldBounds, Known};
+use crate::protocol::{Input, ProtocolSpec, Transport};
 use crate::protocols::{self, dns, http, tls};
 use crate::suite::cuts::{self, Player};
 use crate::suite::feeder::Feeder;
 use crate::suite::{Shape, play, shape};
 use bartizan_base::Direction::{ToClient as TC, ToServer as TS};
-use bartizan_base::{Direction, PacketDuration, Settings, Timestamp};
+use bartizan_base::{Direction, PacketDuration, PerDirection, Settings, Timestamp};
 use proptest::prelude::*;
 
 fn engine() -> Engine {
@@ -492,4 +492,23 @@ fn a_pattern_that_is_there_by_chance_hides_no_other_protocol() {
     let found = detector.detect(Transport::Tcp, TS, ports, &query, false);
     let (dns, _) = protocols::by_name("dns").unwrap();
     assert_eq!(found, Detected::Protocol(dns, TS));
+}
+
+#[test]
+fn only_a_flow_that_was_met_in_the_middle_is_turned_by_an_answer() {
+    let reverses = |setting: &str, may_turn: bool, data: &[u8]| {
+        let mut settings = Settings::new();
+        settings.set("stream.midstream", setting);
+        let engine = Engine::new(&settings, FileSettings::default()).unwrap();
+        let ports = PerDirection::new(40_000, 80);
+        let (now, transport) = (Timestamp::default(), Transport::Tcp);
+        let info = FlowInfo { now, ports, transport, prevents: false, may_turn };
+        AppLayer::default().stream(&engine, TS, Input { data, offset: 0, eof: false }, &info).reverse
+    };
+    assert!(reverses("yes", true, ANSWER));
+    assert!(!reverses("yes", false, ANSWER), "its SYN was seen");
+    assert!(!reverses("no", true, ANSWER));
+    assert!(!reverses("yes", true, &ANSWER[..16]), "a pattern of a client may yet lie there");
+    assert!(!reverses("yes", true, b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(!reverses("yes", true, b"nothing that any pattern knows"));
 }

@@ -4,6 +4,7 @@
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
+use bartizan_testkit_worker::events::first;
 use bartizan_testkit_worker::{Captured, Made, Stack};
 
 const SYN: u8 = 2;
@@ -21,6 +22,17 @@ drop tcp any any -> any any (msg:\"r\"; content:\"evil\"; sid:2;)";
 
 /// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each step.
 fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'_>]) -> Vec<Option<Reason>> {
+    run(name, rules, set, v6, steps).0
+}
+
+/// The same, with the events.
+fn run(
+    name: &str,
+    rules: &str,
+    set: &[(&str, &str)],
+    v6: bool,
+    steps: &[Step<'_>],
+) -> (Vec<Option<Reason>>, Vec<serde_json::Value>) {
     let name = format!("open-{name}-{v6}");
     let made = Made {
         name: &name,
@@ -56,8 +68,7 @@ fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'
         let decision = decision.expect("nothing comes in fragments");
         reasons.push(decision.reason.filter(|_| !decision.verdict.forwards()));
     }
-    stack.finish();
-    reasons.split_off(4)
+    (reasons.split_off(4), stack.finish().1)
 }
 
 fn check(name: &str, rules: &str, set: &[(&str, &str)], steps: &[Step<'_>], wanted: &[Option<Reason>]) {
@@ -209,6 +220,26 @@ fn messages_over_which_receivers_differ_do_not_leave() {
                 let reason = (differs && strict).then_some(Reason::AppLayerError);
                 assert_eq!(decided.last(), Some(&reason), "{}", bytes.escape_ascii());
             }
+        }
+    }
+}
+
+#[test]
+fn what_may_become_a_request_is_of_no_protocol_when_the_connection_is_over() {
+    // A word that goes on may be a method.
+    let word = [b'm'; 40];
+    let asked = (1, true, 101, &word[..]);
+    for (name, steps, wanted) in [
+        ("answered", &[asked, (2, false, 501, b"nothing that is known")][..], Some("failed")),
+        // The server may yet have told.
+        ("unanswered", &[asked], None),
+        ("told", &[asked, (2, false, 501, b"HTTP/1.1 200 OK\r\n\r\n")], Some("http")),
+    ] {
+        for v6 in [false, true] {
+            let (reasons, events) = run(name, "", &[], v6, steps);
+            assert!(reasons.iter().all(Option::is_none), "{name}: {reasons:?}");
+            let flow = first(&events, "flow");
+            assert_eq!(flow["app_proto"].as_str(), wanted, "{name}: {flow}");
         }
     }
 }

@@ -126,6 +126,24 @@ struct Prevented {
 const AFTER: &[&str] = &["/after0 200", "/after1 200", "/after2 200"];
 
 const ROWS: &[Row] = &[
+    // Nobody saw the beginning: what comes first shows which side is the server.
+    Row {
+        cause: "met at an answer",
+        set: &["stream.midstream=true"],
+        talk: |talk| {
+            talk.capture = Capture::default();
+            talk.answer(10, "");
+            talk.go_on();
+        },
+        http: &["/libhtp::request_uri_not_seen 200", "/after0 200", "/after1 200", "/after2 200"],
+        alerts: &[(1, 3), (2, 3), (3, 3)],
+        // Both FINs are refused, as in Suricata.
+        prevented: Some(Prevented {
+            reason: Some("stream error"),
+            http: &["/libhtp::request_uri_not_seen 200", "/after0 200", "/after1 200", "/after2 200"],
+            alerts: &[(1, 3), (2, 3), (3, 3)],
+        }),
+    },
     // The client is read on: each request is a transaction that is ended towards the client from its beginning.
     Row {
         cause: "depth, answers",

@@ -126,6 +126,7 @@ impl Worker {
                         app.end_direction(&self.engine, direction, &info);
                     }
                     if all {
+                        app.end_detection();
                         app.end_transactions();
                     }
                 }

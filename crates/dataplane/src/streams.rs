@@ -46,9 +46,11 @@ pub(crate) fn info_of(
     now: Timestamp,
     transport: AppTransport,
 ) -> Option<FlowInfo> {
-    let key = worker.flows.get(id)?.key();
-    let ports = PerDirection::new(key.destination_port(), key.source_port());
-    Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention })
+    let entry = worker.flows.get(id)?;
+    let ports = PerDirection::new(entry.key().destination_port(), entry.key().source_port());
+    // Before real receivers what a sender writes does not make it the server, as with datagrams.
+    let may_turn = entry.ext.session.is_midstream() && !worker.settings.has_real_receivers();
+    Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention, may_turn })
 }
 
 fn datagram(worker: &mut Worker, occasion: &mut Occasion<'_>, id: FlowId, parts: &mut FlowParts) {

@@ -43,7 +43,8 @@ fn alerts_beside(
         (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
-    let info = FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false };
+    let info =
+        FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false, may_turn: false };
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let mut sids = Vec::new();
     for (at, (direction, data)) in pieces.iter().enumerate() {

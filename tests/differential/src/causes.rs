@@ -100,6 +100,8 @@ pub const CAUSES: &[Cause] = &[
     crate::times::refused_packet,
     crate::times::late_side,
     crate::times::size_of_what_must_not_be,
+    crate::bodies::size_of_a_part,
+    crate::bodies::raw_headers_before_a_body,
 ];
 
 impl Case<'_> {
@@ -250,8 +252,7 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
-/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open, until its end is
-/// acknowledged.
+/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open, until the flow is over.
 fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
     let is = match &finding.what {
@@ -274,7 +275,7 @@ fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
         refused(flow) || case.passage.awaits_more(flow, DNS) || case.passage.may_become_a_request(flow)
     };
     (case.ips && is && case.concerns(finding, open)).then_some(
-        "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or its end is acknowledged",
+        "in prevention detection stays open for bytes that may yet become a request, until the flow is refused or over",
     )
 }
 

@@ -15,6 +15,7 @@
 //! Everything follows from the seed, on every machine.
 
 pub mod answer;
+pub mod bodies;
 pub mod causes;
 pub mod compare;
 pub mod dns;

@@ -67,15 +67,15 @@ pub fn shown_with_the_fin(case: &Case<'_>, finding: &Finding) -> Option<&'static
     )
 }
 
-/// Rules on packets see data that comes again behind its FIN, since it goes on.
+/// Rules on packets see data that comes again behind its FIN, since it goes on unless they refuse it.
 pub fn told_of_old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let goes_on = case.findings.iter().any(|other| {
         let of_it = matches!(&other.what, What::Drop(frame, _) if frame.is_some() && *frame == alert.frame);
         of_it && old_data(case, other).is_some()
     });
-    (finding.more && !alert.blocked && goes_on)
-        .then_some("rules see data that comes again at a connection's end and goes on; Suricata drops it")
+    (finding.more && goes_on)
+        .then_some("rules see data that comes again at a connection's end; Suricata drops it before")
 }
 
 #[cfg(test)]

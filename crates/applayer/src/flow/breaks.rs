@@ -82,6 +82,15 @@ impl AppLayer {
         }
     }
 
+    /// The flow is over: what prevention waited for, though no side can speak a protocol by what is known of it, did not come.
+    pub fn end_detection(&mut self) {
+        if self.protocol == Known::Pending
+            && self.by_direction == PerDirection::new(Known::Failed, Known::Failed)
+        {
+            self.give_up(false);
+        }
+    }
+
     /// All transactions are over: the flow ends, or its protocol gives way to another.
     pub fn end_transactions(&mut self) {
         let Some(parser) = self.parser.as_deref_mut() else { return };

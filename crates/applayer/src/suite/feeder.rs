@@ -23,7 +23,13 @@ impl<'e> Feeder<'e> {
         let ports = PerDirection::new(port, 40_000);
         Feeder {
             engine,
-            info: FlowInfo { now: Timestamp::default(), ports, transport: Transport::Tcp, prevents: true },
+            info: FlowInfo {
+                now: Timestamp::default(),
+                ports,
+                transport: Transport::Tcp,
+                prevents: true,
+                may_turn: false,
+            },
             app: AppLayer::default(),
             sent: PerDirection::default(),
             taken: PerDirection::default(),

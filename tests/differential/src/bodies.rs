@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Causes of differences: bodies of HTTP that come in more than one segment.
+
+use crate::causes::Case;
+use crate::finding::{Finding, What};
+use crate::passage::segment;
+
+/// Prevention asks rules on a body when a part of it is there: its size is that of the part.
+pub(crate) fn size_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (at, _) = case.passage.packet(alert.frame?)?;
+    // A part is never larger than the whole.
+    let holds_early = |option: &String| {
+        option.strip_prefix("bsize:").is_some_and(|size| !size.starts_with('>') && !size.contains("<>"))
+    };
+    let there = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
+    let is = case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && case.pair.rules.get(alert.rule)?.options.iter().any(holds_early)
+        && there < case.passage.said(alert.flow, alert.to_server).len();
+    is.then_some(
+        "in prevention `bsize` is held against what has come of a body; Suricata waits for more of it",
+    )
+}
+
+/// Suricata forgets what it has found in the headers as they were sent, unless the whole body comes with their end.
+pub(crate) fn raw_headers_before_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let frame = alert.frame.and_then(|frame| case.passage.packet(frame));
+    let until = frame.map_or(usize::MAX, |(at, _)| at);
+    let last = case.passage.of_flow(alert.flow).filter(|(at, packet)| {
+        let speaks = segment(packet).is_some_and(|one| !one.load.is_empty());
+        *at <= until && packet.to_server == alert.to_server && speaks
+    });
+    let (last, _) = last.last()?;
+    let before = case.passage.said_before(alert.flow, alert.to_server, last);
+    let is = finding.more
+        && case.asks(alert, &["http.header.raw"])
+        && case.is_on_body(alert)
+        && before.windows(4).any(|end| end == b"\r\n\r\n");
+    is.then_some("a rule on `http.header.raw` and on the body matches when the body has come behind the headers; Suricata's misses")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explained::left_of;
+
+    #[test]
+    fn bodies_in_pieces_explain_rules_that_ask_for_them_only() {
+        // Rule 0 has `bsize:!50` for a body of 50 bytes, 45 of which have come with packet 642.
+        assert!(left_of(19, 1484, true, &["0@642<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(19, 1484, false, &["0@642<1.0:allowed"], &[]), ["+0@642<1.0:allowed"]);
+        assert_eq!(left_of(19, 1484, true, &["1@642<1.0:allowed"], &[]), ["+1@642<1.0:allowed"], "no size");
+        assert_eq!(left_of(19, 1484, true, &["0@-<1.0:allowed"], &[]), ["+0@-<1.0:allowed"], "all is there");
+        // Rule 3 looks at the headers as they were sent, and at the body, which comes behind them.
+        assert!(left_of(22, 522, false, &["3@53<1.0:allowed"], &[]).is_empty());
+        assert!(left_of(22, 522, true, &["3@46<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(22, 522, false, &["2@53<1.0:allowed"], &[]), ["+2@53<1.0:allowed"]);
+        assert_eq!(left_of(22, 522, false, &[], &["3@53<1.0:allowed"]), ["-3@53<1.0:allowed"]);
+        // Data that comes again behind a FIN, and that a rule refuses.
+        let ours = ["0@17<1.0:blocked", "drop@17:rules"];
+        assert!(left_of(23, 524, true, &ours, &["drop@17:stream.error"]).is_empty());
+        assert_eq!(left_of(23, 524, true, &ours, &[]), ["+0@17<1.0:blocked", "+drop@17:rules"]);
+    }
+}
