@@ -16,11 +16,11 @@ fn sextet(byte: u8) -> Option<u8> {
 /// How strictly to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// RFC 2045: characters outside of the alphabet are skipped.
+    /// RFC 2045: characters outside of the alphabet are skipped; only whole groups are decoded.
     #[default]
     Rfc2045,
     /// RFC 4648: the first character outside of the alphabet ends the text. One symbol alone behind the last whole group is no byte, and what
-    /// ends so is no base64: nothing is decoded, as in Suricata.
+    /// ends so is no base64: nothing is decoded.
     Rfc4648,
     /// Anything but complete, padded text is nothing.
     Strict,
@@ -57,32 +57,76 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     flush(group, filled, out);
 }
 
-/// Decodes in a mode. `false`: the text is not base64 in this mode; `out` is then empty.
+/// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol of a group's last two places, and text goes on
+/// behind a padded group. `false`: the text is not base64 in this mode; `out` is then empty.
 pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
-    let mut group = [0u8; 4];
-    let mut filled = 0usize;
-    let mut padding = 0usize;
+    if mode == Mode::Strict && !is_strict(text) {
+        return fail(out);
+    }
+    let mut group = Group::default();
     for byte in text {
-        match sextet(*byte) {
-            Some(_) if padding > 0 && mode == Mode::Strict => return fail(out),
-            Some(_) if padding > 0 => break,
-            Some(value) => push(&mut group, &mut filled, value, out),
-            None if *byte == b'=' => padding += 1,
-            None => match mode {
-                Mode::Rfc2045 => {}
-                Mode::Rfc4648 => break,
-                Mode::Strict => return fail(out),
-            },
+        let symbol = match sextet(*byte) {
+            Some(value) => Symbol::Value(value),
+            None if *byte == b'=' => Symbol::Padding,
+            None if mode == Mode::Rfc2045 => continue,
+            None => break,
+        };
+        if !group.push(symbol, out) {
+            return fail(out);
         }
     }
-    if mode == Mode::Strict && !(filled + padding).is_multiple_of(4) {
-        return fail(out);
+    // What a text ends with is padded, but where foreign characters are skipped: more could follow.
+    while mode == Mode::Rfc4648 && group.filled > 0 {
+        if !group.push(Symbol::Padding, out) {
+            return fail(out);
+        }
     }
-    if mode == Mode::Rfc4648 && filled == 1 {
-        return fail(out);
-    }
-    flush(group, filled, out);
     true
+}
+
+/// Whether a text is whole groups of symbols, of which the last may be padded.
+fn is_strict(text: &[u8]) -> bool {
+    let symbols = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    text.len().is_multiple_of(4) && symbols.iter().all(|byte| sextet(*byte).is_some())
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Symbol {
+    Value(u8),
+    #[default]
+    Padding,
+}
+
+/// Up to four symbols, which are three bytes.
+#[derive(Debug, Default)]
+struct Group {
+    symbols: [Symbol; 4],
+    filled: usize,
+}
+
+impl Group {
+    /// Takes a symbol; a whole group is written. `false`: padding stands where a value has to.
+    fn push(&mut self, symbol: Symbol, out: &mut Vec<u8>) -> bool {
+        if let Some(place) = self.symbols.get_mut(self.filled) {
+            *place = symbol;
+        }
+        self.filled += 1;
+        if self.filled < self.symbols.len() {
+            return true;
+        }
+        self.filled = 0;
+        match self.symbols {
+            [Symbol::Value(a), Symbol::Value(b), Symbol::Padding, _] => flush([a, b, 0, 0], 2, out),
+            [Symbol::Value(a), Symbol::Value(b), Symbol::Value(c), Symbol::Padding] => {
+                flush([a, b, c, 0], 3, out)
+            }
+            [Symbol::Value(a), Symbol::Value(b), Symbol::Value(c), Symbol::Value(d)] => {
+                flush([a, b, c, d], 4, out)
+            }
+            _ => return false,
+        }
+        true
+    }
 }
 
 fn fail(out: &mut Vec<u8>) -> bool {
@@ -144,6 +188,29 @@ mod tests {
         assert_eq!(get(b"ajabab25", Mode::Rfc4648).map(|bytes| bytes.len()), Some(6));
         assert_eq!(get(b"ajabab255", Mode::Rfc2045).map(|bytes| bytes.len()), Some(6));
         assert_eq!(get(b"SGVsbG8=", Mode::Strict), Some(b"Hello".to_vec()));
+        for text in [&b"SGVsbG8"[..], b"SG=sbG8h", b"SGVs===="] {
+            assert_eq!(get(text, Mode::Strict), None);
+        }
+    }
+
+    /// As Suricata 8.0.8 answers.
+    #[test]
+    fn text_goes_on_behind_padding() {
+        let get = |text: &[u8], mode| {
+            let mut out = Vec::new();
+            decode(text, mode, &mut out).then_some(out)
+        };
+        for mode in [Mode::Rfc2045, Mode::Rfc4648] {
+            assert_eq!(get(b"SGV=bG8h", mode), Some(b"Helo!".to_vec()));
+            assert_eq!(get(b"SG=sbG8h", mode), Some(b"Hlo!".to_vec()));
+            assert_eq!(get(b"bar=abc=", mode), Some(b"m\xaai\xb7".to_vec()));
+            // Padding that stands where a value has to: nothing of it is base64.
+            for text in [&b"SGVs=bG8"[..], b"SGVs====", b"=SGV", b"S=GV"] {
+                assert_eq!(get(text, mode), None);
+            }
+        }
+        assert_eq!(get(b"SGVsbG", Mode::Rfc2045), Some(b"Hel".to_vec()));
+        assert_eq!(get(b"SGVsbG", Mode::Rfc4648), Some(b"Hell".to_vec()));
         let mut out = Vec::new();
         decode_lenient(b"SGVs\r\nbG8-x", &mut out);
         assert_eq!(out, b"Hello");
