@@ -2,7 +2,7 @@
 //! What a flow has below the host: what each level has counted of it, and the one entry that a level holds for it.
 //!
 //! The table keeps this beside the flow's own entry, and only for flows that have ever sunk; what a packet at the host reads and
-//! writes is one byte longer, the [`Step`]. [`crate::table`] says how a flow goes from step to step.
+//! writes is one byte longer, the [`Step`]. [`crate::table::removal`] says how a flow goes from step to step.
 //!
 //! Not done here: devices, and the choice of what sinks. Both are the flow manager's.
 

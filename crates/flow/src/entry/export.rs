@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows as bytes, for warm restart and migration.
 //!
-//! Little endian: version u8, length u16 of what follows, then the fields in the order of [`write`]. A later version may only append,
+//! Little endian: version u8, length u16 of what follows, then the fields in the order in which they are written. A later version may only append,
 //! so an older reader skips what it does not know; the extension of the data plane is exported by the data plane.
 //!
 //! | version | has |

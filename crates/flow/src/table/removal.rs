@@ -31,7 +31,7 @@
 //! **New connections.** The flow that a new connection of the same ports replaces leaves its key to it at once, and its entry once
 //! it has left the level. As long as that has not happened the level refuses the new flow.
 //!
-//! **A level that does not answer** is waited for by the packet clock ([`LevelWaits::answer`] for each answer). Then the flow goes on, or ends,
+//! **A level that does not answer** is waited for by the packet clock ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends,
 //! without; it is counted, and does not sink again.
 //!
 //! Who drives this asks for tasks ([`FlowTable::next_task`]), tells levels, credits what they count ([`FlowTable::credit`]) and hands on
