@@ -92,6 +92,7 @@ impl<E: Default> FlowTable<E> {
         }
         self.looked_at = None;
         let classes = if self.level_counters.sunk == 0 { HOST_CLASSES } else { CLASSES };
+        self.turn = if self.turn < classes { self.turn } else { 0 };
         for _ in 0..classes {
             let ahead = match self.timeouts.get(self.turn) {
                 Some((normal, emergency)) if self.emergency => {
