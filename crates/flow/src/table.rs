@@ -5,7 +5,7 @@
 //! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
 //! entry's position. Ended entries are used again, last ended first, while they are warm.
 //!
-//! **Timeouts** stand in 16 timer wheels, one per protocol and state. A packet only writes
+//! **Timeouts** stand in 16 timer wheels, one per protocol and state, and in five more for flows that have sunk. A packet only writes
 //! `last_seen`; when the timer fires and the flow was used since, it is armed again. (TCP connections that are not
 //! established are the exception: they have few packets, and stand in the order of their use.) A flow whose
 //! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
