@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the table remembers of one flow, as plain data with a versioned export.
-//!
-//! Export format, little endian: version u8, length u16 of what follows, then the fields in the
-//! order of [`FlowEntry::export`]. A later version may only append, so an older reader skips what it
-//! does not know; the extension of the data plane is exported by the data plane.
+//! What the table remembers of one flow, as plain data. [`export`] has its form as bytes.
+
+pub mod export;
 
 use crate::key::{FlowHash, FlowKey};
-use bartizan_base::{Cursor, Direction, Fid, Generation, Level, Path, PerDirection, TenantId, Timestamp};
+use crate::level::Step;
+use bartizan_base::{Direction, Fid, Generation, Level, Path, PerDirection, TenantId, Timestamp};
 use core::net::IpAddr;
 
 /// The state of a flow as EVE knows it. TCP's own states are the TCP module's.
@@ -22,7 +21,7 @@ pub enum FlowState {
     Closed = 2,
     /// No function is left; packets still pass through this program.
     LocalBypassed = 3,
-    /// No function is left; the packets stay at a lower level.
+    /// The packets stayed at a lower level until the flow was over. Before, a flow that has sunk keeps the state that it has at the host.
     CaptureBypassed = 4,
 }
 
@@ -124,6 +123,15 @@ bitflags::bitflags! {
 }
 
 impl FlowFlags {
+    /// The mark that a packet in a direction was seen.
+    #[must_use]
+    pub const fn seen(direction: Direction) -> Self {
+        match direction {
+            Direction::ToServer => Self::TO_SERVER_SEEN,
+            Direction::ToClient => Self::TO_CLIENT_SEEN,
+        }
+    }
+
     /// The mark that a refusal in a direction was told since all packets are dropped.
     #[must_use]
     pub const fn drop_told(direction: Direction) -> Self {
@@ -142,11 +150,11 @@ impl FlowFlags {
 pub struct FlowEntry<E> {
     pub(crate) key: FlowKey,
 
-    /// When the latest packet was seen.
+    /// When the latest packet was seen, at any level.
     pub last_seen: Timestamp,
-    /// Packets by direction.
+    /// Packets by direction, of all levels together; `FlowTable::amounts` has them by level.
     pub packets: PerDirection<u64>,
-    /// Bytes by direction, as counted by the caller (EVE: whole frames).
+    /// Bytes by direction, of all levels together, as counted by the caller (EVE: whole frames).
     pub bytes: PerDirection<u64>,
     pub(crate) hash: FlowHash,
     /// The functions that the flow's packets still visit.
@@ -156,8 +164,8 @@ pub struct FlowEntry<E> {
     /// Marks.
     pub flags: FlowFlags,
     pub(crate) state: FlowState,
-    /// Where the flow's packets are handled.
-    pub level: Level,
+    pub(crate) level: Level,
+    pub(crate) step: Step,
 
     /// When the first packet was seen.
     pub start: Timestamp,
@@ -168,32 +176,6 @@ pub struct FlowEntry<E> {
     /// What the data plane keeps for the flow.
     pub ext: E,
 }
-
-/// Why an exported flow cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    /// Fewer bytes than the record says it has.
-    #[error("flow record: cut off; export it again")]
-    Short,
-    /// Written by a format that this program cannot read.
-    #[error(
-        "flow record: version {found} is not readable, this program reads version 1 and later that only append"
-    )]
-    Version {
-        /// The version byte found.
-        found: u8,
-    },
-    /// A field holds a value that no flow can have.
-    #[error("flow record: field {field} holds an impossible value; the record is damaged")]
-    Field {
-        /// The field's name.
-        field: &'static str,
-    },
-}
-
-const VERSION: u8 = 1;
-/// Bytes of version 1 after version and length.
-const LENGTH_V1: u16 = 7 * 8 + 1 + 6 * 8 + 3 * 4 + 2 + 8 + 8;
 
 impl<E> FlowEntry<E> {
     /// Identity, as the opener of the flow sees it: `source()` is the client.
@@ -206,6 +188,18 @@ impl<E> FlowEntry<E> {
     #[must_use]
     pub const fn state(&self) -> FlowState {
         self.state
+    }
+
+    /// Where the flow's packets are handled: the host, until a level says that it has the flow.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// How far it has come on its way to a level or back.
+    #[must_use]
+    pub const fn step(&self) -> Step {
+        self.step
     }
 
     /// Keyed hash of the identity.
@@ -252,171 +246,24 @@ impl<E> FlowEntry<E> {
     pub fn icmp_error_direction(&self, sender: IpAddr) -> Direction {
         if self.key.source() == sender { Direction::ToServer } else { Direction::ToClient }
     }
-
-    /// Appends this crate's part of the flow in the current version.
-    pub fn export(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
-        out.extend(LENGTH_V1.to_le_bytes());
-        for word in self.key.words() {
-            out.extend(word.to_le_bytes());
-        }
-        out.push(u8::from(self.key.is_reversed()));
-        for number in [
-            self.last_seen.as_nanos(),
-            self.packets.to_server,
-            self.packets.to_client,
-            self.bytes.to_server,
-            self.bytes.to_client,
-            self.start.as_nanos(),
-        ] {
-            out.extend(number.to_le_bytes());
-        }
-        for number in [self.path.0, self.fid.0, self.flags.bits()] {
-            out.extend(number.to_le_bytes());
-        }
-        out.extend([self.state as u8, self.level as u8]);
-        out.extend(self.generation.0.to_le_bytes());
-        out.extend(self.serial.to_le_bytes());
-    }
-
-    /// Reads one exported flow and says how many bytes it took. Its hash is computed when a
-    /// table adopts it, since another instance has another secret.
-    ///
-    /// # Errors
-    /// [`ImportError`] when the bytes are cut off, of another format, or damaged.
-    pub fn import(bytes: &[u8], ext: E) -> Result<(Self, usize), ImportError> {
-        let mut outer = Cursor::new(bytes);
-        let version = outer.u8().ok_or(ImportError::Short)?;
-        if version < VERSION {
-            return Err(ImportError::Version { found: version });
-        }
-        let length = outer.u16_le().ok_or(ImportError::Short)?;
-        let mut body = Cursor::new(outer.take(usize::from(length)).ok_or(ImportError::Short)?);
-        let u64_le = |body: &mut Cursor<'_>| body.array().map(u64::from_le_bytes).ok_or(ImportError::Short);
-        let mut words = [0; 7];
-        for word in &mut words {
-            *word = u64_le(&mut body)?;
-        }
-        let reversed = match body.u8().ok_or(ImportError::Short)? {
-            0 => false,
-            1 => true,
-            _ => return Err(ImportError::Field { field: "reversed" }),
-        };
-        let key = FlowKey::from_words(words, reversed).ok_or(ImportError::Field { field: "key" })?;
-        let last_seen = Timestamp::from_nanos(u64_le(&mut body)?);
-        let packets = PerDirection::new(u64_le(&mut body)?, u64_le(&mut body)?);
-        let bytes_seen = PerDirection::new(u64_le(&mut body)?, u64_le(&mut body)?);
-        let start = Timestamp::from_nanos(u64_le(&mut body)?);
-        let path = Path(body.u32_le().ok_or(ImportError::Short)?);
-        let fid = Fid(body.u32_le().ok_or(ImportError::Short)?);
-        let flags = FlowFlags::from_bits_truncate(body.u32_le().ok_or(ImportError::Short)?);
-        let state = body.u8().ok_or(ImportError::Short)?;
-        let state = FlowState::ALL.get(usize::from(state)).copied();
-        let level = match body.u8().ok_or(ImportError::Short)? {
-            0 => Level::Host,
-            1 => Level::Xdp,
-            2 => Level::Rtl,
-            _ => return Err(ImportError::Field { field: "level" }),
-        };
-        let entry = Self {
-            key,
-            last_seen,
-            packets,
-            bytes: bytes_seen,
-            hash: FlowHash(0),
-            path,
-            fid,
-            flags,
-            state: state.ok_or(ImportError::Field { field: "state" })?,
-            level,
-            start,
-            generation: Generation(u64_le(&mut body)?),
-            serial: u64_le(&mut body)?,
-            ext,
-        };
-        Ok((entry, outer.position()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::FlowScope;
-    use core::net::{Ipv4Addr, Ipv6Addr};
-    use proptest::prelude::*;
-
-    fn sample(v6: bool) -> FlowEntry<()> {
-        let address = |n: u8| -> IpAddr {
-            if v6 { Ipv6Addr::from(u128::from(n)).into() } else { Ipv4Addr::new(10, 0, 0, n).into() }
-        };
-        FlowEntry {
-            key: FlowKey::ported(
-                &FlowScope { tenant: TenantId(3), tunnel: 7, ..FlowScope::default() },
-                6,
-                (address(9), 1000),
-                (address(1), 80),
-            ),
-            last_seen: Timestamp::from_parts(20, 5),
-            packets: PerDirection::new(3, 2),
-            bytes: PerDirection::new(300, 200),
-            hash: FlowHash(0),
-            path: Path(5),
-            fid: Fid(17),
-            flags: FlowFlags::TO_SERVER_SEEN | FlowFlags::ALERTED,
-            state: FlowState::Closed,
-            level: Level::Xdp,
-            start: Timestamp::from_parts(10, 1),
-            generation: Generation(258),
-            serial: 42,
-            ext: (),
-        }
-    }
-
-    fn text(entry: &FlowEntry<()>) -> String {
-        format!("{entry:?}")
-    }
 
     #[test]
     fn layout_keeps_the_fast_path_in_two_lines() {
         assert_eq!(core::mem::offset_of!(FlowEntry<()>, last_seen), 64);
         assert_eq!(core::mem::offset_of!(FlowEntry<()>, start), 128);
-    }
-
-    #[test]
-    fn export_and_import_round_trip() {
-        for v6 in [false, true] {
-            let entry = sample(v6);
-            let mut bytes = Vec::new();
-            entry.export(&mut bytes);
-            let length = bytes.len();
-            assert_eq!(length, usize::from(LENGTH_V1) + 3);
-            entry.export(&mut bytes);
-            let (again, used) = FlowEntry::import(&bytes, ()).unwrap();
-            assert_eq!(used, length);
-            assert_eq!(text(&again), text(&entry));
-            for cut in 0..length {
-                assert!(FlowEntry::import(&bytes[..cut], ()).is_err(), "{cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_later_version_that_appends_is_read() {
-        let mut bytes = Vec::new();
-        sample(true).export(&mut bytes);
-        bytes[0] = 2;
-        bytes[1..3].copy_from_slice(&(LENGTH_V1 + 4).to_le_bytes());
-        bytes.extend([1, 2, 3, 4, 99]);
-        let (entry, used) = FlowEntry::import(&bytes, ()).unwrap();
-        assert_eq!(used, bytes.len() - 1);
-        assert_eq!(entry.serial(), 42);
-        bytes[0] = 0;
-        assert_eq!(FlowEntry::import(&bytes, ()).err(), Some(ImportError::Version { found: 0 }));
+        // What levels need took spare bytes only: as large as it was when there was no level but the host.
+        assert_eq!(core::mem::offset_of!(FlowEntry<u64>, ext), 152);
+        assert_eq!(size_of::<FlowEntry<[u64; 5]>>(), 192);
     }
 
     #[test]
     fn turning_a_flow_round_exchanges_its_sides() {
-        let mut entry = sample(false);
+        let mut entry = export::tests::sample(false);
         let (client, server) = (entry.key().source(), entry.key().destination());
         entry.flip();
         assert_eq!((entry.key().source(), entry.key().destination()), (server, client));
@@ -425,14 +272,5 @@ mod tests {
         assert!(!entry.flags.contains(FlowFlags::TO_SERVER_SEEN));
         assert_eq!(entry.icmp_error_direction(client), Direction::ToClient);
         assert_eq!(entry.icmp_error_direction(server), Direction::ToServer);
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            if let Ok((_, used)) = FlowEntry::import(&bytes, ()) {
-                prop_assert!(used <= bytes.len());
-            }
-        }
     }
 }

@@ -4,6 +4,7 @@
 //! * [`key`]: what identifies a flow, and the keyed hash that also chooses its owner;
 //! * [`table`]: find, create, account and end flows; nothing is allocated per flow;
 //! * [`timeouts`], [`wheel`]: when a flow ends, and how that is found without walking the table;
+//! * [`level`]: what a flow has at levels below the host;
 //! * [`counters`]: the statistics of a table under EVE's names;
 //! * [`host`]: state that belongs to no flow, shared by the workers;
 //! * [`tcp`], [`stream`]: TCP tracking and reassembly.
@@ -16,6 +17,7 @@ pub mod entry;
 pub mod host;
 mod index;
 pub mod key;
+pub mod level;
 #[allow(unsafe_code)] // One prefetch instruction; the argument stands in the module.
 mod prefetch;
 pub mod stream;
@@ -25,7 +27,8 @@ pub mod timeouts;
 pub mod wheel;
 
 pub use counters::FlowCounters;
-pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState, ImportError};
+pub use entry::export::{ImportError, ImportedFlow};
+pub use entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 pub use key::{FlowHash, FlowHasher, FlowKey, FlowScope, FlowSide};
 pub use table::{Accounted, Find, FlowTable, FlowTableConfig, Insert, Lookup, TableError, WhenFull};
 pub use timeouts::{FlowTimeouts, ProtocolTimeouts, StateTimeouts};

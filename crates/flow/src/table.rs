@@ -5,7 +5,7 @@
 //! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
 //! entry's position. Ended entries are used again, last ended first, while they are warm.
 //!
-//! **Timeouts** stand in 16 timer wheels, one per protocol and state. A packet only writes
+//! **Timeouts** stand in 16 timer wheels, one per protocol and state, and in five more for flows that have sunk. A packet only writes
 //! `last_seen`; when the timer fires and the flow was used since, it is armed again. (TCP connections that are not
 //! established are the exception: they have few packets, and stand in the order of their use.) A flow whose
 //! timeout has passed is not found by a packet either ([`Find::Stale`]), so results do not depend on
@@ -17,164 +17,33 @@
 //! packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is not hit. At most [`EVICTION_SCAN`] entries are
 //! looked at. Either way emergency mode begins, and ends when enough is free. All of it is counted.
 //!
+//! **Levels** below the host hold entries for flows that have sunk ([`FlowTable::sink`]); see [`removal`].
+//!
 //! What a flow's end means (logs, reassembly, rules at the end of a stream) is the caller's: the
 //! table names the flow ([`Find::Stale`], [`Insert::Evict`], [`FlowTable::next_due`]), the caller
 //! finishes it and calls [`FlowTable::remove`]. [`FlowTable::find_or_insert`] and
 //! [`FlowTable::expire`] wrap that for callers that need only a closure.
 
 mod ending;
+mod interface;
+pub mod removal;
+
+pub use interface::{
+    Accounted, EVICTION_SCAN, Find, FlowTableConfig, Insert, Lookup, MAX_CAPACITY, TableError, TableMemory,
+    WhenFull,
+};
 
 use crate::counters::FlowCounters;
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::index::Index;
 use crate::key::{FlowHash, FlowHasher, FlowKey, protocol};
+use crate::level::{LevelCounters, LevelWaits, Levels, Step};
 use crate::prefetch::prefetch;
-use crate::timeouts::{CLASSES, FlowTimeouts, class};
+use crate::timeouts::{CLASSES, class, sunk_class};
 use crate::wheel::{Tick, TimerLink, TimerWheel};
 use bartizan_base::{
     Direction, Fid, FlowId, Generation, Level, PacketDuration, Path, PerDirection, Timestamp,
 };
-
-/// Entries looked at, at most, to find one that makes room.
-pub const EVICTION_SCAN: u32 = 16;
-/// Largest capacity: an entry number and "none" fit 32 bits.
-pub const MAX_CAPACITY: u32 = 1 << 30;
-
-/// What happens to a packet that opens a flow while the table is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenFull {
-    /// It gets none.
-    Refuse,
-    /// A flow ends that was silent for at least `quiet`; if there is none, it gets none.
-    Evict {
-        /// Shortest silence of a flow that may end; zero lets any flow end.
-        quiet: PacketDuration,
-    },
-}
-
-/// Size and behaviour of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowTableConfig {
-    /// Flows that it can hold, 1 to [`MAX_CAPACITY`].
-    pub capacity: u32,
-    /// The instance's secret hash.
-    pub hasher: FlowHasher,
-    /// When flows end.
-    pub timeouts: FlowTimeouts,
-    /// What happens when it is full.
-    pub when_full: WhenFull,
-    /// Emergency mode ends when this share of the capacity is free, in percent.
-    pub emergency_recovery: u8,
-}
-
-impl FlowTableConfig {
-    /// The defaults for a capacity: shipped timeouts, evict, recovery at 30 %.
-    #[must_use]
-    pub fn new(capacity: u32, hasher: FlowHasher) -> Self {
-        Self {
-            capacity,
-            hasher,
-            timeouts: FlowTimeouts::SHIPPED,
-            when_full: WhenFull::Evict { quiet: PacketDuration::ZERO },
-            emergency_recovery: 30,
-        }
-    }
-}
-
-/// Why a table cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// No such capacity.
-    #[error("flow table: capacity {capacity} is not between 1 and {MAX_CAPACITY}; choose one that is")]
-    Capacity {
-        /// What was asked for.
-        capacity: u32,
-    },
-    /// The system has no address space left.
-    #[error(
-        "flow table: cannot reserve {bytes} bytes for {capacity} flows; lower the number of flows or raise the \
-         limit on address space (ulimit -v)"
-    )]
-    Memory {
-        /// Flows asked for.
-        capacity: u32,
-        /// Bytes that they take.
-        bytes: usize,
-    },
-}
-
-/// Answer of [`FlowTable::find`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Find {
-    /// The packet belongs to this flow.
-    Found {
-        /// The flow.
-        id: FlowId,
-        /// Which way the packet goes in it.
-        direction: Direction,
-    },
-    /// There is a flow of this key, but its timeout has passed: finish it, remove it, insert anew.
-    Stale {
-        /// The flow to finish.
-        id: FlowId,
-    },
-    /// There is none.
-    Missing,
-}
-
-/// Answer of [`FlowTable::insert`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insert {
-    /// The new flow.
-    Created {
-        /// Its entry.
-        id: FlowId,
-    },
-    /// The table is full: finish this flow, remove it with [`EndReason::Forced`], insert again.
-    Evict {
-        /// The flow to finish.
-        id: FlowId,
-    },
-    /// The table is full and no flow may make room; counted.
-    Full,
-}
-
-/// Answer of [`FlowTable::find_or_insert`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// The packet belongs to this flow.
-    Found {
-        /// The flow.
-        id: FlowId,
-        /// Which way the packet goes in it.
-        direction: Direction,
-    },
-    /// The packet opened this flow (its direction is to the server).
-    Created {
-        /// The flow.
-        id: FlowId,
-    },
-    /// There is no room.
-    Full,
-}
-
-/// What [`FlowTable::account`] says about a packet's place in its flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accounted {
-    /// The first packet in this direction.
-    pub first_in_direction: bool,
-    /// The flow is established, this packet included.
-    pub established: bool,
-}
-
-/// Bytes of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableMemory {
-    /// Address space reserved at start.
-    pub reserved: usize,
-    /// Upper bound of what flows have touched so far.
-    pub touched: usize,
-}
 
 /// See the module.
 pub struct FlowTable<E> {
@@ -183,7 +52,8 @@ pub struct FlowTable<E> {
     /// Ended entries: a stack. Room for `capacity` is reserved with the rest.
     free: Vec<u32>,
     index: Index,
-    wheels: [TimerWheel; CLASSES],
+    /// One for each class, and one for what is removed from levels.
+    wheels: [TimerWheel; CLASSES + 1],
     timeouts: [(PacketDuration, PacketDuration); CLASSES],
     /// Up to this tick the timers have been looked at, and no earlier one was armed since.
     looked_at: Option<Tick>,
@@ -196,6 +66,15 @@ pub struct FlowTable<E> {
     emergency: bool,
     serial: u64,
     counters: FlowCounters,
+    /// What flows that ever sank have below the host, by entry. Empty until the first does; then its address space is reserved, and
+    /// touched where flows sink.
+    below: Vec<Option<Box<Levels>>>,
+    /// How many of them there are.
+    kept_below: usize,
+    waits: LevelWaits,
+    level_counters: LevelCounters,
+    /// Flows that leave a level to make room.
+    room_coming: u32,
 }
 
 impl<E> core::fmt::Debug for FlowTable<E> {
@@ -243,6 +122,11 @@ impl<E: Default> FlowTable<E> {
             emergency: false,
             serial: 0,
             counters: FlowCounters::default(),
+            below: Vec::new(),
+            kept_below: 0,
+            waits: config.waits,
+            level_counters: LevelCounters::default(),
+            room_coming: 0,
         })
     }
 
@@ -269,7 +153,8 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Finds the flow of a packet that arrived at `now`.
+    /// Finds the flow of a packet that arrived at `now`. A flow that has sunk is found however long it was silent here: what its
+    /// level has seen meanwhile is not known.
     #[must_use]
     pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
         self.find_hashed(self.hash(key), key, now)
@@ -283,7 +168,7 @@ impl<E: Default> FlowTable<E> {
         else {
             return Find::Missing;
         };
-        if self.is_due(entry, now) {
+        if entry.step.at_host() && self.is_due(entry, now) {
             Find::Stale { id }
         } else {
             Find::Found { id, direction: key.direction_in(&entry.key) }
@@ -291,7 +176,7 @@ impl<E: Default> FlowTable<E> {
     }
 
     fn timeout(&self, entry: &FlowEntry<E>) -> (PacketDuration, PacketDuration) {
-        self.timeouts.get(class(entry.key.protocol(), entry.state)).copied().unwrap_or_default()
+        self.timeouts.get(class_of(entry)).copied().unwrap_or_default()
     }
 
     fn is_due(&self, entry: &FlowEntry<E>, now: Timestamp) -> bool {
@@ -337,12 +222,13 @@ impl<E: Default> FlowTable<E> {
             flags,
             state: FlowState::New,
             level: Level::Host,
+            step: Step::Host,
             start: now,
             generation: Generation(0),
             serial: 0,
             ext: E::default(),
         };
-        match self.place(entry) {
+        match self.place(entry, true) {
             Some(id) => Insert::Created { id },
             None => {
                 self.counters.memcap += 1;
@@ -351,24 +237,12 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Takes in a flow that another instance exported. `None` when the table is full or has a
-    /// flow of this key.
-    pub fn adopt(&mut self, mut entry: FlowEntry<E>) -> Option<FlowId> {
-        entry.hash = self.hash(&entry.key);
-        let there = self
-            .index
-            .find(entry.hash, |id| self.entries.get(id as usize).is_some_and(|e| e.key == entry.key));
-        if there.is_some() || self.is_full() {
-            return None;
-        }
-        self.place(entry)
-    }
-
     fn is_full(&self) -> bool {
         self.counters.active >= u64::from(self.capacity)
     }
 
-    fn place(&mut self, mut entry: FlowEntry<E>) -> Option<FlowId> {
+    /// Gives a flow an entry. One that is not `listed` is not found by packets.
+    fn place(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Option<FlowId> {
         let (hash, ip_protocol) = (entry.hash, entry.key.protocol());
         self.serial += 1;
         entry.serial = self.serial;
@@ -385,7 +259,7 @@ impl<E: Default> FlowTable<E> {
             }
             None => return None,
         };
-        if !self.index.insert(hash, id) {
+        if listed && !self.index.insert(hash, id) {
             // Ruled out by the index's size; handled so that the entry is not lost.
             self.entries.get_mut(id as usize)?.serial = 0;
             self.free.push(id);
@@ -425,7 +299,7 @@ impl<E: Default> FlowTable<E> {
 
     /// Ends a flow because a new TCP connection uses its ports, and makes the new one in its
     /// place. The decision is the TCP module's, once its SYN matched a closed connection; `ended`
-    /// is called with the old flow. `None` if there is no such flow.
+    /// is called with the old flow, unless it has sunk and leaves its level first. `None` if there is no such flow.
     pub fn replace(
         &mut self,
         id: FlowId,
@@ -434,11 +308,18 @@ impl<E: Default> FlowTable<E> {
         mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
     ) -> Option<FlowId> {
         self.get(id).filter(|entry| entry.key == *key)?;
-        self.end(id, EndReason::TcpReuse, &mut ended);
-        match self.insert(key, now) {
-            Insert::Created { id } => Some(id),
-            Insert::Evict { .. } | Insert::Full => None,
+        if self.begin_end(id, EndReason::TcpReuse, now) {
+            self.end(id, EndReason::TcpReuse, &mut ended);
         }
+        // One that leaves its level keeps its entry until then, so another may have to make room.
+        for _ in 0..2 {
+            match self.insert(key, now) {
+                Insert::Created { id } => return Some(id),
+                Insert::Evict { id } => self.end(id, EndReason::Forced, &mut ended),
+                Insert::Full => return None,
+            }
+        }
+        None
     }
 
     // --- using -------------------------------------------------------------------------------
@@ -456,25 +337,12 @@ impl<E: Default> FlowTable<E> {
         now: Timestamp,
         proves_direction: bool,
     ) -> Accounted {
-        let captured =
-            self.get(id).filter(|e| e.state == FlowState::CaptureBypassed).map(|e| self.timeout(e).0);
         let Some(entry) = self.get_mut(id) else { return Accounted::default() };
         let mut next = None;
-        if let Some(timeout) = captured {
-            // The lower level should have kept the packet; if it does not for long, it has lost the flow.
-            if now.since(entry.last_seen).as_nanos() > timeout.as_nanos() / 2 {
-                entry.last_seen = now;
-                next = Some(FlowState::LocalBypassed);
-            }
-        } else {
-            entry.last_seen = entry.last_seen.max(now);
-        }
+        entry.last_seen = entry.last_seen.max(now);
         entry.packets[direction] += 1;
         entry.bytes[direction] += u64::from(bytes);
-        let seen = match direction {
-            Direction::ToServer => FlowFlags::TO_SERVER_SEEN,
-            Direction::ToClient => FlowFlags::TO_CLIENT_SEEN,
-        };
+        let seen = FlowFlags::seen(direction);
         let first_in_direction = proves_direction && !entry.flags.contains(seen);
         if first_in_direction {
             entry.flags.insert(seen);
@@ -484,6 +352,9 @@ impl<E: Default> FlowTable<E> {
         }
         let established = next.unwrap_or(entry.state) == FlowState::Established;
         let opening = entry.state == FlowState::New && entry.key.protocol() == protocol::TCP;
+        if entry.step != Step::Host {
+            self.note_host_packet(id, now);
+        }
         if let Some(state) = next {
             self.set_state(id, state);
         } else if opening {
@@ -492,38 +363,26 @@ impl<E: Default> FlowTable<E> {
         Accounted { first_in_direction, established }
     }
 
-    /// Adds what a lower level has counted for a bypassed flow, and when it last saw it.
-    pub fn add_offloaded(
-        &mut self,
-        id: FlowId,
-        packets: PerDirection<u64>,
-        bytes: PerDirection<u64>,
-        last_seen: Timestamp,
-    ) {
-        let Some(entry) = self.get_mut(id) else { return };
-        for direction in Direction::BOTH {
-            entry.packets[direction] = entry.packets[direction].saturating_add(packets[direction]);
-            entry.bytes[direction] = entry.bytes[direction].saturating_add(bytes[direction]);
-        }
-        entry.last_seen = entry.last_seen.max(last_seen);
-    }
-
-    /// Changes a flow's state and with it its timeout.
+    /// Changes a flow's state and with it its timeout. While it has sunk it has the timeout of bypassed ones.
     pub fn set_state(&mut self, id: FlowId, state: FlowState) {
         let Some(entry) = self.get_mut(id).filter(|e| e.state != state) else { return };
-        let old = class(entry.key.protocol(), entry.state);
+        let old = class_of(entry);
+        let sunk = !entry.step.at_host();
         entry.state = state;
+        if sunk {
+            return;
+        }
         if let Some(wheel) = self.wheels.get_mut(old) {
             wheel.disarm(&mut self.links, id.0);
         }
         self.arm(id.0);
     }
 
-    /// Arms the timer of a flow, which must not be armed.
+    /// Arms the timer of a flow, which must not be armed. The flow is in no removal.
     fn arm(&mut self, id: u32) {
         let Some(entry) = self.entries.get(id as usize) else { return };
         let due = entry.last_seen + self.timeout(entry).0;
-        if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {
+        if let Some(wheel) = self.wheels.get_mut(class_of(entry)) {
             let tick = Tick::after(due);
             wheel.arm(&mut self.links, id, tick, Tick::passed(entry.last_seen));
             self.looked_at = self.looked_at.filter(|looked_at| *looked_at < tick);
@@ -597,12 +456,33 @@ impl<E: Default> FlowTable<E> {
     #[must_use]
     pub fn memory(&self) -> TableMemory {
         let each = size_of::<FlowEntry<E>>() + size_of::<TimerLink>() + size_of::<u32>();
+        let fixed = self.index.bytes() + self.bytes_below() + size_of::<Self>();
         TableMemory {
-            reserved: each * self.capacity as usize + self.index.bytes() + size_of::<Self>(),
-            touched: each * self.entries.len() + self.index.bytes() + size_of::<Self>(),
+            reserved: each * self.capacity as usize + fixed,
+            touched: each * self.entries.len() + fixed,
         }
     }
 }
 
+/// The timer class of a flow: while it has sunk, one of those.
+const fn class_of<E>(entry: &FlowEntry<E>) -> usize {
+    if entry.step.at_host() {
+        class(entry.key.protocol(), entry.state)
+    } else {
+        sunk_class(entry.key.protocol())
+    }
+}
+
+/// The wheel that a flow's timer stands in.
+const fn wheel_of<E>(entry: &FlowEntry<E>) -> usize {
+    if entry.step.in_removal() { CLASSES } else { class_of(entry) }
+}
+
+#[cfg(test)]
+mod levels_tests;
+#[cfg(test)]
+mod mock_level;
+#[cfg(test)]
+mod removal_tests;
 #[cfg(test)]
 mod tests;

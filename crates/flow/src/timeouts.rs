@@ -79,18 +79,29 @@ const BUILT_IN: ProtocolTimeouts =
 /// send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section 4.2.3.6).
 pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4 * 60);
 
-/// Timer classes: 4 protocols x 4 states.
-pub(crate) const CLASSES: usize = 16;
+/// Timer classes of flows at the host: 4 protocols x 4 states.
+pub(crate) const HOST_CLASSES: usize = 16;
+/// With those of flows that have sunk, one for each protocol.
+pub(crate) const CLASSES: usize = HOST_CLASSES + 4;
 
-/// Index of a protocol and state among the timer classes.
-pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
-    let group = match ip_protocol {
+/// The group of protocols that a protocol counts to; TCP's is the first.
+const fn group(ip_protocol: u8) -> usize {
+    match ip_protocol {
         protocol::TCP => 0,
         protocol::UDP => 1,
         protocol::ICMP | protocol::ICMPV6 => 2,
         _ => 3,
-    };
-    group * 4 + state_class(state)
+    }
+}
+
+/// Index of a protocol and state among the timer classes.
+pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
+    group(ip_protocol) * 4 + state_class(state)
+}
+
+/// Index of the flows of a protocol that have sunk. They have the timeouts of bypassed ones, whatever their state.
+pub(crate) const fn sunk_class(ip_protocol: u8) -> usize {
+    HOST_CLASSES + group(ip_protocol)
 }
 
 /// Index of a state within a timer class.
@@ -169,6 +180,10 @@ impl FlowTimeouts {
         {
             *out = (normal, normal.min(emergency));
         }
+        let (host, sunk) = all.split_at_mut(HOST_CLASSES);
+        for (out, states) in sunk.iter_mut().zip(host.chunks_exact(4)) {
+            *out = states.last().copied().unwrap_or_default();
+        }
         all
     }
 }
@@ -229,5 +244,10 @@ mod tests {
         assert_eq!(of(58, FlowState::New), of(1, FlowState::New));
         assert_eq!(of(47, FlowState::CaptureBypassed), 100);
         assert_eq!(all[class(6, FlowState::New)].1.as_secs(), 5);
+        for protocol in [6, 17, 1, 58, 47] {
+            assert_eq!(all[sunk_class(protocol)], all[class(protocol, FlowState::LocalBypassed)]);
+        }
+        let kept = FlowTimeouts::SHIPPED.keeping_idle_tcp().by_class();
+        assert_eq!((kept[sunk_class(6)].0, kept[sunk_class(17)].0.as_secs()), (TCP_IDLE_KEPT, 100));
     }
 }

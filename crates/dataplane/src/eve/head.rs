@@ -209,7 +209,7 @@ impl FlowClass {
             reason: decision.and_then(|d| d.reason),
             rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
             generation: Some(generation),
-            level: flow.map(|f| f.level),
+            level: flow.map(|f| f.level()),
             ..Own::default()
         }
     }

@@ -123,7 +123,7 @@ impl Recorder for Notes {
             vlans: flow.ext.vlan.as_slice().to_vec(),
             fid: flow.fid.0,
             generation: flow.generation.0,
-            level: flow.level.name(),
+            level: flow.level().name(),
             path: flow.path,
             start: flow.start,
             last: flow.last_seen,

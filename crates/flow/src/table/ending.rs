@@ -1,18 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows leave the table: by their timer, for another flow, or because the caller says so.
+//! How flows leave the table: by their timer, for another flow, or because the caller says so. Those that have sunk leave their level first
+//! ([`super::removal`]).
 
-use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull};
+use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull, class_of, wheel_of};
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
-use crate::timeouts::{CLASSES, class, state_class};
+use crate::level::Step;
+use crate::timeouts::{CLASSES, HOST_CLASSES, state_class};
 use crate::wheel::Tick;
 use bartizan_base::{FlowId, PacketDuration, Timestamp};
 use core::ops::Range;
 
 /// The groups of protocols that have wheels of their own; TCP is the first.
 const ALL_PROTOCOLS: Range<usize> = 0..4;
-/// States by what a flow in it is worth: the least first.
-const BY_WORTH: [FlowState; 4] =
-    [FlowState::Closed, FlowState::New, FlowState::Established, FlowState::LocalBypassed];
+/// Flows at the host by what they are worth: the least first.
+const BY_WORTH: [Rank; 4] = [
+    Rank::Host(FlowState::Closed),
+    Rank::Host(FlowState::New),
+    Rank::Host(FlowState::Established),
+    Rank::Host(FlowState::LocalBypassed),
+];
+/// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile get no flow.
+const ROOM_AT_ONCE: u32 = 256;
+
+/// Flows of like worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// Those of a state at the host.
+    Host(FlowState),
+    /// Those that have sunk.
+    Sunk,
+}
+
+impl Rank {
+    const fn class(self, group: usize) -> usize {
+        match self {
+            Rank::Host(state) => group * 4 + state_class(state),
+            Rank::Sunk => HOST_CLASSES + group,
+        }
+    }
+}
 
 impl<E: Default> FlowTable<E> {
     pub(super) fn end(
@@ -33,15 +59,19 @@ impl<E: Default> FlowTable<E> {
     }
 
     /// Takes a flow out and returns the data plane's part of it. `None` if there is no such flow.
+    ///
+    /// What a level counts from now on of a flow that is still there is nobody's: [`FlowTable::begin_end`] says whether there is one.
     pub fn remove(&mut self, id: FlowId, reason: EndReason) -> Option<E> {
         let entry = self.get_mut(id)?;
         entry.serial = 0;
-        let (hash, ip_protocol, state) = (entry.hash, entry.key.protocol(), entry.state);
+        let (hash, step, state, wheel) = (entry.hash, entry.step, entry.state, wheel_of(entry));
         let ext = core::mem::take(&mut entry.ext);
-        if let Some(wheel) = self.wheels.get_mut(class(ip_protocol, state)) {
+        if let Some(wheel) = self.wheels.get_mut(wheel) {
             wheel.disarm(&mut self.links, id.0);
         }
-        self.index.remove(hash, id.0);
+        if step == Step::Host || self.forget_levels(id, step) {
+            self.index.remove(hash, id.0);
+        }
         self.free.push(id.0);
         self.counters.ended(state, reason);
         Some(ext)
@@ -49,7 +79,7 @@ impl<E: Default> FlowTable<E> {
 
     /// The next flow whose timeout has passed at `now`, found by the timers. The caller finishes
     /// it and removes it with [`EndReason::Timeout`]. `None` once there is none or `budget` (timers
-    /// looked at) is used up.
+    /// looked at) is used up. One that has sunk is not given out: it begins to leave its level.
     ///
     /// Its timer is no longer armed: a flow that is neither removed nor changed in state goes on
     /// until a packet finds it stale.
@@ -61,7 +91,9 @@ impl<E: Default> FlowTable<E> {
             return None;
         }
         self.looked_at = None;
-        for _ in 0..CLASSES {
+        let classes = if self.level_counters.sunk == 0 { HOST_CLASSES } else { CLASSES };
+        self.turn = if self.turn < classes { self.turn } else { 0 };
+        for _ in 0..classes {
             let ahead = match self.timeouts.get(self.turn) {
                 Some((normal, emergency)) if self.emergency => {
                     normal.as_nanos().saturating_sub(emergency.as_nanos())
@@ -73,17 +105,18 @@ impl<E: Default> FlowTable<E> {
                 self.wheels.get_mut(self.turn).and_then(|w| w.next(&mut self.links, until, budget))
             {
                 self.counters.mgr_checked += 1;
-                if self.entries.get(id as usize).is_some_and(|entry| self.is_due(entry, now)) {
+                if !self.entries.get(id as usize).is_some_and(|entry| self.is_due(entry, now)) {
+                    self.counters.mgr_notimeout += 1;
+                    self.arm(id);
+                } else if self.begin_end(FlowId(id), EndReason::Timeout, now) {
                     self.counters.mgr_timeout += 1;
                     return Some(FlowId(id));
                 }
-                self.counters.mgr_notimeout += 1;
-                self.arm(id);
             }
             if *budget == 0 {
                 return None;
             }
-            self.turn = (self.turn + 1) % CLASSES;
+            self.turn = if self.turn + 1 < classes { self.turn + 1 } else { 0 };
         }
         self.looked_at = Some(tick).filter(|_| !self.emergency);
         None
@@ -105,10 +138,18 @@ impl<E: Default> FlowTable<E> {
         count
     }
 
-    /// Ends every flow, in the order of creation: the end of the program or of a capture.
-    pub fn drain(&mut self, reason: EndReason, mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason)) {
+    /// Ends every flow, in the order of creation: the end of the program or of a capture. Those that have sunk begin to leave their
+    /// levels, and come with [`FlowTable::next_task`]; whoever cannot wait takes them out with [`FlowTable::remove`].
+    pub fn drain(
+        &mut self,
+        reason: EndReason,
+        now: Timestamp,
+        mut ended: impl FnMut(FlowId, &mut FlowEntry<E>, EndReason),
+    ) {
         for id in self.ids() {
-            self.end(id, reason, &mut ended);
+            if self.begin_end(id, reason, now) {
+                self.end(id, reason, &mut ended);
+            }
         }
     }
 
@@ -119,7 +160,12 @@ impl<E: Default> FlowTable<E> {
         }
         let victim = match self.when_full {
             WhenFull::Refuse => None,
-            WhenFull::Evict { quiet } => self.victim(now, quiet, ALL_PROTOCOLS, &BY_WORTH),
+            WhenFull::Evict { quiet } => self.victim(now, quiet, ALL_PROTOCOLS, &BY_WORTH).or_else(|| {
+                // Nobody at the host: the next newcomer finds the room that a flow makes which has sunk.
+                let sunk = self.level_counters.sunk > 0 && self.room_coming < ROOM_AT_ONCE;
+                let id = sunk.then(|| self.victim(now, quiet, ALL_PROTOCOLS, &[Rank::Sunk])).flatten()?;
+                self.begin_end(id, EndReason::Forced, now).then_some(id)
+            }),
         };
         if let Some(id) = victim {
             return Insert::Evict { id };
@@ -134,7 +180,12 @@ impl<E: Default> FlowTable<E> {
     /// The TCP flow that gives way where there is no memory for another TCP session: a closed one or one that is not established, nearest
     /// to its timeout; never a connection. Finish it and remove it with [`EndReason::Forced`].
     pub fn session_to_end(&mut self, now: Timestamp) -> Option<FlowId> {
-        self.victim(now, PacketDuration::ZERO, 0..1, &[FlowState::Closed, FlowState::New])
+        self.victim(
+            now,
+            PacketDuration::ZERO,
+            0..1,
+            &[Rank::Host(FlowState::Closed), Rank::Host(FlowState::New)],
+        )
     }
 
     /// The flow that makes room: see the module.
@@ -143,14 +194,14 @@ impl<E: Default> FlowTable<E> {
         now: Timestamp,
         quiet: PacketDuration,
         protocols: Range<usize>,
-        states: &[FlowState],
+        ranks: &[Rank],
     ) -> Option<FlowId> {
         let mut budget = EVICTION_SCAN;
-        for state in states.iter().copied() {
+        for rank in ranks.iter().copied() {
             // Of those that were used since their timers were armed: the one that was silent for longest.
             let mut quietest: Option<(Timestamp, u32)> = None;
             while budget > 0 {
-                let Some((id, armed)) = self.nearest(protocols.clone(), state) else { break };
+                let Some((id, armed)) = self.nearest(protocols.clone(), rank) else { break };
                 budget -= 1;
                 self.counters.get_used_eval += 1;
                 let Some(entry) = self.entries.get(id as usize) else { break };
@@ -162,7 +213,7 @@ impl<E: Default> FlowTable<E> {
                     }
                     self.rearm(id);
                 } else if now.since(entry.last_seen) < quiet {
-                    // The nearest to its timeout was silent for longest: the others of the state are busier.
+                    // The nearest to its timeout was silent for longest: the others of the rank are busier.
                     self.counters.get_used_eval_reject += 1;
                     break;
                 } else {
@@ -172,7 +223,7 @@ impl<E: Default> FlowTable<E> {
             // A flood that is answered: each of its flows was used once more than its timer knows. They are the oldest timers, so any of them
             // may go before a newcomer is refused. Not so a connection that may be in use.
             if budget == 0
-                && matches!(state, FlowState::Closed | FlowState::New)
+                && matches!(rank, Rank::Host(FlowState::Closed | FlowState::New))
                 && let Some((_, id)) = quietest
             {
                 return Some(FlowId(id));
@@ -181,10 +232,10 @@ impl<E: Default> FlowTable<E> {
         None
     }
 
-    /// Of the protocols' wheels of a state: the timer that is nearest to firing.
-    fn nearest(&self, protocols: Range<usize>, state: FlowState) -> Option<(u32, Tick)> {
+    /// Of the protocols' wheels of a rank: the timer that is nearest to firing.
+    fn nearest(&self, protocols: Range<usize>, rank: Rank) -> Option<(u32, Tick)> {
         protocols
-            .filter_map(|group| self.wheels.get(group * 4 + state_class(state))?.peek(&self.links))
+            .filter_map(|group| self.wheels.get(rank.class(group))?.peek(&self.links))
             .filter_map(|id| Some((id, self.links.get(id as usize)?.tick())))
             .min_by_key(|(_, tick)| *tick)
     }
@@ -192,17 +243,17 @@ impl<E: Default> FlowTable<E> {
     /// A flow was used: its timer goes to its real place, if that is another tick. So the timers of a wheel stand in the order of
     /// use, and the first is the flow that was silent for longest, however late a flood is answered.
     pub(super) fn keep_order(&mut self, id: u32) {
-        let due =
-            self.entries.get(id as usize).map(|entry| Tick::after(entry.last_seen + self.timeout(entry).0));
+        let at_host = self.entries.get(id as usize).filter(|entry| entry.step.at_host());
+        let due = at_host.map(|entry| Tick::after(entry.last_seen + self.timeout(entry).0));
         let armed = self.links.get(id as usize).filter(|link| link.is_armed()).map(|link| link.tick());
-        if armed.is_some_and(|armed| Some(armed) < due) {
+        if armed.is_some_and(|armed| due.is_some_and(|due| armed < due)) {
             self.rearm(id);
         }
     }
 
     fn rearm(&mut self, id: u32) {
         let Some(entry) = self.entries.get(id as usize) else { return };
-        if let Some(wheel) = self.wheels.get_mut(class(entry.key.protocol(), entry.state)) {
+        if let Some(wheel) = self.wheels.get_mut(class_of(entry)) {
             wheel.disarm(&mut self.links, id);
         }
         self.arm(id);

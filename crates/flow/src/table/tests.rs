@@ -2,13 +2,15 @@
 //! Tests of the flow table: against a map with a plain list of timeouts, and one by one.
 
 use super::*;
+use crate::entry::export::ImportedFlow;
 use crate::key::FlowScope;
+use crate::timeouts::FlowTimeouts;
 use bartizan_base::{LinkId, TenantId};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-fn at(millis: u64) -> Timestamp {
+pub(super) fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(1_600_000_000_000_000_000 + millis * 1_000_000)
 }
 
@@ -21,7 +23,7 @@ fn address(v6: bool, n: u8) -> IpAddr {
 }
 
 /// Flow `n`: its protocol, family and tenant vary with its number.
-fn key(n: u16, reply: bool) -> FlowKey {
+pub(super) fn key(n: u16, reply: bool) -> FlowKey {
     let scope = FlowScope { tenant: TenantId(n % 2), link: LinkId(1), ..FlowScope::default() };
     let v6 = n.is_multiple_of(3);
     let (mut a, mut b) = ((address(v6, 1), 1000 + n / 2), (address(v6, 2), 80));
@@ -32,7 +34,7 @@ fn key(n: u16, reply: bool) -> FlowKey {
     FlowKey::ported(&scope, protocol, a, b)
 }
 
-fn config(capacity: u32) -> FlowTableConfig {
+pub(super) fn config(capacity: u32) -> FlowTableConfig {
     FlowTableConfig::new(capacity, FlowHasher::new([11, 12]))
 }
 
@@ -40,14 +42,14 @@ fn table(capacity: u32) -> FlowTable<u32> {
     FlowTable::new(&config(capacity)).unwrap()
 }
 
-fn created(lookup: Lookup) -> FlowId {
+pub(super) fn created(lookup: Lookup) -> FlowId {
     match lookup {
         Lookup::Created { id } => id,
         other => panic!("not created: {other:?}"),
     }
 }
 
-fn none(_: FlowId, _: &mut FlowEntry<u32>, reason: EndReason) {
+pub(super) fn none(_: FlowId, _: &mut FlowEntry<u32>, reason: EndReason) {
     panic!("a flow ended: {reason:?}");
 }
 
@@ -320,7 +322,7 @@ fn flows_come_in_the_order_of_creation_and_drain_in_it() {
     assert_eq!(serials, [1, 3, 4, 5, 6]);
     assert_eq!(t.ids().last(), Some(&FlowId(1)), "the entry ended last is used first");
     let mut drained = Vec::new();
-    t.drain(EndReason::Shutdown, |_, flow, _| drained.push(flow.serial()));
+    t.drain(EndReason::Shutdown, at(0), |_, flow, _| drained.push(flow.serial()));
     assert_eq!(drained, serials);
     let mut stats = BTreeMap::new();
     t.visit_stats(|name, value| {
@@ -332,25 +334,6 @@ fn flows_come_in_the_order_of_creation_and_drain_in_it() {
 }
 
 #[test]
-fn bypassed_flows_take_offloaded_counts_and_fall_back_when_the_device_lost_them() {
-    let mut t = table(8);
-    let id = created(t.find_or_insert(&key(0, false), at(0), none));
-    t.set_state(id, FlowState::CaptureBypassed);
-    t.account(id, Direction::ToServer, 10, at(10_000), true);
-    assert_eq!(
-        (t.get(id).unwrap().last_seen, t.get(id).unwrap().state()),
-        (at(0), FlowState::CaptureBypassed)
-    );
-    t.add_offloaded(id, PerDirection::new(5, 6), PerDirection::new(50, 60), at(20_000));
-    assert_eq!(t.get(id).unwrap().packets, PerDirection::new(6, 6));
-    t.account(id, Direction::ToServer, 10, at(71_000), true);
-    assert_eq!(
-        (t.get(id).unwrap().last_seen, t.get(id).unwrap().state()),
-        (at(71_000), FlowState::LocalBypassed)
-    );
-}
-
-#[test]
 fn a_table_moves_to_another_instance() {
     let mut old = table(8);
     for n in 0..4 {
@@ -358,16 +341,16 @@ fn a_table_moves_to_another_instance() {
         old.account(id, Direction::ToServer, 100, at(50), true);
     }
     let mut bytes = Vec::new();
-    old.iter().for_each(|(_, flow)| flow.export(&mut bytes));
+    old.ids().into_iter().for_each(|id| old.export(id, &mut bytes));
     let mut settings = config(3);
     settings.hasher = FlowHasher::new([77, 78]);
     let mut new: FlowTable<u32> = FlowTable::new(&settings).unwrap();
     let mut rest = &bytes[..];
     let mut adopted = 0;
     while !rest.is_empty() {
-        let (entry, used) = FlowEntry::import(rest, 5).unwrap();
-        assert!(new.adopt(entry.clone()).is_some() == (adopted < 3));
-        assert!(new.adopt(entry).is_none(), "twice, or full");
+        let (flow, used) = ImportedFlow::read(rest, 5).unwrap();
+        assert!(new.adopt(flow.clone(), at(50)).is_some() == (adopted < 3));
+        assert!(new.adopt(flow, at(50)).is_none(), "twice, or full");
         adopted += 1;
         rest = &rest[used..];
     }
@@ -490,9 +473,7 @@ proptest! {
                     t.account(id, direction, 1, at(now), true);
                     let state = t.get(id).unwrap().state();
                     let known = model.flows.get_mut(&key).unwrap();
-                    if known.0 != FlowState::CaptureBypassed || at(now).since(known.1) > PacketDuration::from_secs(50) {
-                        known.1 = at(now);
-                    }
+                    known.1 = at(now);
                     known.0 = state;
                 }
                 Step::State { flow, state } => {

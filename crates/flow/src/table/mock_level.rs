@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A level of tests: it holds entries, handles and counts packets, and does what it is told later, in an order of chance. What it answers comes
+//! later again. A packet that has found its entry is counted later as well, if the entry is there then.
+
+use super::tests::at;
+use crate::key::FlowKey;
+use crate::level::{Answer, Command, SunkId};
+use bartizan_base::{Direction, PerDirection};
+use bartizan_testkit::random::Random;
+use std::collections::{BTreeMap, HashMap};
+
+/// How long the level takes, in milliseconds, and what it does not do.
+#[derive(Clone, Copy)]
+pub(super) struct Habits {
+    /// Until a command takes effect, and until its answer is there, at most each.
+    pub work: usize,
+    /// Until a packet that has found an entry is counted, at most.
+    pub flight: usize,
+    /// Installs that are refused, in percent.
+    pub refuses: usize,
+    /// Commands that it never obeys, in percent.
+    pub forgets: usize,
+    /// Commands that it obeys much too late, in percent.
+    pub lags: usize,
+    /// Entries that it can hold.
+    pub room: usize,
+}
+
+/// What the level says to the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Said {
+    /// Counted since it last said so: packets, bytes, when the latest.
+    Counted(SunkId, Direction, u64, u64, u64),
+    Answer(SunkId, Answer),
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Install,
+    Tell(Command),
+    Count(Direction, u64),
+    Answer(Answer),
+}
+
+struct Entry {
+    sunk: SunkId,
+    /// As the flow was seen when it sank.
+    key: FlowKey,
+    marked: bool,
+    /// Packets, bytes, latest; not said yet.
+    counted: PerDirection<(u64, u64, u64)>,
+}
+
+pub(super) struct MockLevel {
+    habits: Habits,
+    random: Random,
+    entries: HashMap<FlowKey, Entry>,
+    work: BTreeMap<(u64, u64), (SunkId, FlowKey, Work)>,
+    number: u64,
+    /// Packets, and their bytes, that had found an entry which was gone when they were to be counted.
+    pub lost: (u64, u64),
+    /// Packets counted by entries that were told to pass packets up.
+    pub counted_late: u64,
+}
+
+impl MockLevel {
+    pub(super) fn new(habits: Habits, seed: u64) -> Self {
+        Self {
+            habits,
+            random: Random::new(seed),
+            entries: HashMap::new(),
+            work: BTreeMap::new(),
+            number: 0,
+            lost: (0, 0),
+            counted_late: 0,
+        }
+    }
+
+    fn later(&mut self, now: u64, most: usize, sunk: SunkId, key: FlowKey, work: Work) {
+        self.number += 1;
+        let when = now + self.random.within(1, most.max(2)) as u64;
+        self.work.insert((when, self.number), (sunk, key, work));
+    }
+
+    pub(super) fn install(&mut self, now: u64, sunk: SunkId, key: FlowKey) {
+        self.later(now, self.habits.work, sunk, key, Work::Install);
+    }
+
+    pub(super) fn tell(&mut self, now: u64, sunk: SunkId, key: FlowKey, command: Command) {
+        if !self.random.percent(self.habits.forgets) {
+            let late = if self.random.percent(self.habits.lags) { 2_500 } else { 0 };
+            self.later(now + late, self.habits.work, sunk, key, Work::Tell(command));
+        }
+    }
+
+    /// A packet arrives. The stay that handles it and its direction there, or none: it goes up.
+    pub(super) fn packet(&mut self, now: u64, key: &FlowKey, bytes: u64) -> Option<(SunkId, Direction)> {
+        let entry = self.entries.get(key).filter(|entry| !entry.marked)?;
+        let (sunk, direction) = (entry.sunk, key.direction_in(&entry.key));
+        self.later(now, self.habits.flight, sunk, *key, Work::Count(direction, bytes));
+        Some((sunk, direction))
+    }
+
+    /// Does what is due, and hands out what is said to the host.
+    pub(super) fn run(&mut self, now: u64, say: &mut Vec<Said>) {
+        while let Some(((when, number), (sunk, key, work))) =
+            self.work.first_key_value().map(|(k, v)| (*k, *v))
+            && when <= now
+        {
+            self.work.remove(&(when, number));
+            match work {
+                Work::Install => {
+                    let full = self.entries.len() >= self.habits.room || self.entries.contains_key(&key);
+                    if full || self.random.percent(self.habits.refuses) {
+                        self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Refused));
+                    } else {
+                        let counted = PerDirection::default();
+                        self.entries.insert(key, Entry { sunk, key, marked: false, counted });
+                        self.later(when, self.habits.work, sunk, key, Work::Answer(Answer::Installed));
+                    }
+                }
+                Work::Count(direction, bytes) => match self.entries.get_mut(&key) {
+                    Some(entry) if entry.sunk == sunk => {
+                        let (packets, sum, last) = &mut entry.counted[direction];
+                        (*packets, *sum, *last) = (*packets + 1, *sum + bytes, when);
+                        self.counted_late += u64::from(entry.marked);
+                    }
+                    _ => self.lost = (self.lost.0 + 1, self.lost.1 + bytes),
+                },
+                Work::Tell(command) => {
+                    let answer = self.obey(sunk, &key, command, say);
+                    self.later(when, self.habits.work, sunk, key, Work::Answer(answer));
+                }
+                Work::Answer(answer) => say.push(Said::Answer(sunk, answer)),
+            }
+        }
+    }
+
+    fn obey(&mut self, sunk: SunkId, key: &FlowKey, command: Command, say: &mut Vec<Said>) -> Answer {
+        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.sunk == sunk) else {
+            return Answer::Deleted;
+        };
+        match command {
+            Command::Mark => {
+                entry.marked = true;
+                Answer::Marked
+            }
+            Command::Read => {
+                entry.read(say);
+                Answer::Read
+            }
+            Command::Delete => {
+                entry.read(say);
+                self.entries.remove(key);
+                Answer::Deleted
+            }
+        }
+    }
+
+    /// Counters in bulk: of about so many entries of a hundred.
+    pub(super) fn report(&mut self, percent: usize, say: &mut Vec<Said>) {
+        let mut entries: Vec<&mut Entry> = self.entries.values_mut().collect();
+        // The map has no order of its own; a test has.
+        entries.sort_unstable_by_key(|entry| (entry.sunk.serial, entry.sunk.turn));
+        for entry in entries {
+            if self.random.percent(percent) {
+                entry.read(say);
+            }
+        }
+    }
+
+    /// Stays have new names: their flows moved to another table. What is of none is thrown away.
+    pub(super) fn rename(&mut self, names: &HashMap<SunkId, SunkId>) {
+        let Self { entries, work, lost, .. } = self;
+        let mut lose = |packets, bytes| *lost = (lost.0 + packets, lost.1 + bytes);
+        entries.retain(|_, entry| {
+            let new = names.get(&entry.sunk).copied();
+            if new.is_none() {
+                Direction::BOTH.iter().for_each(|d| lose(entry.counted[*d].0, entry.counted[*d].1));
+            }
+            entry.sunk = new.unwrap_or(entry.sunk);
+            new.is_some()
+        });
+        work.retain(|_, (sunk, _, work)| {
+            let new = names.get(sunk).copied();
+            if let (None, Work::Count(_, bytes)) = (new, work) {
+                lose(1, *bytes);
+            }
+            *sunk = new.unwrap_or(*sunk);
+            new.is_some()
+        });
+    }
+
+    /// Stays for which a packet is under way that has found their entry.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = SunkId> {
+        self.work.values().filter(|(_, _, work)| matches!(work, Work::Count(..))).map(|(sunk, _, _)| *sunk)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Entry {
+    fn read(&mut self, say: &mut Vec<Said>) {
+        for direction in Direction::BOTH {
+            let (packets, bytes, last) = core::mem::take(&mut self.counted[direction]);
+            if packets > 0 {
+                say.push(Said::Counted(self.sunk, direction, packets, bytes, last));
+            }
+        }
+    }
+}
+
+impl Said {
+    /// Hands it on to the table. The amounts that nobody took.
+    pub(super) fn to(self, table: &mut super::FlowTable<u32>, now: u64) -> (u64, u64) {
+        match self {
+            Said::Counted(sunk, direction, packets, bytes, last) => {
+                if !table.credit(sunk, direction, packets, bytes, at(last)) {
+                    return (packets, bytes);
+                }
+            }
+            Said::Answer(sunk, answer) => {
+                table.answered(sunk, answer, at(now));
+            }
+        }
+        (0, 0)
+    }
+}

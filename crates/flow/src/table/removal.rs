@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A flow's way to a level below the host and back.
+//!
+//! ```text
+//!   at the host --sink--> Installing --Installed--> Active
+//!        ^                 |     |                    |
+//!        |<----Refused-----+     | it is to leave     | it is to leave
+//!        |                       v                    v
+//!        |                  Withdrawing --Installed--> Marking --Marked--> Grace
+//!        |                       |                                           | time
+//!        |                       | Refused                                   v
+//!        |                       v                     Deleting <--Read-- Reading
+//!        +<---it goes on--- it has left <---Deleted-------+
+//!                                |
+//!                                +---it is over---> Left ---> Task::End
+//! ```
+//!
+//! **One entry** at one level for a flow, of both directions, which only the host takes away. It leaves when it is raised, or when the flow is
+//! to end: silent for its timeout, to make room, at the end of the program, for a new connection of its ports. Then the removal goes in steps. *Mark*:
+//! the level passes packets up. *Grace*: what had found the entry before is counted. *Read*: the last counters are credited.
+//! *Delete*: the entry is gone. Only then is a flow that is over given out ([`Task::End`]): its record has every packet. So of each
+//! packet one level speaks: the one that counts it.
+//!
+//! **At the host** nothing changes: the flow keeps its state, and what comes up is found, judged and counted as ever, in every step.
+//! A packet that is counted at a level is credited in every step as well, also after a removal, as long as the flow is there. What comes later is an
+//! *orphan*: it is refused and counted.
+//!
+//! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited leaves its level, and goes
+//! on at the host if its last counters, or a packet that came up, say that it was not silent.
+//!
+//! **New connections.** The flow that a new connection of the same ports replaces leaves its key to it at once, and its entry once
+//! it has left the level. As long as that has not happened the level refuses the new flow.
+//!
+//! **A level that does not answer** is waited for by the packet clock ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends,
+//! without; it is counted, and does not sink again.
+//!
+//! Who drives this asks for tasks ([`FlowTable::next_task`]), tells levels, credits what they count ([`FlowTable::credit`]) and hands on
+//! their answers ([`FlowTable::answered`]). There is no queue: tasks are timers, and each flow has one.
+
+use super::{FlowTable, wheel_of};
+use crate::entry::export::{self, ImportedFlow};
+use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
+use crate::key::protocol;
+use crate::level::{Amounts, Answer, Command, LevelCounters, Levels, SinkError, Stay, Step, SunkId, Task};
+use crate::timeouts::CLASSES;
+use crate::wheel::Tick;
+use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDirection, Timestamp};
+
+impl<E: Default> FlowTable<E> {
+    // --- down --------------------------------------------------------------------------------
+
+    /// Hands a flow's packets to a level, as `generation` judges them. The caller tells the level, with the name that is given here, and hands on its answer
+    /// ([`FlowTable::answered`]); until then they come up.
+    ///
+    /// # Errors
+    /// [`SinkError`] when the flow cannot sink.
+    pub fn sink(
+        &mut self,
+        id: FlowId,
+        level: Level,
+        generation: Generation,
+        now: Timestamp,
+    ) -> Result<SunkId, SinkError> {
+        let entry = self.get(id).ok_or(SinkError::NoFlow)?;
+        if level == Level::Host {
+            return Err(SinkError::Host);
+        }
+        if !entry.step.at_host() {
+            return Err(SinkError::There);
+        }
+        let (turned, last_seen) = (entry.flags.contains(FlowFlags::FLIPPED), entry.last_seen);
+        let levels = self.make_levels(id, || Levels::new(last_seen)).ok_or(SinkError::NoFlow)?;
+        if levels.unanswered {
+            return Err(SinkError::Unanswered);
+        }
+        levels.turn = levels.turn.wrapping_add(1);
+        (levels.level, levels.turned, levels.generation, levels.since) = (level, turned, generation, now);
+        self.go(id, Step::Installing, None);
+        self.level_counters.sunk += 1;
+        self.level_counters.begun += 1;
+        self.stay(id).map(|stay| stay.sunk).ok_or(SinkError::NoFlow)
+    }
+
+    /// The stay of a flow that has sunk, as long as it has not left its level.
+    #[must_use]
+    pub fn stay(&self, id: FlowId) -> Option<Stay> {
+        let (entry, levels) = self.with_levels(id)?;
+        if entry.step.at_host() {
+            return None;
+        }
+        let Levels { turn, level, turned, generation, since, .. } = *levels;
+        let sunk = SunkId { serial: entry.serial, id, turn, level, turned };
+        Some(Stay { sunk, step: entry.step, generation, since })
+    }
+
+    /// All stays. Walks the table: for a change of generation.
+    pub fn stays(&self) -> impl Iterator<Item = Stay> {
+        (0..)
+            .zip(&self.below)
+            .filter(|(_, levels)| levels.is_some())
+            .filter_map(|(id, _)| self.stay(FlowId(id)))
+    }
+
+    // --- counting ----------------------------------------------------------------------------
+
+    /// Adds what a level has counted since it last said so, in a direction as it was when the flow sank: whoever counts need not learn that a
+    /// flow was turned. `false`: the flow is gone, and the amounts are counted as orphans.
+    pub fn credit(
+        &mut self,
+        sunk: SunkId,
+        direction: Direction,
+        packets: u64,
+        bytes: u64,
+        last_seen: Timestamp,
+    ) -> bool {
+        let (id, level) = (sunk.id, sunk.level);
+        let Some((entry, levels)) = self.with_levels_mut(id).filter(|(entry, _)| entry.serial == sunk.serial)
+        else {
+            let LevelCounters { orphan_packets, orphan_bytes, .. } = &mut self.level_counters;
+            *orphan_packets = orphan_packets.saturating_add(packets);
+            *orphan_bytes = orphan_bytes.saturating_add(bytes);
+            return false;
+        };
+        let opened = if sunk.turned { direction.flip() } else { direction };
+        let last_seen = if packets > 0 { last_seen } else { Timestamp::ZERO };
+        if let Some(counted) = levels.of_mut(level) {
+            counted.add(opened, packets, bytes, last_seen);
+        }
+        let direction = if entry.flags.contains(FlowFlags::FLIPPED) { opened.flip() } else { opened };
+        entry.packets[direction] = entry.packets[direction].saturating_add(packets);
+        entry.bytes[direction] = entry.bytes[direction].saturating_add(bytes);
+        entry.last_seen = entry.last_seen.max(last_seen);
+        if packets > 0 {
+            entry.flags.insert(FlowFlags::seen(direction));
+        }
+        let opening = entry.state == FlowState::New && entry.key.protocol() != protocol::TCP;
+        if opening && entry.both_seen() {
+            self.set_state(id, FlowState::Established);
+        }
+        true
+    }
+
+    /// What a level has counted of a flow; the host is one of them. The entry has the sums over all levels.
+    #[must_use]
+    pub fn amounts(&self, id: FlowId, level: Level) -> Option<Amounts> {
+        let entry = self.get(id)?;
+        let turned = entry.flags.contains(FlowFlags::FLIPPED);
+        let below = |level: Level| {
+            let counted = self.with_levels(id).and_then(|(_, levels)| levels.of(level)).copied();
+            let counted = counted.unwrap_or_default();
+            if turned { counted.turned() } else { counted }
+        };
+        if level != Level::Host {
+            return Some(below(level));
+        }
+        let seen = self.with_levels(id).map_or(entry.last_seen, |(_, levels)| levels.host_seen);
+        let lower = [below(Level::Xdp), below(Level::Rtl)];
+        let rest = |all: &PerDirection<u64>, of: fn(&Amounts) -> &PerDirection<u64>, direction| {
+            lower.iter().fold(all[direction], |rest, level| rest.saturating_sub(of(level)[direction]))
+        };
+        let mut host = Amounts { last_seen: PerDirection::new(seen, seen), ..Amounts::default() };
+        for direction in Direction::BOTH {
+            host.packets[direction] = rest(&entry.packets, |level| &level.packets, direction);
+            host.bytes[direction] = rest(&entry.bytes, |level| &level.bytes, direction);
+        }
+        Some(host)
+    }
+
+    /// What is counted of levels.
+    #[must_use]
+    pub const fn level_counters(&self) -> &LevelCounters {
+        &self.level_counters
+    }
+
+    #[cold]
+    pub(super) fn note_host_packet(&mut self, id: FlowId, now: Timestamp) {
+        if let Some((_, levels)) = self.with_levels_mut(id) {
+            levels.host_seen = levels.host_seen.max(now);
+        }
+    }
+
+    // --- up ----------------------------------------------------------------------------------
+
+    /// Takes a flow back to the host: its removal from the level begins. `false` if no level has it.
+    pub fn raise(&mut self, id: FlowId, now: Timestamp) -> bool {
+        let sunk = self.get(id).is_some_and(|entry| !entry.step.at_host());
+        if sunk {
+            self.leave(id, now);
+        }
+        sunk
+    }
+
+    /// Asks before a flow ends. `true`: no level has it, and the caller finishes and removes it. `false`: it begins to leave its level, and comes
+    /// as [`Task::End`] once that is done; a new connection of its ports ([`EndReason::TcpReuse`]) may have its key now.
+    pub fn begin_end(&mut self, id: FlowId, reason: EndReason, now: Timestamp) -> bool {
+        let Some(entry) = self.get_mut(id) else { return false };
+        if entry.step.at_host() {
+            return true;
+        }
+        if entry.step == Step::Left {
+            tell_level(entry);
+            return true;
+        }
+        let hash = entry.hash;
+        let Some((_, levels)) = self.with_levels_mut(id) else { return true };
+        // Who was only silent so far may still turn out not to be.
+        let decided = levels.ending.is_some_and(|ending| ending != EndReason::Timeout);
+        if !decided {
+            levels.ending = Some(reason);
+        }
+        let unlist = reason == EndReason::TcpReuse && !levels.unlisted;
+        levels.unlisted |= unlist;
+        if unlist {
+            self.index.remove(hash, id.0);
+        }
+        if reason == EndReason::Forced && !decided {
+            self.room_coming += 1;
+        }
+        self.leave(id, now);
+        false
+    }
+
+    /// Begins a removal that has not begun.
+    fn leave(&mut self, id: FlowId, now: Timestamp) {
+        match self.get(id).map(|entry| entry.step) {
+            Some(Step::Installing) => {
+                self.go(id, Step::Withdrawing, Some((now, self.waits.answer)));
+            }
+            Some(Step::Active) => self.go_and_tell(id, Step::Marking, now),
+            _ => {}
+        }
+    }
+
+    /// Hands on what a level answers. `false`: nobody waited for it, and it is counted.
+    pub fn answered(&mut self, sunk: SunkId, answer: Answer, now: Timestamp) -> bool {
+        let id = sunk.id;
+        let stay = self.stay(id).filter(|stay| stay.sunk == sunk && stay.step != Step::Left);
+        let told = self.with_levels(id).is_some_and(|(_, levels)| levels.told);
+        match (stay.map(|stay| stay.step), answer) {
+            (Some(Step::Installing), Answer::Installed) => {
+                self.set_level(id, sunk.level);
+                self.go(id, Step::Active, None);
+            }
+            (Some(Step::Withdrawing), Answer::Installed) => {
+                self.set_level(id, sunk.level);
+                self.go_and_tell(id, Step::Marking, now);
+            }
+            (Some(Step::Installing | Step::Withdrawing), Answer::Refused) => {
+                self.level_counters.refused += 1;
+                self.left(id, now);
+            }
+            (Some(Step::Marking), Answer::Marked) if told => {
+                self.go(id, Step::Grace, Some((now, self.waits.grace)));
+            }
+            (Some(Step::Reading), Answer::Read) if told => self.go_and_tell(id, Step::Deleting, now),
+            (Some(_), Answer::Deleted) => self.left(id, now),
+            _ => {
+                self.level_counters.strays += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What is to be done next at `now`. `None` once there is nothing, or `budget` (timers looked at) is used up.
+    pub fn next_task(&mut self, now: Timestamp, budget: &mut u32) -> Option<Task> {
+        loop {
+            let due = Tick::passed(now);
+            let id = FlowId(self.wheels.get_mut(CLASSES)?.next(&mut self.links, due, budget)?);
+            if let Some(reason) = self.end_of(id, now) {
+                return Some(Task::End { id, reason });
+            }
+            let Some((entry, levels)) = self.with_levels_mut(id) else { continue };
+            let command = match entry.step {
+                // A packet came up in the last moment.
+                Step::Back => continue,
+                Step::Marking if !levels.told => Some(Command::Mark),
+                Step::Deleting if !levels.told => Some(Command::Delete),
+                Step::Grace => Some(Command::Read),
+                _ => None,
+            };
+            let Some(command) = command else {
+                levels.unanswered = true;
+                self.level_counters.unanswered += 1;
+                self.left(id, now);
+                continue;
+            };
+            let step = if command == Command::Read { Step::Reading } else { entry.step };
+            levels.told = true;
+            self.go(id, step, Some((now, self.waits.answer)));
+            if let Some(Stay { sunk, .. }) = self.stay(id) {
+                return Some(Task::Tell { sunk, command });
+            }
+        }
+    }
+
+    /// The level has no entry any more, or is not waited for any longer.
+    fn left(&mut self, id: FlowId, now: Timestamp) {
+        if self.goes_on(id, now) {
+            self.back(id);
+        } else {
+            self.go(id, Step::Left, Some((now, PacketDuration::ZERO)));
+        }
+    }
+
+    /// Why a flow that has left its level for good ends. `None`: it has not, or goes on after all.
+    fn end_of(&mut self, id: FlowId, now: Timestamp) -> Option<EndReason> {
+        self.get(id).filter(|entry| entry.step == Step::Left)?;
+        if self.goes_on(id, now) {
+            self.back(id);
+            return None;
+        }
+        let (entry, levels) = self.with_levels_mut(id)?;
+        tell_level(entry);
+        let reason = levels.ending?;
+        self.counters.mgr_timeout += u64::from(reason == EndReason::Timeout);
+        Some(reason)
+    }
+
+    /// Whether a flow that leaves its level goes on at the host: it is not to end, or only for a silence that it does not keep.
+    fn goes_on(&self, id: FlowId, now: Timestamp) -> bool {
+        self.with_levels(id).is_none_or(|(entry, levels)| match levels.ending {
+            None => true,
+            Some(EndReason::Timeout) => !self.is_due(entry, now),
+            Some(_) => false,
+        })
+    }
+
+    fn back(&mut self, id: FlowId) {
+        let Some((entry, levels)) = self.with_levels_mut(id) else { return };
+        entry.level = Level::Host;
+        let revived = levels.ending.take().is_some();
+        self.go(id, Step::Back, None);
+        self.level_counters.sunk = self.level_counters.sunk.saturating_sub(1);
+        self.level_counters.back += 1;
+        self.level_counters.revived += u64::from(revived);
+    }
+
+    /// Counts the removal of a flow that ever sank, and forgets what it had below. Whether packets find it.
+    pub(super) fn forget_levels(&mut self, id: FlowId, step: Step) -> bool {
+        let Some(levels) = self.below.get_mut(id.0 as usize).and_then(Option::take) else { return true };
+        self.kept_below = self.kept_below.saturating_sub(1);
+        if !step.at_host() {
+            self.level_counters.sunk = self.level_counters.sunk.saturating_sub(1);
+            if step == Step::Left {
+                self.level_counters.ended += 1;
+            } else {
+                self.level_counters.cut += 1;
+            }
+        }
+        if levels.ending == Some(EndReason::Forced) {
+            self.room_coming = self.room_coming.saturating_sub(1);
+        }
+        !levels.unlisted
+    }
+
+    // --- moving ------------------------------------------------------------------------------
+
+    /// Appends this crate's part of a flow in the current version (see [`export`]). Nothing if there is no such flow.
+    pub fn export(&self, id: FlowId, out: &mut Vec<u8>) {
+        if let Some(entry) = self.get(id) {
+            export::write(entry, self.with_levels(id).map(|(_, levels)| levels), out);
+        }
+    }
+
+    /// Takes in a flow that another instance exported. `None` when the table is full or has a
+    /// flow of this key. A stay that goes on has a new name ([`FlowTable::stay`]).
+    pub fn adopt(&mut self, flow: ImportedFlow<E>, now: Timestamp) -> Option<FlowId> {
+        let ImportedFlow { mut entry, levels } = flow;
+        entry.hash = self.hash(&entry.key);
+        let listed = !levels.as_ref().is_some_and(|levels| levels.unlisted);
+        let is_it = |id| self.entries.get(id as usize).is_some_and(|e: &FlowEntry<E>| e.key == entry.key);
+        if self.is_full() || listed && self.index.find(entry.hash, is_it).is_some() {
+            return None;
+        }
+        let step = core::mem::take(&mut entry.step);
+        let id = self.place(entry, listed)?;
+        let Some(levels) = levels else { return Some(id) };
+        self.room_coming += u32::from(levels.ending == Some(EndReason::Forced));
+        self.make_levels(id, || *levels);
+        self.level_counters.sunk += u64::from(!step.at_host());
+        self.level_counters.begun += u64::from(!step.at_host());
+        match step {
+            Step::Host | Step::Back | Step::Active => self.go(id, step, None),
+            Step::Left => self.go(id, step, Some((now, PacketDuration::ZERO))),
+            Step::Installing | Step::Withdrawing => {
+                self.go(id, Step::Withdrawing, Some((now, self.waits.answer)));
+            }
+            Step::Marking | Step::Grace | Step::Reading | Step::Deleting => {
+                self.go_and_tell(id, Step::Marking, now);
+            }
+        }
+        Some(id)
+    }
+
+    // --- inside ------------------------------------------------------------------------------
+
+    fn with_levels(&self, id: FlowId) -> Option<(&FlowEntry<E>, &Levels)> {
+        Some((self.get(id)?, self.below.get(id.0 as usize)?.as_deref()?))
+    }
+
+    fn with_levels_mut(&mut self, id: FlowId) -> Option<(&mut FlowEntry<E>, &mut Levels)> {
+        let index = id.0 as usize;
+        let entry = self.entries.get_mut(index).filter(|entry| entry.serial != 0)?;
+        Some((entry, self.below.get_mut(index)?.as_deref_mut()?))
+    }
+
+    /// What a flow has below, made if it is not there.
+    fn make_levels(&mut self, id: FlowId, make: impl FnOnce() -> Levels) -> Option<&mut Levels> {
+        if self.below.is_empty() {
+            // Zeroed by the system: pages are touched as flows sink.
+            self.below = vec![None; self.capacity as usize];
+        }
+        let slot = self.below.get_mut(id.0 as usize)?;
+        self.kept_below += usize::from(slot.is_none());
+        Some(slot.get_or_insert_with(|| Box::new(make())))
+    }
+
+    /// Bytes of what flows have below, an upper bound.
+    pub(super) const fn bytes_below(&self) -> usize {
+        self.below.capacity() * size_of::<Option<Box<Levels>>>() + self.kept_below * size_of::<Levels>()
+    }
+
+    fn set_level(&mut self, id: FlowId, level: Level) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.level = level;
+        }
+    }
+
+    /// To a step in which the level is told something first.
+    fn go_and_tell(&mut self, id: FlowId, step: Step, now: Timestamp) {
+        if let Some((_, levels)) = self.with_levels_mut(id) {
+            levels.told = false;
+        }
+        self.go(id, step, Some((now, PacketDuration::ZERO)));
+    }
+
+    /// To a step, and to its timer: that of a removal fires so long from now, others when the flow has been silent for long.
+    fn go(&mut self, id: FlowId, step: Step, wait: Option<(Timestamp, PacketDuration)>) {
+        let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
+        let from = wheel_of(entry);
+        entry.step = step;
+        let into = wheel_of(entry);
+        if let Some(wheel) = self.wheels.get_mut(from) {
+            wheel.disarm(&mut self.links, id.0);
+        }
+        match (wait, self.wheels.get_mut(into)) {
+            (Some((now, wait)), Some(wheel)) => {
+                let passed = Tick::passed(now);
+                let at = if wait == PacketDuration::ZERO { passed } else { Tick::after(now + wait) };
+                wheel.arm(&mut self.links, id.0, at, passed);
+            }
+            _ => self.arm(id.0),
+        }
+    }
+}
+
+/// A flow is over: its record says that its packets stayed below, if a level ever had it.
+fn tell_level<E>(entry: &mut FlowEntry<E>) {
+    if entry.level != Level::Host {
+        entry.state = FlowState::CaptureBypassed;
+    }
+}
