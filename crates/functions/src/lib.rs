@@ -10,4 +10,10 @@ pub mod pfw;
 pub mod pfw_table;
 pub mod registry;
 pub mod sfw;
+pub mod sfw_messages;
+#[cfg(test)]
+mod sfw_reference;
+pub mod sfw_table;
 mod sfw_tcp;
+#[cfg(test)]
+mod sfw_tests;
