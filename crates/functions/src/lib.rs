@@ -11,8 +11,6 @@ pub mod pfw_table;
 pub mod registry;
 pub mod sfw;
 pub mod sfw_messages;
-#[cfg(test)]
-mod sfw_reference;
 pub mod sfw_table;
 mod sfw_tcp;
 #[cfg(test)]
