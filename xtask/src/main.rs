@@ -9,8 +9,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy(),
-        ["keywords"] => write(&GENERATED[..1]),
-        ["generate"] => write(GENERATED),
+        ["keywords"] => generated(&GENERATED[..1], true),
+        ["generate"] => generated(GENERATED, true),
+        ["generate", "--check"] => generated(GENERATED, false),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
-       cargo xtask generate    write all that is committed and made from tables in the code
+       cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
 /// The tests that compare committed files with the tables that they are made from: package, test program, test (all unless given).
@@ -32,16 +33,22 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-detect", "reference_pages", ""),
     ("bartizan-events", "reference_pages", ""),
     ("bartizan-packet", "metadata_headers", "the_committed_headers_are_those_of_the_description"),
+    ("bartizan-packet", "table_headers", "the_committed_headers_are_those_of_the_description"),
+    ("bartizan-functions", "transition_headers", "the_committed_headers_are_those_of_the_tables"),
 ];
 
-/// The test that compares files also writes them: the tables are in crates that this one need not build.
-fn write(generated: &[(&str, &str, &str)]) -> ExitCode {
+/// The test that compares files also writes them, if told to: the tables are in crates that this one need not build.
+fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for (package, program, test) in generated {
-        let done = std::process::Command::new(&cargo)
-            .args(["test", "--quiet", "-p", package, "--test", program, "--", test])
-            .env("UPDATE_REFERENCE", "1")
-            .status();
+        let mut command = std::process::Command::new(&cargo);
+        command.args(["test", "--quiet", "-p", package, "--test", program, "--", test]);
+        if write {
+            command.env("UPDATE_REFERENCE", "1");
+        } else {
+            command.env_remove("UPDATE_REFERENCE");
+        }
+        let done = command.status();
         match done {
             Ok(status) if status.success() => {}
             Ok(_) => return ExitCode::FAILURE,

@@ -7,6 +7,11 @@ pub mod gate;
 pub mod ids;
 pub mod ids_kind;
 pub mod pfw;
+pub mod pfw_table;
 pub mod registry;
 pub mod sfw;
+pub mod sfw_messages;
+pub mod sfw_table;
 mod sfw_tcp;
+#[cfg(test)]
+mod sfw_tests;

@@ -5,12 +5,14 @@
 //! leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes, which a flow
 //! may change. A rule counts the packets that were decided by it: of an allowed flow the first.
 //!
-//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]).
+//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]). What a rule does is an entry of a
+//! table, which [`pfw_table`] interprets.
 //!
 //! Not done: TCP flags, DSCP, time of day.
 
 use crate::classes::{self, ByFid, Class, Names};
-use bartizan_base::{Decision, Fid, FunctionId, Reason, TenantId, Verdict};
+use crate::pfw_table::{self, Entry, Outcome, Span};
+use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::{List, Ports, Prefix};
@@ -62,6 +64,22 @@ pub struct PfwKind {
 }
 
 impl PfwKind {
+    fn build(&self, source: &RuleSource<'_>) -> Result<Pfw, Vec<RulesError>> {
+        let (names, classes) = classes::read::<PfwSection>(SPEC.name, source)?;
+        let mut errors = Vec::new();
+        let mut pfw = Pfw { id: source.id, by_fid: ByFid::new(&classes), ..Pfw::default() };
+        for class in &classes {
+            if let Err(found) = pfw.add(class, &names, source.generation) {
+                errors.extend(found);
+            }
+            for rule in 1..=class.rules.rules.len() {
+                pfw.counters.push(self.name(format!("rule.{}.{rule}", class.policy)));
+            }
+            pfw.counters.push(self.name(format!("default.{}", class.policy)));
+        }
+        if errors.is_empty() { Ok(pfw) } else { Err(errors) }
+    }
+
     fn name(&self, name: String) -> Option<&'static str> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.get(name.as_str()) {
@@ -82,49 +100,23 @@ impl FunctionKind for PfwKind {
     }
 
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        let (names, classes) = classes::read::<PfwSection>(SPEC.name, source)?;
-        let mut errors = Vec::new();
-        let mut filters = Vec::new();
-        let mut counters = Vec::new();
-        for class in &classes {
-            match Filter::compile(class, &names, counters.len()) {
-                Ok(filter) => filters.push(filter),
-                Err(found) => errors.extend(found),
-            }
-            for rule in 1..=class.rules.rules.len() {
-                counters.push(self.name(format!("rule.{}.{rule}", class.policy)));
-            }
-            counters.push(self.name(format!("default.{}", class.policy)));
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let by_fid = ByFid::new(&classes);
-        Ok(Box::new(Pfw { id: source.id, filters, by_fid, counters }))
+        Ok(Box::new(self.build(source)?))
     }
 }
 
 /// The packet filter with the rules of one generation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pfw {
     id: FunctionId,
-    filters: Vec<Filter>,
     by_fid: ByFid,
-    /// Names of the counters of all filters' rules, the default last in each.
+    /// Where each policy's outcomes are.
+    filters: Vec<Span>,
+    /// What is done, by what matched.
+    table: Vec<Entry>,
+    /// Where each policy's rules hold and what they match, until that is taken.
+    header_rules: Vec<HeaderRules>,
+    /// Names of the counters: at the place of an outcome that of its counter.
     counters: Vec<Option<&'static str>>,
-}
-
-/// The rules of one policy.
-#[derive(Debug)]
-struct Filter {
-    /// Where it holds, and what its rules match, until that is taken.
-    header_rules: HeaderRules,
-    actions: Vec<FilterAction>,
-    default: FilterAction,
-    /// Rules ask for ICMP codes: a flow's packets may be decided differently.
-    by_code: bool,
-    /// Place of its first counter.
-    counter: usize,
 }
 
 #[derive(Debug, Default)]
@@ -135,49 +127,48 @@ struct Counts {
     rules: Vec<u64>,
 }
 
-impl Filter {
-    fn compile(class: &Class<PfwSection>, names: &Names, counter: usize) -> Result<Self, Vec<RulesError>> {
-        let mut entries = Vec::new();
-        let mut actions = Vec::new();
+impl Pfw {
+    /// Adds the rules of a policy.
+    fn add(
+        &mut self,
+        class: &Class<PfwSection>,
+        names: &Names,
+        generation: Generation,
+    ) -> Result<(), Vec<RulesError>> {
+        let mut matches = Vec::new();
         let mut errors = Vec::new();
-        for (index, rule) in class.rules.rules.iter().enumerate() {
+        let rules = &class.rules.rules;
+        let first = self.table.len() as u32;
+        let each_icmp = rules.iter().any(|rule| rule.code.is_some());
+        for (number, rule) in (0u32..).zip(rules) {
             match Expansion::of(rule, class, names) {
                 Ok((action, expansion)) => {
-                    actions.push(action);
-                    expansion.entries(index as u32, &mut entries);
+                    let place = first + number;
+                    self.table.push(pfw_table::entry(action, number + 1, place, each_icmp, generation));
+                    expansion.entries(number, &mut matches);
                 }
                 Err((key, message)) => {
-                    errors.push(classes::error(
-                        SPEC.name,
-                        format!("{}/rules/{index}{key}", class.path),
-                        message,
-                    ));
+                    let place = format!("{}/rules/{number}{key}", class.path);
+                    errors.push(classes::error(SPEC.name, place, message));
                 }
             }
-            if entries.len() > ENTRIES_MAX {
+            if matches.len() > ENTRIES_MAX {
                 let message = format!(
                     "the rules up to here are more than {ENTRIES_MAX} combinations of addresses and ports; use fewer or coarser ones"
                 );
-                errors.push(classes::error(SPEC.name, format!("{}/rules/{index}", class.path), message));
+                errors.push(classes::error(SPEC.name, format!("{}/rules/{number}", class.path), message));
                 break;
             }
         }
         if !errors.is_empty() {
             return Err(errors);
         }
-        let header_rules = HeaderRules { called: "rule", fids: class.fids.clone(), rules: entries };
-        let by_code = class.rules.rules.iter().any(|r| r.code.is_some());
-        let default = class.rules.default;
-        Ok(Filter { header_rules, actions, default, by_code, counter })
-    }
-
-    /// Index of the rule that decides; that of the default is the number of rules.
-    fn decide(&self, matched: Option<u32>) -> usize {
-        matched.map_or(self.actions.len(), |rule| rule as usize)
-    }
-
-    fn action(&self, rule: usize) -> FilterAction {
-        self.actions.get(rule).copied().unwrap_or(self.default)
+        let span = Span { first, rules: rules.len() as u32 };
+        let place = first + span.rules;
+        self.table.push(pfw_table::entry(class.rules.default, 0, place, each_icmp, generation));
+        self.filters.push(span);
+        self.header_rules.push(HeaderRules { called: "rule", fids: class.fids.clone(), rules: matches });
+        Ok(())
     }
 }
 
@@ -291,32 +282,28 @@ fn nets(prefixes: &[Prefix]) -> Vec<Option<Net>> {
 }
 
 impl Pfw {
-    fn filter(&self, fid: Fid) -> Option<&Filter> {
-        self.filters.get(self.by_fid.get(fid)?)
+    /// Where the outcomes of a class of flows are.
+    fn span(&self, fid: Fid) -> Option<Span> {
+        self.filters.get(self.by_fid.get(fid)?).copied()
     }
 
-    fn conclude(&self, filter: &Filter, rule: usize, counts: &mut Counts) -> Decision {
-        if let Some(count) = counts.rules.get_mut(filter.counter + rule) {
+    /// What the table says of a packet.
+    fn outcome(&self, span: Span, context: &PacketContext<'_>) -> Option<Outcome> {
+        let entry = self.table.get(span.place(context.notes.matched(self.id)))?;
+        Some(pfw_table::interpret(entry, context.flow.map(|flow| flow.protocol)))
+    }
+}
+
+impl Counts {
+    fn count(&mut self, outcome: &Outcome) {
+        if let Some(count) = self.rules.get_mut(outcome.counter as usize) {
             *count += 1;
         }
-        let is_rule = rule < filter.actions.len();
-        let reason = if is_rule { Reason::PfwRule } else { Reason::PfwDefault };
-        let number = if is_rule { u32::try_from(rule + 1).ok().and_then(NonZeroU32::new) } else { None };
-        let verdict = match filter.action(rule) {
-            FilterAction::Allow => {
-                counts.allowed += 1;
-                return Decision { function: self.id, rule: number, ..Decision::CONTINUE };
-            }
-            FilterAction::Drop => {
-                counts.dropped += 1;
-                Verdict::Drop
-            }
-            FilterAction::Reject => {
-                counts.rejected += 1;
-                Verdict::Reject
-            }
-        };
-        Decision { rule: number, ..Decision::refuse(verdict, reason, self.id) }
+        match outcome.verdict {
+            Verdict::Continue | Verdict::Pass => self.allowed += 1,
+            Verdict::Drop => self.dropped += 1,
+            Verdict::Reject => self.rejected += 1,
+        }
     }
 }
 
@@ -334,32 +321,33 @@ impl Function for Pfw {
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
-        self.filters.iter_mut().map(|filter| core::mem::take(&mut filter.header_rules)).collect()
+        core::mem::take(&mut self.header_rules)
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        let (Some(filter), Some(counts)) =
-            (self.filter(context.notes.fid), context.worker.downcast_mut::<Counts>())
-        else {
+        let outcome = self.span(context.notes.fid).and_then(|span| self.outcome(span, context));
+        let (Some(outcome), Some(counts)) = (outcome, context.worker.downcast_mut::<Counts>()) else {
             return Decision::CONTINUE;
         };
-        let decision = self.conclude(filter, filter.decide(context.notes.matched(self.id)), counts);
-        let decided = context.flow.is_some_and(|f| !(filter.by_code && ICMP.contains(&f.protocol)));
-        Decision { done: decided && decision.verdict.forwards(), ..decision }
+        counts.count(&outcome);
+        Decision {
+            verdict: outcome.verdict,
+            reason: outcome.reason,
+            function: self.id,
+            rule: NonZeroU32::new(outcome.rule),
+            rule_id: None,
+            done: outcome.for_flow && outcome.verdict.forwards(),
+        }
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         let mut said = serde_json::Map::new();
-        let Some(filter) = self.filter(context.notes.fid) else { return said };
-        let rule = filter.decide(context.notes.matched(self.id));
-        said.insert("rules".to_owned(), filter.actions.len().into());
-        let matched = if rule < filter.actions.len() { (rule + 1).into() } else { "default".into() };
+        let Some(span) = self.span(context.notes.fid) else { return said };
+        let Some(outcome) = self.outcome(span, context) else { return said };
+        said.insert("rules".to_owned(), span.rules.into());
+        let matched = if outcome.rule == 0 { "default".into() } else { outcome.rule.into() };
         said.insert("matched".to_owned(), matched);
-        let action = match filter.action(rule) {
-            FilterAction::Allow => "allow",
-            FilterAction::Drop => "drop",
-            FilterAction::Reject => "reject",
-        };
+        let action = if outcome.verdict.forwards() { "allow" } else { outcome.verdict.name() };
         said.insert("action".to_owned(), action.into());
         said
     }
@@ -376,3 +364,7 @@ impl Function for Pfw {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "pfw_tests.rs"]
+mod tests;

@@ -3,7 +3,8 @@
 //!
 //! TCP tracking, flow table and host table are the platform's; here is what a firewall makes of them. TCP: a
 //! connection begins with a SYN of a side that may open flows, its packets follow the state machine of RFC 9293, lie
-//! in the window, and a RST is one that the receiver would take (module `sfw_tcp`). UDP and others: the first packet
+//! in the window, and a RST is one that the receiver would take. What becomes of a packet stands in tables of values
+//! ([`sfw_table`], [`sfw_messages`]), by state and by class of the packet; `sfw_tcp` finds a segment's class. UDP and others: the first packet
 //! opens, answers follow. ICMP: questions open, answers need a question, errors need the flow that they quote (RFC
 //! 5927, section 4). Limits count in the host table and survive generations; where that has no room, a flow is
 //! let in and counted as `untracked`.
@@ -11,9 +12,11 @@
 //! Not done: expectations of FTP and SIP, NAT.
 
 use crate::classes::{self, ByFid};
-use crate::sfw_tcp;
+use crate::sfw_messages::{self, IcmpKind, Known, Message};
+use crate::sfw_table::{self, Action, Share, Transition};
+use crate::sfw_tcp::{self, Input, Wants};
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
-use bartizan_config::policy::sections::{Initiate, SfwSection};
+use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
@@ -82,7 +85,14 @@ impl FunctionKind for SfwKind {
         let by_fid = ByFid::new(&classes);
         let rules = classes
             .into_iter()
-            .map(|c| Rules { section: c.rules, from: c.from, to: c.to, one_sided: c.one_sided })
+            .map(|c| {
+                let wants = Wants {
+                    window_check: c.rules.window_check,
+                    beginning: c.rules.midstream == Midstream::Drop,
+                    one_sided_inspected: c.one_sided == OneSided::IdsOnly,
+                };
+                Rules { section: c.rules, from: c.from, to: c.to, wants }
+            })
             .collect();
         Ok(Box::new(Sfw {
             id: source.id,
@@ -110,7 +120,7 @@ struct Rules {
     section: SfwSection,
     from: Vec<Prefix>,
     to: Vec<Prefix>,
-    one_sided: OneSided,
+    wants: Wants,
 }
 
 /// What is kept per flow. Its end releases what it counts for in the host table.
@@ -192,38 +202,11 @@ impl Rules {
     }
 }
 
-/// What an ICMP message is to a firewall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IcmpKind {
-    /// Opens an exchange.
-    Question,
-    /// Belongs to an exchange.
-    Answer,
-    /// Is about a packet of a flow.
-    Error,
-    /// Neighbour and multicast listener discovery: the link does not work without.
-    Neighbour,
-}
-
+/// What an ICMP message is, by its type.
 fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     match &packet.transport {
-        Transport::Icmp(icmp) => Some((
-            match icmp.kind {
-                3 | 4 | 5 | 11 | 12 => IcmpKind::Error,
-                0 | 14 | 16 | 18 => IcmpKind::Answer,
-                _ => IcmpKind::Question,
-            },
-            icmp,
-        )),
-        Transport::Icmpv6(icmp) => Some((
-            match icmp.kind {
-                1..=4 => IcmpKind::Error,
-                129 => IcmpKind::Answer,
-                130..=137 | 143 => IcmpKind::Neighbour,
-                _ => IcmpKind::Question,
-            },
-            icmp,
-        )),
+        Transport::Icmp(icmp) => Some((sfw_messages::icmpv4_kind(icmp.kind), icmp)),
+        Transport::Icmpv6(icmp) => Some((sfw_messages::icmpv6_kind(icmp.kind), icmp)),
         _ => None,
     }
 }
@@ -245,6 +228,7 @@ fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool 
 }
 
 impl Sfw {
+    /// What becomes of a packet: whether the function is done with its flow, or why it does not go on.
     fn judge(
         &self,
         rules: &Rules,
@@ -252,82 +236,85 @@ impl Sfw {
         counts: &mut Counts,
     ) -> Result<bool, Reason> {
         let Some(packet) = context.packet.map(|p| p.decoded()) else { return Ok(false) };
-        if self.goes_on(rules, packet, context) {
-            return Ok(false);
-        }
-        let icmp = icmp_kind(packet);
-        let Some(flow) = context.flow else {
-            return match (icmp, &packet.transport) {
-                (Some((IcmpKind::Error, _)), _) if context.notes.related != Some(true) => {
-                    Err(Reason::SfwUnrelatedIcmp)
-                }
-                // A connection that the flow table has no room for cannot be followed.
-                (None, Transport::Tcp(_)) => Err(Reason::SfwNoConnection),
-                _ => Ok(false),
-            };
-        };
-        if let Some((kind, _)) = icmp {
-            match kind {
-                IcmpKind::Neighbour => return Ok(false),
-                IcmpKind::Error => {
-                    let related =
-                        context.notes.related == Some(true) && quotes(packet, flow, self.state(context));
-                    return if related { Ok(false) } else { Err(Reason::SfwUnrelatedIcmp) };
-                }
-                IcmpKind::Answer
-                    if context.direction == Direction::ToServer && !self.is_admitted(context) =>
-                {
-                    return Err(Reason::SfwNoConnection);
-                }
-                _ => {}
-            }
-        }
-        match (flow.protocol, packet.transport.tcp()) {
-            (6, Some(segment)) => {
-                let Some(outcome) = context.notes.tcp else { return Ok(false) };
-                let Some(session) = flow.tcp else { return Ok(false) };
-                let one_sided = session.is_async() && (flow.established || session.is_midstream());
-                if rules.one_sided == OneSided::IdsOnly && one_sided {
-                    return Ok(false);
-                }
-                sfw_tcp::check(
-                    &rules.section,
-                    outcome,
-                    session,
-                    segment,
-                    packet.payload_len,
-                    context.direction,
-                )?;
-                self.admit(rules, flow, session.state() < TcpState::Established, context, counts)?;
-                self.follow(session.state(), context);
+        match (context.flow, packet.transport.tcp()) {
+            (Some(flow), Some(segment)) if flow.protocol == 6 => {
+                let (Some(outcome), Some(session)) = (context.notes.tcp, flow.tcp) else { return Ok(false) };
+                let (len, direction) = (packet.payload_len, context.direction);
+                let input = Input::new(outcome, session, segment, len, direction, flow.established);
+                let cell = sfw_table::transition(input.previous, input.class(rules.wants));
+                self.segment(rules, cell, flow, session.state(), context, counts)?;
                 Ok(false)
             }
-            _ => {
-                self.admit(rules, flow, false, context, counts)?;
-                if let Some((_, message)) = icmp
-                    && let Some(state) = slot_as_mut::<State>(context.slot)
-                {
-                    state.note_icmp_id(message.id);
-                }
-                // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
-                Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
-            }
+            _ => self.message(rules, packet, context, counts),
         }
     }
 
-    /// Whether a segment plainly goes on with an established connection that was let in: what nearly all packets are. Says
-    /// nothing that [`Sfw::judge`] would not say.
-    fn goes_on(&self, rules: &Rules, packet: &Decoded, context: &PacketContext<'_>) -> bool {
-        let (Some(outcome), Some(flow)) = (context.notes.tcp, context.flow) else { return false };
-        let (Some(session), Some(segment)) = (flow.tcp, packet.transport.tcp()) else { return false };
-        let admitted = || {
-            self.state(context).is_some_and(|state| {
-                // What is counted for its source is followed segment by segment.
-                state.generation == self.generation && state.counted.is_none()
-            })
+    /// Does what the table says of a segment.
+    fn segment(
+        &self,
+        rules: &Rules,
+        cell: Transition,
+        flow: &FlowView<'_>,
+        state: TcpState,
+        context: &mut PacketContext<'_>,
+        counts: &mut Counts,
+    ) -> Result<(), Reason> {
+        match cell.action {
+            Action::Skip => return Ok(()),
+            Action::Refuse => return Err(cell.reason.unwrap_or(Reason::SfwState)),
+            Action::Admit => {}
+        }
+        let settled = |known: &State| known.generation == self.generation && known.counted.is_none();
+        if self.state(context).is_some_and(settled) {
+            // Nothing is to be asked or counted: nearly every segment of a connection.
+            return Ok(());
+        }
+        let share = sfw_table::share(state);
+        self.admit(rules, flow, share == Share::HalfOpen, context, counts)?;
+        self.follow(share, context);
+        Ok(())
+    }
+
+    /// What becomes of a packet that is no segment of a tracked connection.
+    fn message(
+        &self,
+        rules: &Rules,
+        packet: &Decoded,
+        context: &mut PacketContext<'_>,
+        counts: &mut Counts,
+    ) -> Result<bool, Reason> {
+        let icmp = icmp_kind(packet);
+        let known = match context.flow {
+            None => Known::NoFlow,
+            Some(_) if self.is_admitted(context) => Known::Admitted,
+            Some(_) => Known::New,
         };
-        sfw_tcp::goes_on(&rules.section, outcome, session, segment, packet.payload_len, context.direction)
-            && admitted()
+        let message = match icmp.map(|(kind, _)| kind) {
+            None if matches!(packet.transport, Transport::Tcp(_)) => Message::Untracked,
+            None => Message::Plain,
+            Some(IcmpKind::Question) => Message::Question,
+            Some(IcmpKind::Answer) if context.direction == Direction::ToServer => Message::AnswerOfAsker,
+            Some(IcmpKind::Answer) => Message::Answer,
+            Some(IcmpKind::Neighbour) => Message::Neighbour,
+            Some(IcmpKind::Error) => {
+                let about = context.flow.is_none_or(|flow| quotes(packet, flow, self.state(context)));
+                let related = context.notes.related == Some(true) && about;
+                if related { Message::Error } else { Message::StrayError }
+            }
+        };
+        let flow = match (sfw_messages::exchange(known, message), context.flow) {
+            ((Action::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
+            ((Action::Admit, _), Some(flow)) => flow,
+            _ => return Ok(false),
+        };
+        self.admit(rules, flow, false, context, counts)?;
+        if let Some((_, message)) = icmp
+            && let Some(state) = slot_as_mut::<State>(context.slot)
+        {
+            state.note_icmp_id(message.id);
+        }
+        // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
+        Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
     }
 
     fn state<'c>(&self, context: &'c PacketContext<'_>) -> Option<&'c State> {
@@ -405,15 +392,15 @@ impl Sfw {
     }
 
     /// Keeps a connection's share of the limits in step with its state.
-    fn follow(&self, tcp: TcpState, context: &mut PacketContext<'_>) {
+    fn follow(&self, share: Share, context: &mut PacketContext<'_>) {
         let now = context.now;
         let Some(state) = slot_as_mut::<State>(context.slot) else { return };
         let Some(counted) = &mut state.counted else { return };
         counted.last = now;
-        if matches!(tcp, TcpState::Closed | TcpState::TimeWait) {
-            state.counted = None;
-        } else if tcp >= TcpState::Established {
-            counted.opened();
+        match share {
+            Share::HalfOpen => {}
+            Share::Open => counted.opened(),
+            Share::Nothing => state.counted = None,
         }
     }
 }

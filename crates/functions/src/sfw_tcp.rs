@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stateful firewall makes of TCP tracking: which segments belong to their connection.
+//! Which class a segment is of, for the stateful firewall's table ([`crate::sfw_table`]): the part that has to be code.
 //!
 //! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The tracking says
-//! what a segment meant ([`Outcome`]); here every segment that the receiver's state would not take is refused. Old
+//! what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's state would not take. Old
 //! data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its sender waits for the ACK that it provokes.
 
-use bartizan_base::{Direction, Reason};
-use bartizan_config::policy::sections::{Midstream, SfwSection};
+use crate::sfw_table::{Class, KINDS, Kind, Place};
+use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
 
@@ -15,60 +15,156 @@ const OLD_WINDOW: u32 = 65_535;
 /// A quoted segment may be this far behind what is acknowledged.
 const QUOTED_BEHIND: u32 = 1 << 20;
 
-/// Whether a segment belongs to its connection. `Err` says why not.
-pub(crate) fn check(
-    rules: &SfwSection,
-    outcome: &Outcome,
-    session: &TcpSession,
-    segment: &Tcp,
-    payload_len: u32,
-    direction: Direction,
-) -> Result<(), Reason> {
-    if !combination_is_valid(segment.flags) {
-        return Err(Reason::SfwState);
-    }
-    if outcome.checksum_invalid {
-        // The receiver drops it; nothing was learnt from it.
-        return Ok(());
-    }
-    if !session.exists() || (session.is_midstream() && rules.midstream == Midstream::Drop) {
-        return Err(Reason::SfwNoConnection);
-    }
-    if outcome.rejected && !outcome.events.iter().any(is_old) {
-        return refused(rules, outcome, segment);
-    }
-    if rules.window_check {
-        in_window(outcome, session, segment, payload_len, direction)?;
-    }
-    in_state(outcome, session, segment, payload_len, direction)
+/// What a policy wants of TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wants {
+    /// Numbers lie in the window.
+    pub window_check: bool,
+    /// Connections have a beginning that was seen.
+    pub beginning: bool,
+    /// One-sided connections are only inspected.
+    pub one_sided_inspected: bool,
 }
 
-/// Whether a segment plainly goes on with an established connection: the case of [`check`] that nearly all segments are.
-pub(crate) fn goes_on(
-    rules: &SfwSection,
-    outcome: &Outcome,
-    session: &TcpSession,
-    segment: &Tcp,
-    payload_len: u32,
-    direction: Direction,
-) -> bool {
-    let flags = segment.flags & (TcpFlags::FIN | TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK);
-    flags == TcpFlags::ACK
-        && outcome.previous == TcpState::Established
-        && outcome.state == TcpState::Established
-        && !outcome.rejected
-        && !outcome.checksum_invalid
-        && outcome.events.is_empty()
-        && !session.is_midstream()
-        && !session.is_async()
-        && (!rules.window_check || in_window(outcome, session, segment, payload_len, direction).is_ok())
+bitflags::bitflags! {
+    /// What was compared or is known of a segment and its connection.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Facts: u16 {
+        /// The checksum is wrong.
+        const UNREAD = 1;
+        /// There is a connection, behind the segment.
+        const CONNECTION = 1 << 1;
+        /// It was picked up in the middle.
+        const MIDSTREAM = 1 << 2;
+        /// Only one direction of it is seen.
+        const ASYNC = 1 << 3;
+        /// It is one-sided for a policy: one direction of what goes on is not seen.
+        const ONE_SIDED = 1 << 4;
+        /// Tracking does not take the segment.
+        const REJECTED = 1 << 5;
+        /// It is data that was acknowledged before.
+        const OLD = 1 << 6;
+        /// Tracking finds its numbers wrong.
+        const NUMBERS = 1 << 7;
+        /// Its data ends before all that its sender may have under way.
+        const TOO_OLD = 1 << 8;
+        /// It is data of the server in the place of the client's ACK.
+        const INJECTED = 1 << 9;
+        /// It is what an ended connection leaves behind.
+        const REST = 1 << 10;
+        /// It brings no data.
+        const BARE = 1 << 11;
+        /// It changes the connection's state.
+        const MOVES = 1 << 12;
+    }
 }
 
-/// Flags that occur together in no segment of any connection, or none of those that one has to have.
-fn combination_is_valid(flags: TcpFlags) -> bool {
-    let [fin, syn, rst, ack] =
-        [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST, TcpFlags::ACK].map(|flag| flags.contains(flag));
-    !(syn && (fin || rst)) && !(fin && rst) && (syn || rst || ack)
+/// A segment, as far as its class depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    /// By its flags.
+    pub kind: Kind,
+    /// State before it.
+    pub previous: TcpState,
+    /// Who sent it.
+    pub direction: Direction,
+    /// What is known.
+    pub facts: Facts,
+}
+
+/// What a segment is by its flags.
+pub(crate) fn kind(flags: TcpFlags) -> Kind {
+    let bits = flags.bits();
+    // FIN, SYN and RST are the lowest bits; ACK is bit 4.
+    let place = bits & 7 | (bits & TcpFlags::ACK.bits()) >> 1;
+    KINDS.get(usize::from(place)).copied().unwrap_or(Kind::Broken)
+}
+
+impl Input {
+    /// Looks at a segment that tracking has seen. `established`: its flow counts as such.
+    pub(crate) fn new(
+        outcome: &Outcome,
+        session: &TcpSession,
+        segment: &Tcp,
+        payload_len: u32,
+        direction: Direction,
+        established: bool,
+    ) -> Self {
+        let previous = outcome.previous;
+        let (is_async, midstream) = (session.is_async(), session.is_midstream());
+        let end = Seq(segment.seq).plus(payload_len);
+        let mut facts = Facts::empty();
+        facts.set(Facts::UNREAD, outcome.checksum_invalid);
+        facts.set(Facts::CONNECTION, session.exists());
+        facts.set(Facts::MIDSTREAM, midstream);
+        facts.set(Facts::ASYNC, is_async);
+        facts.set(Facts::ONE_SIDED, is_async && (established || midstream));
+        facts.set(Facts::REJECTED, outcome.rejected);
+        facts.set(Facts::TOO_OLD, end.before(session.oldest(direction)));
+        facts.set(Facts::BARE, payload_len == 0);
+        facts.set(Facts::MOVES, outcome.state != previous);
+        if previous == TcpState::Closed {
+            facts.set(Facts::REST, is_rest(session, segment.seq, payload_len, direction));
+        }
+        for event in outcome.events.iter() {
+            facts.set(Facts::OLD, facts.contains(Facts::OLD) || is_old(event));
+            facts.set(Facts::NUMBERS, facts.contains(Facts::NUMBERS) || is_about_numbers(event));
+            let injected = event == StreamEvent::ThreeWayAckDataInject;
+            facts.set(Facts::INJECTED, facts.contains(Facts::INJECTED) || injected);
+        }
+        Input { kind: kind(segment.flags), previous, direction, facts }
+    }
+
+    /// The class, by a policy's wishes. Checks come before states: what one of them decides is the same in every state.
+    pub(crate) fn class(&self, wants: Wants) -> Class {
+        let has = |fact| self.facts.contains(fact);
+        if wants.one_sided_inspected && has(Facts::ONE_SIDED) {
+            return Class::ONE_SIDED;
+        }
+        if self.kind == Kind::Broken {
+            return Class::BROKEN;
+        }
+        if has(Facts::UNREAD) {
+            return Class::UNREAD;
+        }
+        if !has(Facts::CONNECTION) || (wants.beginning && has(Facts::MIDSTREAM)) {
+            return Class::NO_CONNECTION;
+        }
+        if has(Facts::REJECTED) && !has(Facts::OLD) {
+            // A RST that the receiver would not take is refused without an event.
+            let numbers = has(Facts::NUMBERS) || (self.kind == Kind::Rst && self.previous != TcpState::None);
+            return match (numbers, wants.window_check) {
+                (true, true) => Class::OUT_OF_WINDOW,
+                (true, false) => Class::UNCHECKED,
+                (false, _) => Class::REFUSED,
+            };
+        }
+        let known = self.previous >= TcpState::Established && !has(Facts::ASYNC);
+        if wants.window_check && (has(Facts::NUMBERS) || (known && has(Facts::TOO_OLD))) {
+            return Class::OUT_OF_WINDOW;
+        }
+        if has(Facts::INJECTED) {
+            return Class::INJECTED;
+        }
+        Class::taken(self.kind, self.place(), self.direction)
+    }
+
+    fn place(&self) -> Place {
+        let has = |fact| self.facts.contains(fact);
+        if has(Facts::MOVES) {
+            return Place::Moves;
+        }
+        let expected = match self.previous {
+            // The answer of a server that has an older connection of these ports (RFC 5961 section 4); one-sided connections have
+            // none to show.
+            TcpState::SynSent => {
+                has(Facts::ASYNC) || (self.direction == Direction::ToClient && has(Facts::BARE))
+            }
+            TcpState::Closed => has(Facts::REST),
+            _ => false,
+        };
+        if expected { Place::Expected } else { Place::Stays }
+    }
 }
 
 fn is_about_numbers(event: StreamEvent) -> bool {
@@ -88,67 +184,9 @@ fn is_about_numbers(event: StreamEvent) -> bool {
         )
 }
 
-/// Tracking did not take the segment: was it the numbers or the state?
-fn refused(rules: &SfwSection, outcome: &Outcome, segment: &Tcp) -> Result<(), Reason> {
-    let numbers = outcome.events.iter().any(is_about_numbers)
-        // A RST that the receiver would not take is refused without an event.
-        || segment.flags.contains(TcpFlags::RST) && outcome.previous != TcpState::None;
-    match numbers {
-        true if rules.window_check => Err(Reason::SfwWindow),
-        true => Ok(()),
-        false => Err(Reason::SfwState),
-    }
-}
-
 /// Data that was acknowledged before; how far before decides.
 const fn is_old(event: StreamEvent) -> bool {
     matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::ClosewaitPktBeforeLastAck)
-}
-
-fn in_window(
-    outcome: &Outcome,
-    session: &TcpSession,
-    segment: &Tcp,
-    payload_len: u32,
-    direction: Direction,
-) -> Result<(), Reason> {
-    if outcome.events.iter().any(is_about_numbers) {
-        return Err(Reason::SfwWindow);
-    }
-    let known = outcome.previous >= TcpState::Established && !session.is_async();
-    let too_old = Seq(segment.seq).plus(payload_len).before(session.oldest(direction));
-    if known && too_old { Err(Reason::SfwWindow) } else { Ok(()) }
-}
-
-/// Whether the state, which tracking tolerates for the sake of detection, allows the segment.
-fn in_state(
-    outcome: &Outcome,
-    session: &TcpSession,
-    segment: &Tcp,
-    payload_len: u32,
-    direction: Direction,
-) -> Result<(), Reason> {
-    let seq = segment.seq;
-    let has = |flag| segment.flags.contains(flag);
-    let opening = has(TcpFlags::SYN) || has(TcpFlags::RST);
-    let allowed = match outcome.previous {
-        // Before the SYN/ACK only SYNs and refusals, also that of a server that has an older connection of these ports
-        // (RFC 5961 section 4); one-sided connections have none to show.
-        TcpState::SynSent => {
-            let challenge = direction == Direction::ToClient && has(TcpFlags::ACK) && payload_len == 0;
-            opening || challenge || session.is_async() || outcome.state != TcpState::SynSent
-        }
-        TcpState::None => true,
-        TcpState::Closed => {
-            let rest =
-                has(TcpFlags::ACK) && !has(TcpFlags::SYN) && is_rest(session, seq, payload_len, direction);
-            rest || has(TcpFlags::RST) || outcome.state != TcpState::Closed
-        }
-        // RFC 9293 section 3.10.7.4: without ACK a segment is dropped.
-        _ => has(TcpFlags::ACK) || opening,
-    };
-    let evasion = outcome.events.iter().any(|e| e == StreamEvent::ThreeWayAckDataInject);
-    if allowed && !evasion { Ok(()) } else { Err(Reason::SfwState) }
 }
 
 /// Whether a segment is what an ended connection leaves behind. After both FINs: what was sent before, because the last acknowledgement
@@ -177,71 +215,4 @@ pub(crate) fn was_sent(session: &TcpSession, direction: Direction, seq: u32) -> 
         } else {
             seq.at_least(next.minus(OLD_WINDOW))
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bartizan_base::Timestamp;
-    use bartizan_flow::stream::MemoryBudget;
-    use bartizan_flow::tcp::{
-        Arrival, HostPolicy, Segment, StreamConfig, StreamContext, StreamCounters, StreamMode,
-    };
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(400))]
-
-        /// What plainly goes on is what the whole check lets through, whatever segments came before.
-        #[test]
-        fn what_goes_on_is_let_through(
-            segments in prop::collection::vec(
-                (any::<bool>(), -40i32..400, -40i32..400, prop_oneof![6 => Just(0x10u8), 2 => 0u8..64], 0u32..60, any::<bool>()),
-                1..60,
-            ),
-            inline in any::<bool>(),
-            window_check in any::<bool>(),
-        ) {
-            let mode = if inline { StreamMode::Inline } else { StreamMode::Passive };
-            let config = StreamConfig { mode, ..StreamConfig::default() };
-            let rules = SfwSection { window_check, ..SfwSection::default() };
-            let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
-            let mut session = TcpSession::default();
-            // The handshake and a segment that plainly goes on.
-            let begun = [
-                (true, -1, 0, 0x02u8, 0, true),
-                (false, -1, 0, 0x12, 0, true),
-                (true, 0, 0, 0x10, 0, true),
-                (true, 0, 0, 0x18, 10, true),
-            ];
-            let mut went_on = 0;
-            for (to_server, seq, ack, flags, len, checksum_ok) in begun.into_iter().chain(segments) {
-                let direction = if to_server { Direction::ToServer } else { Direction::ToClient };
-                let [seq, ack] = [seq, ack].map(|offset| Seq(1000).plus(offset.cast_unsigned()));
-                let payload = vec![b'x'; len as usize];
-                let arrival = Arrival { direction, now: Timestamp::from_parts(9, 0), policy: HostPolicy::Linux };
-                let mut context =
-                    StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
-                let segment = Segment {
-                    seq,
-                    ack,
-                    flags: bartizan_flow::tcp::TcpFlags::from_bits_retain(flags),
-                    window: 2000,
-                    payload: &payload,
-                    checksum_ok,
-                    ..Segment::default()
-                };
-                let mut outcome = Outcome::default();
-                session.handle(&segment, arrival, None, &mut context, &mut outcome);
-                let header =
-                    Tcp { seq: seq.0, ack: ack.0, flags: TcpFlags::from_bits_retain(flags), ..Tcp::default() };
-                if goes_on(&rules, &outcome, &session, &header, len, direction) {
-                    went_on += 1;
-                    let whole = check(&rules, &outcome, &session, &header, len, direction);
-                    prop_assert_eq!(whole, Ok(()));
-                }
-            }
-            prop_assert!(went_on > 0);
-        }
-    }
 }

@@ -16,9 +16,11 @@ mod counters;
 mod decode;
 mod decoded;
 mod event;
+pub mod layout;
 mod link;
 pub mod metadata;
 mod network;
+pub mod tables;
 mod transport;
 mod view;
 

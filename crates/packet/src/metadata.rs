@@ -5,6 +5,8 @@
 //! table ([`FIELDS`], [`FLAGS`]) holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are generated from:
 //! `cargo xtask generate`, `tests/metadata_headers.rs`.
 
+pub use crate::layout::Field;
+
 use bartizan_base::{Action, Path, PortIndex};
 
 /// Length of the generic part, in bytes: all that a level writes where there is no room for more.
@@ -15,19 +17,6 @@ pub const EXTENDED_LEN: usize = 32;
 pub const LEN: usize = GENERIC_LEN + EXTENDED_LEN;
 /// Bytes of the extended part that functions fill.
 pub const FUNCTION_LEN: usize = 24;
-
-/// One field of the block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Name, in every language.
-    pub name: &'static str,
-    /// First byte, from the start of the block.
-    pub offset: usize,
-    /// Length, in bytes.
-    pub len: usize,
-    /// What it holds.
-    pub what: &'static str,
-}
 
 macro_rules! fields {
     ($($name:ident: $len:literal @ $offset:literal, $what:literal;)+) => {

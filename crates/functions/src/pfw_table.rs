@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet filter's header half: what a rule says is an entry of a table ([`RuleEntry`]), and this is all that reads it. The host does
+//! nothing else with a rule that matches, so a level below that has the table decides alike.
+//!
+//! Two lookups: what classification found among the rules' headers gives the place of the entry, the entry says the rest.
+
+use bartizan_base::{Generation, Reason, Verdict};
+use bartizan_config::policy::sections::FilterAction;
+use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
+
+/// An entry, as it lies in the table.
+pub type Entry = [u8; RuleEntry::LEN];
+
+/// Protocols whose flows hold packets of several types.
+const ICMP: [u8; 2] = [1, 58];
+
+/// The outcomes of one policy's rules in the table: one for each rule, then that of the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Place of the first rule's.
+    pub first: u32,
+    /// How many rules there are.
+    pub rules: u32,
+}
+
+impl Span {
+    /// Place of the outcome of the rule that matched, by its number from 0; of the default where none did.
+    #[inline]
+    #[must_use]
+    pub fn place(self, matched: Option<u32>) -> usize {
+        (self.first + matched.map_or(self.rules, |rule| rule.min(self.rules))) as usize
+    }
+}
+
+/// What an entry says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether the packet goes on.
+    pub verdict: Verdict,
+    /// Why not.
+    pub reason: Option<Reason>,
+    /// Number of the rule that decided, from 1; 0: the default.
+    pub rule: u32,
+    /// Place of the counter that goes up by one.
+    pub counter: u32,
+    /// It holds for all packets of the flow.
+    pub for_flow: bool,
+}
+
+/// The outcome of a rule, by its number from 1, or of the default (0). Its counter is at its own place.
+#[must_use]
+pub fn entry(action: FilterAction, rule: u32, place: u32, each_icmp: bool, generation: Generation) -> Entry {
+    let (verdict, refused) = match action {
+        FilterAction::Allow => (Verdict::Continue, false),
+        FilterAction::Drop => (Verdict::Drop, true),
+        FilterAction::Reject => (Verdict::Reject, true),
+    };
+    let reason = if rule == 0 { Reason::PfwDefault } else { Reason::PfwRule };
+    let mut flags = RuleEntryFlags::VALID;
+    flags.set(RuleEntryFlags::EACH_ICMP, each_icmp);
+    RuleEntry {
+        rule,
+        counter: place,
+        verdict: verdict as u8,
+        reason: if refused { reason as u8 } else { 0 },
+        flags: flags.bits(),
+        generation: generation.0 as u8,
+    }
+    .write()
+}
+
+/// Interprets an entry for a packet: of the headers counts, beyond what the rule matched, only the protocol of the packet's flow, if it has one.
+#[inline]
+#[must_use]
+pub fn interpret(entry: &Entry, flow: Option<u8>) -> Outcome {
+    let entry = RuleEntry::read(entry);
+    let verdict = match entry.verdict {
+        0 => Verdict::Continue,
+        3 => Verdict::Reject,
+        // Nobody writes another number; what cannot be read lets nothing through.
+        _ => Verdict::Drop,
+    };
+    let each_icmp = RuleEntryFlags::from_bits_retain(entry.flags).contains(RuleEntryFlags::EACH_ICMP);
+    let reason = Reason::ALL.get(usize::from(entry.reason)).copied();
+    Outcome {
+        verdict,
+        reason: reason.filter(|_| !verdict.forwards()),
+        rule: entry.rule,
+        counter: entry.counter,
+        for_flow: flow.is_some_and(|protocol| !(each_icmp && ICMP.contains(&protocol))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_says_what_its_rule_does() {
+        let actions = [
+            (FilterAction::Allow, Verdict::Continue),
+            (FilterAction::Drop, Verdict::Drop),
+            (FilterAction::Reject, Verdict::Reject),
+        ];
+        for (action, verdict) in actions {
+            for (rule, reason) in [(0, Reason::PfwDefault), (7, Reason::PfwRule)] {
+                let entry = entry(action, rule, 11, false, Generation(0x1_02));
+                assert_eq!(entry[11], 2, "the generation's low 8 bits");
+                let said = Outcome {
+                    verdict,
+                    reason: (!verdict.forwards()).then_some(reason),
+                    rule,
+                    counter: 11,
+                    for_flow: true,
+                };
+                assert_eq!(interpret(&entry, Some(6)), said);
+                assert_eq!(interpret(&entry, None), Outcome { for_flow: false, ..said });
+            }
+        }
+    }
+
+    #[test]
+    fn icmp_is_decided_packet_by_packet_where_codes_count() {
+        for (each, protocol, for_flow) in
+            [(true, 1, false), (true, 58, false), (true, 17, true), (false, 1, true), (false, 58, true)]
+        {
+            let entry = entry(FilterAction::Allow, 1, 0, each, Generation(1));
+            assert_eq!(interpret(&entry, Some(protocol)).for_flow, for_flow, "{each} {protocol}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_lets_nothing_through() {
+        let mut entry = entry(FilterAction::Allow, 1, 0, false, Generation(1));
+        for verdict in [1, 4, 255] {
+            entry[8] = verdict;
+            assert_eq!(interpret(&entry, Some(6)).verdict, Verdict::Drop);
+        }
+    }
+
+    #[test]
+    fn the_default_stands_behind_the_rules() {
+        let span = Span { first: 5, rules: 3 };
+        assert_eq!([Some(0), Some(2), None, Some(9)].map(|matched| span.place(matched)), [5, 7, 8, 8]);
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet filter from its tables alone.
+
+use super::*;
+use bartizan_base::LinkId;
+use bartizan_classify::Header;
+use bartizan_packet::tables::{MatchEntry, MatchEntryFlags};
+use bartizan_testkit::random::Random;
+use core::net::IpAddr;
+
+/// What a rule matches, as a level below has it.
+fn match_entry(fid: Fid, outcome: u32, rule: &HeaderRule) -> [u8; MatchEntry::LEN] {
+    let mut flags = MatchEntryFlags::VALID;
+    let halves = |net: Option<Net>| {
+        let number = match net.map(|net| net.address) {
+            Some(IpAddr::V4(v4)) => u128::from(u32::from(v4)),
+            Some(IpAddr::V6(v6)) => u128::from(v6),
+            None => 0,
+        };
+        ((number >> 64) as u64, number as u64)
+    };
+    flags.set(MatchEntryFlags::TENANT, rule.tenant.is_some());
+    flags.set(MatchEntryFlags::LINK, rule.link.is_some());
+    flags.set(MatchEntryFlags::SOURCE, rule.source.is_some());
+    flags.set(MatchEntryFlags::DESTINATION, rule.destination.is_some());
+    flags.set(MatchEntryFlags::PROTOCOL, rule.protocol.is_some());
+    let v6 = |net: Option<Net>| net.is_some_and(|net| net.address.is_ipv6());
+    flags.set(MatchEntryFlags::IPV6, v6(rule.source) || v6(rule.destination));
+    MatchEntry {
+        source_high: halves(rule.source).0,
+        source_low: halves(rule.source).1,
+        destination_high: halves(rule.destination).0,
+        destination_low: halves(rule.destination).1,
+        source_first: rule.source_ports.first,
+        source_last: rule.source_ports.last,
+        destination_first: rule.destination_ports.first,
+        destination_last: rule.destination_ports.last,
+        tenant: rule.tenant.map_or(0, |tenant| tenant.0),
+        link: rule.link.map_or(0, |link| link.0),
+        source_length: rule.source.map_or(0, |net| net.length),
+        destination_length: rule.destination.map_or(0, |net| net.length),
+        protocol: rule.protocol.unwrap_or(0),
+        flags: flags.bits(),
+        fid: fid.0,
+        outcome,
+        generation: 1,
+    }
+    .write()
+}
+
+/// Whether an entry's bytes match a header of a class: numbers and nothing else.
+fn matches(entry: &[u8; MatchEntry::LEN], fid: Fid, header: &Header) -> bool {
+    let entry = MatchEntry::read(entry);
+    let flags = MatchEntryFlags::from_bits_retain(entry.flags);
+    let counts = |flag| flags.contains(flag);
+    let lies = |(high, low): (u64, u64), length: u8, address: IpAddr| {
+        let (number, width) = match address {
+            IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32),
+            IpAddr::V6(v6) => (u128::from(v6), 128),
+        };
+        let differ = number ^ (u128::from(high) << 64 | u128::from(low));
+        address.is_ipv6() == counts(MatchEntryFlags::IPV6)
+            && differ.checked_shr(width - u32::from(length)).unwrap_or(0) == 0
+    };
+    let source = (entry.source_high, entry.source_low);
+    let destination = (entry.destination_high, entry.destination_low);
+    counts(MatchEntryFlags::VALID)
+        && entry.fid == fid.0
+        && (!counts(MatchEntryFlags::TENANT) || entry.tenant == header.tenant.0)
+        && (!counts(MatchEntryFlags::LINK) || entry.link == header.link.0)
+        && (!counts(MatchEntryFlags::PROTOCOL) || entry.protocol == header.protocol)
+        && (entry.source_first..=entry.source_last).contains(&header.source_port)
+        && (entry.destination_first..=entry.destination_last).contains(&header.destination_port)
+        && (!counts(MatchEntryFlags::SOURCE) || lies(source, entry.source_length, header.source))
+        && (!counts(MatchEntryFlags::DESTINATION)
+            || lies(destination, entry.destination_length, header.destination))
+}
+
+#[test]
+fn a_level_that_has_only_the_tables_decides_alike() {
+    let all = ["0.0.0.0/0", "::/0"];
+    let rules = serde_json::json!({
+        "tenants": {"a": 1},
+        "classes": [
+            {"policy": "web", "fids": [1, 2], "from": all, "to": all, "rules": {"default": "drop", "rules": [
+                {"drop": "tcp", "from": ["10.9.0.0/16", "2001:db8:9::/48"]},
+                {"allow": "tcp", "to-ports": [80, 443, "8000-8010"]},
+                {"reject": ["tcp", "udp"], "to-ports": 23},
+                {"allow": "udp", "from-ports": 53, "to-ports": "1024-65535", "tenant": "a"},
+                {"allow": ["icmp", "icmpv6"], "type": [8, 128], "code": 0},
+            ]}},
+            {"policy": "rest", "fids": [3], "from": all, "to": all, "rules": {"default": "reject", "rules": [
+                {"allow": "any", "to": ["10.1.2.3", "2001:db8:1::3"]},
+            ]}},
+        ],
+    });
+    let id = FunctionId(0);
+    let source = RuleSource { rules: &rules, place: "", generation: Generation(1), id };
+    let mut pfw = PfwKind::default().build(&source).expect("rules");
+    // What the host looks up, and what each rule does by its policy.
+    let host: Vec<HeaderRules> = pfw.take_header_rules();
+    let (allow, drop, reject) = (Verdict::Continue, Verdict::Drop, Verdict::Reject);
+    let said: [&[Verdict]; 2] = [&[drop, allow, reject, allow, allow, drop], &[allow, reject]];
+    let mut entries = Vec::new();
+    for (list, span) in host.iter().zip(&pfw.filters) {
+        for fid in &list.fids {
+            let rule = |(number, rule): &(u32, HeaderRule)| match_entry(*fid, span.first + number, rule);
+            entries.extend(list.rules.iter().map(rule));
+            entries.push(match_entry(*fid, span.first + span.rules, &HeaderRule::default()));
+        }
+    }
+    let addresses = ["10.9.1.1", "10.1.2.3", "10.1.2.4", "2001:db8:9::1", "2001:db8:1::3", "2001:db8:1::4"];
+    let addresses = addresses.map(|text| text.parse::<IpAddr>().expect("an address"));
+    let mut random = Random::new(19);
+    let mut met = HashSet::new();
+    for _ in 0..4000 {
+        let fid = Fid(1 + random.below(3) as u32);
+        let v6 = random.below(2) * 3;
+        let port = |random: &mut Random| {
+            *random.pick(&[0u16, 8, 23, 53, 80, 128, 443, 1023, 1024, 7999, 8000, 8010, 8011, 65_535])
+        };
+        let header = Header {
+            tenant: TenantId(random.below(2) as u16),
+            source: addresses[v6 + random.below(3)],
+            destination: addresses[v6 + random.below(3)],
+            protocol: *random.pick(&[1, 6, 17, 47, 58]),
+            source_port: port(&mut random),
+            destination_port: port(&mut random),
+            link: LinkId(0),
+        };
+        let policy = usize::from(fid == Fid(3));
+        let first =
+            host[policy].rules.iter().filter(|(_, rule)| rule.matches(&header)).map(|(n, _)| *n).min();
+        let number = first.map_or(said[policy].len() - 1, |number| number as usize);
+        let found = entries.iter().find(|entry| matches(entry, fid, &header)).expect("the default");
+        let outcome =
+            pfw_table::interpret(&pfw.table[MatchEntry::read(found).outcome as usize], Some(header.protocol));
+        assert_eq!(outcome.verdict, said[policy][number], "{header:?}");
+        assert_eq!(outcome.rule as usize, first.map_or(0, |_| number + 1), "{header:?}");
+        let name = pfw.counters[outcome.counter as usize].expect("a name");
+        let expected = match first {
+            Some(_) => format!("rule.{}.{}", ["web", "rest"][policy], number + 1),
+            None => format!("default.{}", ["web", "rest"][policy]),
+        };
+        assert_eq!(name, expected);
+        met.insert(name);
+    }
+    assert_eq!(met.len(), 8, "{met:?}");
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the stateful firewall does with packets that are no segments of a tracked connection, as data: [`EXCHANGES`], by what is known of the flow
+//! and by kind of message.
+//!
+//! Sources: RFC 5927 section 4 (ICMP errors), RFC 792 and RFC 4443 (messages of ICMP).
+
+use crate::sfw_table::Action;
+use bartizan_base::Reason;
+
+/// What a packet is that is no segment of a tracked connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Message {
+    /// TCP, which nobody tracks: the flow table had no room.
+    Untracked = 0,
+    /// UDP and other protocols.
+    Plain = 1,
+    /// ICMP that opens an exchange.
+    Question = 2,
+    /// ICMP that belongs to an exchange, to the side that opened it.
+    Answer = 3,
+    /// The same from that side.
+    AnswerOfAsker = 4,
+    /// ICMP error about a packet that the flow has sent.
+    Error = 5,
+    /// Any other ICMP error.
+    StrayError = 6,
+    /// Neighbour and multicast listener discovery: the link does not work without.
+    Neighbour = 7,
+}
+
+impl Message {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+    /// All, in the order of their numbers.
+    pub const ALL: [Message; Self::COUNT] = [
+        Message::Untracked,
+        Message::Plain,
+        Message::Question,
+        Message::Answer,
+        Message::AnswerOfAsker,
+        Message::Error,
+        Message::StrayError,
+        Message::Neighbour,
+    ];
+}
+
+/// What is known of the flow of such a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Known {
+    /// It has none.
+    NoFlow = 0,
+    /// It is not let in yet.
+    New = 1,
+    /// It is let in.
+    Admitted = 2,
+}
+
+/// What becomes of a packet that is no segment, and why not.
+pub type Exchange = (Action, Option<Reason>);
+
+const ADMIT: Exchange = (Action::Admit, None);
+const SKIP: Exchange = (Action::Skip, None);
+const UNRELATED: Exchange = (Action::Refuse, Some(Reason::SfwUnrelatedIcmp));
+const NO_CONNECTION: Exchange = (Action::Refuse, Some(Reason::SfwNoConnection));
+
+/// Rows by [`Known`], columns by [`Message`].
+pub static EXCHANGES: [Exchange; 3 * Message::COUNT] = [
+    // Untracked, plain, question, answer, answer of the asker, error, stray error, neighbour.
+    NO_CONNECTION,
+    SKIP,
+    SKIP,
+    SKIP,
+    SKIP,
+    SKIP,
+    UNRELATED,
+    SKIP, // no flow
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    NO_CONNECTION,
+    SKIP,
+    UNRELATED,
+    SKIP, // new
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    ADMIT,
+    SKIP,
+    UNRELATED,
+    SKIP, // admitted
+];
+
+/// The cell for a message of a flow of which so much is known.
+#[inline]
+#[must_use]
+pub fn exchange(known: Known, message: Message) -> Exchange {
+    let place = known as usize * Message::COUNT + message as usize;
+    EXCHANGES.get(place).copied().unwrap_or(NO_CONNECTION)
+}
+
+/// What a type of ICMP is, before it is known whom it comes from and what it quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IcmpKind {
+    /// Opens an exchange.
+    Question = 0,
+    /// Belongs to an exchange.
+    Answer = 1,
+    /// Is about a packet of a flow.
+    Error = 2,
+    /// Neighbour and multicast listener discovery.
+    Neighbour = 3,
+}
+
+/// Kind of each type of ICMP (RFC 792); those behind are questions.
+pub const fn icmpv4_kind(number: u8) -> IcmpKind {
+    match number {
+        3 | 4 | 5 | 11 | 12 => IcmpKind::Error,
+        0 | 14 | 16 | 18 => IcmpKind::Answer,
+        _ => IcmpKind::Question,
+    }
+}
+
+/// Kind of each type of ICMPv6 (RFC 4443, RFC 4861, RFC 2710, RFC 3810).
+pub const fn icmpv6_kind(number: u8) -> IcmpKind {
+    match number {
+        1..=4 => IcmpKind::Error,
+        129 => IcmpKind::Answer,
+        130..=137 | 143 => IcmpKind::Neighbour,
+        _ => IcmpKind::Question,
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what is expected.
+
+use crate::sfw_table::{self, Action, Class, Kind, MOVES, NONE, Place, STATES, Timeout, timeout_of};
+use crate::sfw_tcp::{Facts, Input, Wants, kind};
+use bartizan_base::{Direction, Reason, Timestamp};
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::{
+    Arrival, HostPolicy, Outcome, Segment, Seq, StreamConfig, StreamContext, StreamCounters, StreamMode,
+    TcpSession, TcpState,
+};
+use bartizan_packet::{Tcp, TcpFlags};
+use bartizan_testkit::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Flags that segments of connections have, the commonest more than once.
+const FLAGS: [u8; 14] = [0x02, 0x02, 0x12, 0x12, 0x10, 0x10, 0x18, 0x18, 0x11, 0x11, 0x04, 0x14, 0x00, 0x13];
+
+/// One segment of a random session: what tracking makes of it.
+struct Seen<'s> {
+    outcome: &'s Outcome,
+    session: &'s TcpSession,
+    segment: &'s Tcp,
+    payload_len: u32,
+    direction: Direction,
+}
+
+/// Runs sessions and shows each segment.
+fn sessions(count: u64, mut each: impl FnMut(Seen<'_>)) {
+    for seed in 0..count {
+        let mut random = Random::new(seed);
+        let config = StreamConfig {
+            mode: if random.percent(50) { StreamMode::Inline } else { StreamMode::Passive },
+            midstream: random.percent(33),
+            async_oneside: random.percent(25),
+            strict: random.percent(50),
+            ..StreamConfig::default()
+        };
+        let (mut counters, mut budget) = (StreamCounters::default(), MemoryBudget::new(0));
+        let mut session = TcpSession::default();
+        let handshake = random.percent(25);
+        for step in 0..40 {
+            let mut direction = if random.percent(50) { Direction::ToServer } else { Direction::ToClient };
+            let mut flags =
+                if random.percent(8) { random.below(64) as u8 } else { FLAGS[random.below(FLAGS.len())] };
+            if handshake && step < 3 {
+                flags = [0x02, 0x12, 0x10][step];
+                direction = if step == 1 { Direction::ToClient } else { Direction::ToServer };
+            }
+            let wide = random.percent(10);
+            let mut off = |next: Seq| {
+                let by = match random.below(8) {
+                    0..=4 => 0,
+                    5 => 1,
+                    6 => random.below(200) as i32 - 100,
+                    _ if wide => random.below(1 << 26) as i32 - (1 << 25),
+                    _ => 20,
+                };
+                next.plus(by.cast_unsigned())
+            };
+            let seq = off(session.next_seq(direction));
+            let ack = if flags & 0x10 == 0 { Seq(0) } else { off(session.next_seq(direction.flip())) };
+            let payload_len = if random.percent(50) { 0 } else { random.below(40) as u32 };
+            let payload = vec![b'x'; payload_len as usize];
+            let arrival = Arrival { direction, now: Timestamp::from_parts(9, 0), policy: HostPolicy::Linux };
+            let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+            let segment = Segment {
+                seq,
+                ack,
+                flags: bartizan_flow::tcp::TcpFlags::from_bits_retain(flags),
+                window: 2000,
+                payload: &payload,
+                checksum_ok: !random.percent(3),
+                ..Segment::default()
+            };
+            let mut outcome = Outcome::default();
+            session.handle(&segment, arrival, None, &mut context, &mut outcome);
+            if outcome.reuse {
+                session = TcpSession::default();
+                continue;
+            }
+            let segment =
+                Tcp { seq: seq.0, ack: ack.0, flags: TcpFlags::from_bits_retain(flags), ..Tcp::default() };
+            each(Seen { outcome: &outcome, session: &session, segment: &segment, payload_len, direction });
+        }
+    }
+}
+
+fn input(seen: &Seen<'_>) -> Input {
+    Input::new(seen.outcome, seen.session, seen.segment, seen.payload_len, seen.direction, false)
+}
+
+fn all_wants() -> impl Iterator<Item = Wants> {
+    (0..4).map(|n| Wants { window_check: n & 1 != 0, beginning: n & 2 != 0, one_sided_inspected: false })
+}
+
+/// Sessions reach every reason and every action that segments have.
+#[test]
+fn sessions_are_let_on_and_refused_for_each_reason() {
+    let mut said = BTreeMap::new();
+    sessions(1000, |seen| {
+        for wants in all_wants() {
+            let input = input(&seen);
+            let cell = sfw_table::transition(input.previous, input.class(wants));
+            assert_eq!(told(input, wants).err(), cell.reason, "{input:?} {wants:?}");
+            *said.entry(cell.reason).or_insert(0) += 1;
+        }
+    });
+    let all = [None, Some(Reason::SfwNoConnection), Some(Reason::SfwState), Some(Reason::SfwWindow)];
+    assert!(said.keys().eq(&all) && said.values().all(|count| *count > 100), "{said:?}");
+}
+
+/// Where the table names a state, tracking goes there, from all sessions; and each line that names one is met.
+#[test]
+fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
+    let mut met = BTreeSet::new();
+    sessions(20_000, |seen| {
+        let input = input(&seen);
+        let class = input.class(Wants { window_check: true, beginning: false, one_sided_inspected: false });
+        let cell = sfw_table::transition(input.previous, class);
+        if let Some(next) = cell.next {
+            assert_eq!(next, seen.outcome.state, "{input:?} {:?}", seen.outcome);
+            assert_eq!(cell.timeout, Some(timeout_of(next)));
+        }
+        if class.0 >= 8 && input.facts.contains(Facts::MOVES) {
+            met.insert((input.previous as u8, input.kind as u8, input.direction));
+        }
+    });
+    for (state, kind, directions, _) in MOVES {
+        for direction in *directions {
+            assert!(
+                met.contains(&(*state as u8, *kind as u8, *direction)),
+                "{state:?} {kind:?} {direction:?}"
+            );
+        }
+    }
+}
+
+/// What a firewall says of a segment, told the other way round: by reasons, not by tables.
+fn told(input: Input, wants: Wants) -> Result<bool, Reason> {
+    let Input { kind, previous, direction, facts } = input;
+    let has = |fact| facts.contains(fact);
+    let not_taken = has(Facts::REJECTED) && !has(Facts::OLD);
+    let rst = kind == Kind::Rst;
+    let wrong_numbers = has(Facts::NUMBERS) || not_taken && rst && previous != TcpState::None;
+    let known = previous >= TcpState::Established && !has(Facts::ASYNC);
+    let allowed = match previous {
+        TcpState::SynSent => {
+            let answer = direction == Direction::ToClient && has(Facts::BARE);
+            matches!(kind, Kind::Syn | Kind::SynAck | Kind::Rst)
+                || answer
+                || has(Facts::ASYNC)
+                || has(Facts::MOVES)
+        }
+        TcpState::Closed => {
+            matches!(kind, Kind::Ack | Kind::Fin) && has(Facts::REST) || rst || has(Facts::MOVES)
+        }
+        _ => true,
+    };
+    let one_sided = wants.one_sided_inspected && has(Facts::ONE_SIDED);
+    match () {
+        () if one_sided => Ok(false),
+        () if kind == Kind::Broken => Err(Reason::SfwState),
+        () if has(Facts::UNREAD) => Ok(true),
+        () if !has(Facts::CONNECTION) => Err(Reason::SfwNoConnection),
+        () if wants.beginning && has(Facts::MIDSTREAM) => Err(Reason::SfwNoConnection),
+        () if not_taken && !wrong_numbers => Err(Reason::SfwState),
+        () if wants.window_check && (wrong_numbers || known && has(Facts::TOO_OLD)) => Err(Reason::SfwWindow),
+        () if not_taken => Ok(true),
+        () if !allowed || has(Facts::INJECTED) => Err(Reason::SfwState),
+        () => Ok(true),
+    }
+}
+
+/// All states, flags, directions, facts and policies.
+#[test]
+fn the_table_says_what_is_told_of_every_input() {
+    let mut said = BTreeMap::new();
+    for facts in 0..1 << 13 {
+        let facts = Facts::from_bits(facts).expect("as many facts");
+        for (previous, kind) in STATES.iter().flat_map(|state| Kind::ALL.map(|kind| (*state, kind))) {
+            for direction in Direction::BOTH {
+                let input = Input { kind, previous, direction, facts };
+                for wants in all_wants().flat_map(|wants| {
+                    [false, true].map(|inspected| Wants { one_sided_inspected: inspected, ..wants })
+                }) {
+                    let cell = sfw_table::transition(previous, input.class(wants));
+                    let found = match cell.action {
+                        Action::Refuse => Err(cell.reason.expect("no refusal without a reason")),
+                        action => Ok(action == Action::Admit),
+                    };
+                    assert_eq!(found, told(input, wants), "{input:?} {wants:?}");
+                    *said.entry(format!("{found:?}")).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(said.len(), 5, "{said:?}");
+}
+
+#[test]
+fn kinds_are_those_of_flags() {
+    for bits in 0..=u8::MAX {
+        let flags = TcpFlags::from_bits_retain(bits);
+        let [fin, syn, rst, ack] =
+            [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST, TcpFlags::ACK].map(|flag| flags.contains(flag));
+        let expected = match (syn, rst, fin, ack) {
+            (true, false, false, false) => Kind::Syn,
+            (true, false, false, true) => Kind::SynAck,
+            (false, true, false, _) => Kind::Rst,
+            (false, false, false, true) => Kind::Ack,
+            (false, false, true, true) => Kind::Fin,
+            _ => Kind::Broken,
+        };
+        assert_eq!(kind(flags), expected, "{bits:#04x}");
+    }
+}
+
+#[test]
+fn the_cells_are_where_their_numbers_say() {
+    for (row, state) in STATES.iter().enumerate() {
+        assert_eq!(*state as usize, row);
+        // What is refused keeps the state or leaves it to tracking; what tracking refuses has its reason in each state.
+        for (class, _) in Class::NAMED {
+            assert_eq!(sfw_table::transition(*state, class), sfw_table::transition(TcpState::None, class));
+        }
+    }
+    let window = sfw_table::transition(TcpState::Established, Class::OUT_OF_WINDOW);
+    assert_eq!(window.bytes(), [NONE, 2, Reason::SfwWindow as u8, NONE]);
+    let data = Class::taken(Kind::Ack, Place::Stays, Direction::ToClient);
+    let on = sfw_table::transition(TcpState::Established, data);
+    assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
+    // Numbers that no segment has let nothing through.
+    assert_eq!(sfw_table::transition(TcpState::Closed, Class(250)).action, Action::Refuse);
+    for (class, state) in (0..Class::COUNT as u8).flat_map(|class| STATES.map(|state| (class, state))) {
+        let cell = sfw_table::transition(state, Class(class));
+        assert_eq!(cell.action == Action::Refuse, cell.reason.is_some(), "{state:?} {class}");
+    }
+}

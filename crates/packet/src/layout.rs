@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a description of a block's bytes becomes a Rust type: one table of fields gives the structure, its reader and writer, and the
+//! list that headers in other languages are generated from.
+//!
+//! All numbers are little endian and stand where the description says, so that a compiler's padding is no matter.
+
+/// One field of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, in every language.
+    pub name: &'static str,
+    /// First byte, from the start of the block.
+    pub offset: usize,
+    /// Length, in bytes.
+    pub len: usize,
+    /// What it holds.
+    pub what: &'static str,
+}
+
+/// A block of fixed length, as other levels read and write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Name, in every language.
+    pub name: &'static str,
+    /// What it is, one sentence.
+    pub what: &'static str,
+    /// Length, in bytes.
+    pub len: usize,
+    /// Every field, in the order of the bytes.
+    pub fields: &'static [Field],
+}
+
+/// What a field may hold: a number.
+pub(crate) trait Number: Copy {
+    /// Reads it from its bytes; zero where there are too few.
+    fn get(bytes: &[u8]) -> Self;
+    /// Writes its bytes.
+    fn put(self, bytes: &mut [u8]);
+}
+
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl Number for $number {
+            #[inline]
+            fn get(bytes: &[u8]) -> Self {
+                bytes.first_chunk().map_or(0, |bytes| <$number>::from_le_bytes(*bytes))
+            }
+
+            #[inline]
+            fn put(self, bytes: &mut [u8]) {
+                if let Some(place) = bytes.first_chunk_mut() {
+                    *place = self.to_le_bytes();
+                }
+            }
+        })+
+    };
+}
+
+numbers!(u8, u16, u32, u64);
+
+/// A structure of numbers with its bytes: `name: type @ offset, "what it holds";`.
+macro_rules! layout {
+    (
+        $(#[doc = $doc:literal])+
+        $type:ident, $name:literal, $len:literal {
+            $($field:ident: $number:ty [$upper:literal] @ $offset:literal, $what:literal;)+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $type { $(#[doc = $what] pub $field: $number,)+ }
+
+        impl $type {
+            /// Length, in bytes.
+            pub const LEN: usize = $len;
+
+            /// Where its fields are.
+            pub const LAYOUT: $crate::layout::Layout = $crate::layout::Layout {
+                name: $name,
+                what: concat!($($doc,)+).trim_ascii(),
+                len: $len,
+                fields: &[$($crate::layout::Field {
+                    name: $upper,
+                    offset: $offset,
+                    len: size_of::<$number>(),
+                    what: $what,
+                },)+],
+            };
+
+            /// Reads one.
+            #[inline]
+            #[must_use]
+            pub fn read(bytes: &[u8; $len]) -> Self {
+                $type {
+                    $($field: bytes
+                        .get($offset..$offset + size_of::<$number>())
+                        .map_or(0, $crate::layout::Number::get),)+
+                }
+            }
+
+            /// Its bytes; those that no field holds are zero.
+            #[must_use]
+            pub fn write(&self) -> [u8; $len] {
+                let mut bytes = [0; $len];
+                $(if let Some(place) = bytes.get_mut($offset..$offset + size_of::<$number>()) {
+                    $crate::layout::Number::put(self.$field, place);
+                })+
+                bytes
+            }
+        }
+    };
+}
+
+pub(crate) use layout;
