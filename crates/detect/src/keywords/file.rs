@@ -6,13 +6,13 @@
 
 use super::number::{later, text};
 use super::path::{Order, read};
-use crate::buffers::BufferRef;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, Scene, TxCondition};
-use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::request::{Request, StoreFiles, StoreScope};
-use crate::signature::TxCheck;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::buffers::BufferRef;
+use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::content::{Item, Literal};
+use crate::model::request::{Request, StoreFiles, StoreScope};
+use crate::model::signature::TxCheck;
 use bartizan_applayer::file::{FileState, FileTrack};
 use bartizan_applayer::magic::{Magic, MagicError};
 use bartizan_applayer::protocol::ProtocolId;

@@ -50,11 +50,10 @@ mod transforms;
 mod ttl;
 mod unsupported;
 mod urilen;
-pub(crate) mod validate;
 mod variables;
 mod vlan;
 
-use crate::keyword::Keyword;
+use crate::compile::keyword::Keyword;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_function::view::FlowView;
 pub(crate) use path::from_hex;
@@ -159,7 +158,7 @@ pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
 /// is listed, which is a keyword from then on.
 #[must_use]
 pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
-    let buffers = crate::buffers::Buffers::new();
+    let buffers = crate::model::buffers::Buffers::new();
     let open = |name: &&str| find(name).is_none() && sticky::find(name, &buffers).is_none();
     REFUSED.iter().map(|(reason, names)| (*reason, names.iter().copied().filter(open).collect())).collect()
 }
@@ -256,7 +255,7 @@ mod tests {
             let loaded = load(&format!("alert ip any any -> any any ({name}:1; sid:1;)"));
             assert_eq!(loaded.rules.report.loaded, 0, "{name}");
             let code = loaded.diagnostics.first().map(|d| d.code);
-            assert_eq!(code, Some(crate::keyword::RefusalCode::UnsupportedKeyword.code()), "{name}");
+            assert_eq!(code, Some(crate::compile::keyword::RefusalCode::UnsupportedKeyword.code()), "{name}");
         }
     }
 
@@ -265,8 +264,8 @@ mod tests {
         for name in QUOTED {
             assert!(find(name).is_some(), "{name}");
         }
-        for keyword in
-            all().filter(|k| k.argument != crate::keyword::Argument::None && !QUOTED.contains(&k.name))
+        for keyword in all()
+            .filter(|k| k.argument != crate::compile::keyword::Argument::None && !QUOTED.contains(&k.name))
         {
             let others: &str = if keyword.name == "sid" { "" } else { "sid:1;" };
             let loaded = load(&format!("alert ip any any -> any any ({}:\"1\"; {others})", keyword.name));
@@ -280,13 +279,16 @@ mod tests {
     fn a_keyword_without_effect_refuses_its_rule() {
         // What the loader weighs: each of these adds something, and adds it once.
         let shared = std::sync::Arc::default();
-        let buffers = crate::buffers::Buffers::new();
+        let buffers = crate::model::buffers::Buffers::new();
         let settings = bartizan_base::Settings::new();
         let environment =
-            crate::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
-        let protocol = crate::protocol::parse("http").unwrap();
-        let mut builder =
-            crate::builder::SignatureBuilder::new(&environment, bartizan_base::RuleId::default(), protocol);
+            crate::compile::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
+        let protocol = crate::compile::protocol::parse("http").unwrap();
+        let mut builder = crate::compile::builder::SignatureBuilder::new(
+            &environment,
+            bartizan_base::RuleId::default(),
+            protocol,
+        );
         for (name, argument) in [
             ("content", "\"abc\""),
             ("nocase", ""),

@@ -3,8 +3,8 @@
 //!
 //! Reading them is the one place where loading rules does input; nothing here runs while packets are inspected.
 
-use crate::builder::Environment;
-use crate::keyword::{KeywordError, RefusalCode};
+use crate::compile::builder::Environment;
+use crate::compile::keyword::{KeywordError, RefusalCode};
 use std::path::{Path, PathBuf};
 
 /// Where a relative name is looked for first.

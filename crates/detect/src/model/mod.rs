@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a rule is once compiled.
+//!
+//! Plain values: who makes them is `compile`, what they ask for say the keywords, who runs them is `engine`. Nothing here knows of
+//! these.
+
+pub mod basis;
+pub mod buffers;
+pub mod condition;
+pub mod content;
+pub mod heads;
+pub mod request;
+pub mod signature;
