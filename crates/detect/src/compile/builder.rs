@@ -1,121 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Building a signature, keyword by keyword.
 
-use crate::compile::hook::Hook;
-use crate::compile::keyword::{KeywordError, RefusalCode};
-use crate::model::buffers::{BufferRef, Buffers};
+pub use crate::compile::environment::Environment;
+use crate::compile::magic;
+use crate::compile::refusal::{KeywordError, RefusalCode};
+use crate::model::buffers::BufferRef;
 use crate::model::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::model::content::{Item, Literal, Number, Program, VARIABLES_MAX};
+use crate::model::hook::Hook;
+pub use crate::model::ordering::{Ordering, Use};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
-use crate::state::Names;
-use crate::state::shared::Shared;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
-use bartizan_base::{Direction, PerDirection, RuleId, Settings};
-use std::cell::Cell;
+use bartizan_base::{Direction, PerDirection, RuleId};
 use std::sync::Arc;
-
-/// What building needs from outside of the rule.
-pub struct Environment<'e> {
-    /// Buffers by name.
-    pub buffers: &'e Buffers,
-    /// Settings of the engine.
-    pub settings: &'e Settings,
-    shared: &'e Arc<Shared>,
-    rule_folder: &'e std::path::Path,
-    /// Whether something was asked for that may be another thing at the next load.
-    outside: Cell<bool>,
-}
-
-impl<'e> Environment<'e> {
-    /// What building needs. `shared`: names, datasets, thresholds, what outlives a generation; `rule_folder`: to which relative file names
-    /// in rules are resolved after the working folder (the rule file's own).
-    #[must_use]
-    pub const fn new(
-        buffers: &'e Buffers,
-        settings: &'e Settings,
-        shared: &'e Arc<Shared>,
-        rule_folder: &'e std::path::Path,
-    ) -> Self {
-        Environment { buffers, settings, shared, rule_folder, outside: Cell::new(false) }
-    }
-
-    /// Names of variables: they stay what they are.
-    #[must_use]
-    pub fn names(&self) -> &Names {
-        &self.shared.names
-    }
-
-    /// Some rule tags hosts.
-    pub fn note_host_tags(&self) {
-        self.shared.note_host_tags();
-    }
-
-    /// What is read from files, anew for each generation: datasets, reputations, places. A rule that asked is compiled anew as well.
-    #[must_use]
-    pub fn outside(&self) -> &'e Shared {
-        self.outside.set(true);
-        self.shared
-    }
-
-    /// The folder of the rule file, to read a file of it: as [`Environment::outside`].
-    #[must_use]
-    pub fn rule_folder(&self) -> &'e std::path::Path {
-        self.outside.set(true);
-        self.rule_folder
-    }
-
-    /// Whether a rule asked for something that may be another thing at the next load, since the last question.
-    pub(crate) fn take_outside(&self) -> bool {
-        self.outside.replace(false)
-    }
-}
-
-/// How a rule uses a kind of variable: rules that write come before those that read (Suricata's order).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
-    /// Not at all.
-    #[default]
-    None,
-    /// Reads.
-    Read,
-    /// Reads and writes.
-    ReadWrite,
-    /// Writes.
-    Write,
-}
-
-impl Use {
-    /// This use and another one in the same rule.
-    #[must_use]
-    pub fn and(self, other: Use) -> Use {
-        match (self, other) {
-            (Use::None, one) | (one, Use::None) => one,
-            (a, b) if a == b => a,
-            _ => Use::ReadWrite,
-        }
-    }
-}
-
-/// What the order of evaluation depends on besides action and priority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ordering {
-    /// `flowbits`.
-    pub flowbits: Use,
-    /// `flowbits:set`: not part of the order, but rules that ask for the bit are asked again behind it.
-    pub sets_flowbit: bool,
-    /// `flowint`.
-    pub flowints: Use,
-    /// Captured flow variables.
-    pub flowvars: Use,
-    /// Captured packet variables.
-    pub pktvars: Use,
-    /// `hostbits`.
-    pub hostbits: Use,
-    /// `xbits`.
-    pub xbits: Use,
-}
 
 /// How far a keyword brought a rule: what the signature has of each kind, its own included. For `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,8 +195,8 @@ impl<'e> SignatureBuilder<'e> {
             )
         })?;
         self.close_empty()?;
-        if name == crate::keywords::file::MAGIC {
-            crate::keywords::file::libmagic(self.environment.settings).map_err(|error| {
+        if name == magic::BUFFER {
+            magic::libmagic(self.environment.settings).map_err(|error| {
                 KeywordError::new(RefusalCode::UnsupportedKeyword, error.to_string())
                     .help("install libmagic, or leave out what asks for the kinds of files")
             })?;

@@ -4,20 +4,17 @@
 //! Most rules on packets say that a literal lies near the beginning, or that the payload is short. A long segment of a transfer is
 //! searched whole only for the few that say neither.
 
-use crate::compile::groups::Group;
-use crate::engine::candidates::{Candidates, Collector, Set};
+use crate::compile::literals::Collector;
 use crate::model::basis::{Packets, payload_literals, payload_programs};
 use crate::model::content::{Item, Literal, Number, Program};
+use crate::model::prefilter::{HeadSet, PayloadSets, SHORT_MAX, StreamSets};
 use crate::model::signature::{Member, Signature};
-use bartizan_pattern::{BuildError, Compiler, Scratch};
+use bartizan_pattern::{BuildError, Compiler};
 
 /// Payloads are scanned from their beginning so far for [`Heading`]s, in bytes.
 const HEADING_MAX: usize = 128;
 /// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates than that, in bytes.
 const HEADING_BYTES: usize = 3;
-/// Payloads of up to so many bytes are searched once for everything.
-const SHORT_MAX: usize = 512;
-
 /// A literal that lies near the beginning of each payload that a rule matches on.
 struct Heading<'s> {
     literal: &'s Literal,
@@ -106,39 +103,12 @@ impl StreamCollector {
     }
 }
 
-/// The literals of rules on streams, by where they can lie in what is shown.
-#[derive(Default)]
-pub struct StreamSets {
-    /// Those that lie near the beginning of what is shown.
-    pub head: Option<HeadSet>,
-    /// Those that may lie anywhere.
-    pub whole: Option<Set>,
-}
-
-/// Literals that lie near the beginning.
-pub struct HeadSet {
-    set: Set,
-    /// So many bytes are scanned.
-    within: usize,
-}
-
 impl HeadSet {
     fn build(
         (collector, within): (Collector, usize),
         compiler: &Compiler,
     ) -> Result<Option<Self>, BuildError> {
         Ok(collector.build(compiler)?.map(|set| HeadSet { set, within }))
-    }
-
-    /// Whether a flow of this group can meet one of the rules.
-    #[must_use]
-    pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
-        self.set.is_met(group)
-    }
-
-    /// Adds the rules whose literal occurs near the beginning of some data to `candidates`.
-    pub fn scan(&self, scratch: &mut Scratch, data: &[u8], candidates: &mut Candidates) {
-        self.set.scan(scratch, data.get(..self.within).unwrap_or(data), candidates);
     }
 }
 
@@ -191,53 +161,5 @@ impl PayloadCollector {
             whole: self.whole.build_by_length(compiler)?,
             short: self.short.build_by_length(compiler)?,
         })
-    }
-}
-
-/// The literals of rules on the payloads of packets, by where they can lie. A payload is searched for one of them, or for those
-/// near its beginning and one more.
-#[derive(Default)]
-pub struct PayloadSets {
-    /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
-    short: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
-    short_outside: Vec<Set>,
-    /// Longer payloads: what lies near the beginning.
-    head: Option<HeadSet>,
-    /// Longer payloads: what may lie elsewhere.
-    whole: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
-    outside: Vec<Set>,
-}
-
-impl PayloadSets {
-    /// Adds the rules whose literal occurs in a payload, where it can, to `candidates`. `in_stream`: the stream is shown to rules on
-    /// streams; `group`: the heads that the packet can meet.
-    pub fn scan(
-        &self,
-        scratch: &mut Scratch,
-        payload: &[u8],
-        (in_stream, group): (bool, Option<Group<'_>>),
-        candidates: &mut Candidates,
-    ) {
-        if payload.is_empty() {
-            return;
-        }
-        let short = payload.len() <= SHORT_MAX;
-        let (inside, outside) =
-            if short { (&self.short, &self.short_outside) } else { (&self.whole, &self.outside) };
-        let sets = if in_stream || outside.is_empty() { inside } else { outside };
-        for set in sets.iter().filter(|set| set.is_met(group)) {
-            set.scan(scratch, payload, candidates);
-        }
-        if let Some(head) = self.head.as_ref().filter(|head| !short && head.is_met(group)) {
-            head.scan(scratch, payload, candidates);
-        }
-    }
-
-    /// Whether a rule looks at each packet.
-    #[must_use]
-    pub const fn looks_at_each(&self) -> bool {
-        !self.short.is_empty()
     }
 }

@@ -1,257 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rules are worth evaluating for a packet or transaction.
+//! Building the prefilters of a rule set: which rules are worth evaluating for a packet or transaction.
 //!
 //! A prefilter must have **no false negatives**: a rule whose conditions hold must be among the candidates. Each rule
 //! has at most one fast pattern, a literal that must occur in one buffer; the literals of all rules of a buffer are
-//! one set, scanned once. Rules without a literal are found by a cheap property ([`PrefilterKey`]) or are always
+//! one set, scanned once. Rules without a literal are found by a cheap property or are always
 //! candidates.
 
-use crate::compile::groups::Group;
-use crate::compile::payloads::{PayloadCollector, PayloadSets, StreamCollector, StreamSets};
-use crate::engine::candidates::{Candidates, Collector, Set};
+use crate::compile::literals::Collector;
+use crate::compile::payloads::{PayloadCollector, StreamCollector};
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, Buffers};
-use crate::model::condition::PrefilterKey;
-use crate::model::signature::{FlowNeeds, Member, Signature, ValueCheck};
+use crate::model::prefilter::{Class, PerClass, Prefilters, TxRules, TxSet, check_directions, directions};
+use crate::model::signature::{Member, Signature, ValueCheck};
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_pattern::{BuildError, Compiler};
-use foldhash::fast::FixedState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Rules that are candidates without a literal: all those whose head the packets of the flow can meet.
-#[derive(Default)]
-pub struct Always {
-    /// Head and rule, sorted.
-    rules: Vec<(u32, u32)>,
-    /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
-    words: Vec<(u32, u64, u32)>,
-}
-
-impl Always {
-    fn push(&mut self, head: u32, rule: u32) {
-        self.rules.push((head, rule));
-    }
-
-    /// To be called when all rules are there.
-    fn finish(&mut self) {
-        self.rules.sort_unstable();
-        self.words.clear();
-        for (at, (head, _)) in self.rules.iter().enumerate() {
-            let (word, bit) = (head / 64, 1u64 << (head % 64));
-            match self.words.last_mut() {
-                Some((last, heads, _)) if *last == word => *heads |= bit,
-                _ => self.words.push((word, bit, u32::try_from(at).unwrap_or(u32::MAX))),
-            }
-        }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
-    /// Whether a rule is among them.
-    #[must_use]
-    pub fn contains(&self, rule: u32) -> bool {
-        self.rules.iter().any(|(_, r)| *r == rule)
-    }
-
-    /// Adds those of a flow's group to `candidates`; without a group all.
-    pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
-        for (word, heads, first) in &self.words {
-            let met = group.map_or(u64::MAX, |g| g.word(*word)) & heads;
-            if met == 0 {
-                continue;
-            }
-            let rules = self.rules.get(*first as usize..).unwrap_or_default();
-            for (head, rule) in rules.iter().take_while(|(head, _)| head / 64 == *word) {
-                if met >> (head % 64) & 1 == 1 {
-                    candidates.add(*rule);
-                }
-            }
-        }
-    }
-}
-
-/// A set on one buffer of transactions.
-pub struct TxSet {
-    /// Buffer.
-    pub buffer: u16,
-    /// Its entry in the protocol's table.
-    pub spec: &'static BufferSpec,
-    /// A check with the transforms that precede the scan.
-    pub transforms: Vec<Arc<dyn crate::model::condition::Transform>>,
-    /// The literals.
-    pub set: Arc<Set>,
-}
-
-/// Rules on the transactions of one protocol and direction.
-#[derive(Default)]
-pub struct TxRules {
-    /// Sets, by the progress at which their buffer is complete.
-    pub sets: Vec<TxSet>,
-    /// Rules without a literal.
-    pub always: Always,
-    /// Rules whose literal is looked for in a growing value of a transaction and that want something of the stream as well: what is shown
-    /// of it is held against them, whether the literal is there by then or not.
-    pub beside_stream: Always,
-}
-
-impl TxRules {
-    /// Whether there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.always.is_empty()
-    }
-}
-
-/// Rules on transactions, by protocol and direction.
-#[derive(Default)]
-pub struct PerProtocol(Vec<PerDirection<TxRules>>);
-
-impl PerProtocol {
-    /// Of a protocol's transactions in a direction. `None`: there are none.
-    #[must_use]
-    pub fn of(&self, protocol: ProtocolId, direction: Direction) -> Option<&TxRules> {
-        self.0.get(usize::from(protocol.0)).map(|both| &both[direction])
-    }
-
-    /// Changes the rules on a protocol's transactions in a direction.
-    fn change(&mut self, protocol: ProtocolId, direction: Direction, change: impl FnOnce(&mut TxRules)) {
-        let index = usize::from(protocol.0);
-        if self.0.len() <= index {
-            self.0.resize_with(index + 1, PerDirection::default);
-        }
-        if let Some(both) = self.0.get_mut(index) {
-            change(&mut both[direction]);
-        }
-    }
-}
-
-/// The keys of a packet.
-pub struct PrefilterKeys;
-
-impl PrefilterKeys {
-    /// Decode events, stream events and the ICMP type of a packet.
-    pub fn of<'k>(
-        packet: &'k bartizan_packet::PacketView<'_>,
-        stream_events: &'k [bartizan_flow::tcp::StreamEvent],
-    ) -> impl Iterator<Item = PrefilterKey> + 'k {
-        let decoded = packet.decoded();
-        let icmp = match &decoded.transport {
-            bartizan_packet::Transport::Icmp(icmp) | bartizan_packet::Transport::Icmpv6(icmp) => {
-                Some(PrefilterKey::IcmpType(icmp.kind))
-            }
-            _ => None,
-        };
-        decoded
-            .events
-            .as_slice()
-            .iter()
-            .map(|event| PrefilterKey::DecodeEvent(*event as u16))
-            .chain(stream_events.iter().map(|event| PrefilterKey::StreamEvent(*event as u16)))
-            .chain(icmp)
-    }
-}
-
-/// All prefilters of a rule set.
-#[derive(Default)]
-pub struct Prefilters {
-    /// Rules that look at the payloads of packets: by IP protocol class and direction.
-    pub payloads: PerClass<PayloadSets>,
-    /// Stream data by direction.
-    pub stream: PerDirection<StreamSets>,
-    /// Packet buffers.
-    pub packet_buffers: Vec<(u16, Set)>,
-    /// Rules on packets without literal or key, by class and direction.
-    pub packet_always: PerClass<Always>,
-    /// Rules on streams without literal.
-    pub stream_always: PerDirection<Always>,
-    /// Rules found by a property of the packet.
-    pub by_key: HashMap<PrefilterKey, Vec<u32>, FixedState>,
-    /// Rules on transactions.
-    pub tx: PerProtocol,
-    /// Rules on frames, by protocol and kind, in the order of evaluation.
-    pub frames: HashMap<(ProtocolId, u8), PerDirection<Vec<u32>>, FixedState>,
-}
-
-impl Prefilters {
-    /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their stream.
-    #[must_use]
-    pub fn looks_at_segments(&self) -> bool {
-        let always = self.packet_always.get(Class::Tcp);
-        let payloads = self.payloads.get(Class::Tcp);
-        !self.packet_buffers.is_empty()
-            || Direction::BOTH.into_iter().any(|d| !always[d].is_empty() || payloads[d].looks_at_each())
-    }
-}
-
-/// What packets are grouped by before their flow's direction is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// ICMP, ICMPv6.
-    Icmp,
-    /// Everything else.
-    Other,
-}
-
-impl Class {
-    /// All of them.
-    pub const ALL: [Class; 4] = [Class::Tcp, Class::Udp, Class::Icmp, Class::Other];
-
-    /// Of an IP protocol number.
-    #[must_use]
-    pub const fn of(protocol: Option<u8>) -> Self {
-        match protocol {
-            Some(6) => Class::Tcp,
-            Some(17) => Class::Udp,
-            Some(1 | 58) => Class::Icmp,
-            _ => Class::Other,
-        }
-    }
-
-    /// Whether a rule with these IP protocols is about packets of this class.
-    fn covers(self, protocols: &[u8]) -> bool {
-        protocols.is_empty() || protocols.iter().any(|p| Class::of(Some(*p)) == self)
-    }
-}
-
-/// A value for each class and direction.
-#[derive(Default)]
-pub struct PerClass<T> {
-    values: [PerDirection<T>; 4],
-}
-
-impl<T> PerClass<T> {
-    /// Of a class.
-    #[must_use]
-    pub fn get(&self, class: Class) -> &PerDirection<T> {
-        let [tcp, udp, icmp, other] = &self.values;
-        match class {
-            Class::Tcp => tcp,
-            Class::Udp => udp,
-            Class::Icmp => icmp,
-            Class::Other => other,
-        }
-    }
-
-    fn get_mut(&mut self, class: Class) -> &mut PerDirection<T> {
-        let [tcp, udp, icmp, other] = &mut self.values;
-        match class {
-            Class::Tcp => tcp,
-            Class::Udp => udp,
-            Class::Icmp => icmp,
-            Class::Other => other,
-        }
-    }
-}
 
 /// Identity of a transaction set: protocol, direction, buffer, transforms.
 type TxKey = (u8, u8, u16, String);
@@ -352,30 +117,8 @@ pub fn build(
     Ok(prefilters)
 }
 
-/// Directions in which a rule's packets travel.
-#[must_use]
-pub fn directions(signature: &Signature) -> Vec<Direction> {
-    if signature.flow.contains(FlowNeeds::TO_SERVER) {
-        vec![Direction::ToServer]
-    } else if signature.flow.contains(FlowNeeds::TO_CLIENT) {
-        vec![Direction::ToClient]
-    } else {
-        Direction::BOTH.to_vec()
-    }
-}
-
 fn transforms_key(check: &ValueCheck) -> String {
     check.transforms.iter().map(|t| t.key()).collect::<Vec<_>>().join("|")
-}
-
-/// Directions in which the transactions of a protocol concern a check.
-#[must_use]
-pub fn check_directions(check: &ValueCheck, spec: &BufferSpec) -> PerDirection<bool> {
-    let wanted = |d| check.direction.is_none_or(|only| only == d);
-    PerDirection::new(
-        spec.directions.to_server && wanted(Direction::ToServer),
-        spec.directions.to_client && wanted(Direction::ToClient),
-    )
 }
 
 /// A rule on frames is asked for frames of each kind that it names.

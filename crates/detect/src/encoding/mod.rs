@@ -2,3 +2,4 @@
 //! Encodings of bytes as text that contents, datasets and transforms share.
 
 pub mod base64;
+pub(crate) mod hex;

@@ -4,22 +4,24 @@
 //! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
 //! the packet's direction, then those on payloads once more that ask for a flowbit which one of these has set. Matches come out in the order of evaluation; a pass rule ends it.
 
-use crate::compile::firewall::Gate;
 use crate::compile::groups::Group;
-use crate::compile::payloads::StreamSets;
-use crate::compile::prefilter::{Class, PrefilterKeys};
 use crate::engine::candidates::Candidates;
+use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
+use crate::engine::prefilter::PrefilterKeys;
+use crate::engine::request::{Asked, carry_out, mark_files};
 use crate::engine::txstate::FlowDetect;
+pub use crate::engine::window::StreamWindow;
 use crate::model::basis::{Basis, Packets, payload_programs};
 use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::model::condition::{Limited, Measure, Scene};
-use crate::model::content::{Capture, Evaluation, Outcome, VARIABLES_MAX, evaluate};
-use crate::model::request::{Asked, Request, carry_out, mark_files};
+use crate::model::content::{Capture, VARIABLES_MAX};
+use crate::model::firewall::Gate;
+use crate::model::prefilter::{Class, StreamSets};
+use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::ruleset::RuleSet;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_base::Direction;
 use bartizan_packet::PacketView;
 use bartizan_rules::ActionScope;
 
@@ -27,25 +29,13 @@ mod frames;
 mod gate;
 mod transactions;
 
+pub use transactions::pass_over;
+
 /// IP protocol number.
 const UDP: u8 = 17;
 
 /// Beside how many values were scanned: they were whole.
 const WHOLE: u32 = 1 << 31;
-
-/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
-/// before, so that a match can span segments.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamWindow<'a> {
-    /// The bytes.
-    pub data: &'a [u8],
-    /// Offset of the first byte in the stream.
-    pub offset: u64,
-    /// How many bytes at the end are new.
-    pub fresh: usize,
-    /// Inline: a rule's contents may lie anywhere in the window, so its literal may, too.
-    pub whole: bool,
-}
 
 /// What is to be inspected.
 pub struct Work<'a> {
@@ -260,12 +250,6 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if !decided {
         pass.finish();
     }
-}
-
-/// What [`inspect`] does where there is nothing to look for ([`RuleSet::watches_nothing`]): transactions of the direction are
-/// let go of, and nothing is remembered of the flow.
-pub fn pass_over(app: &mut AppLayer, direction: Direction) {
-    transactions::pass_over(app, direction);
 }
 
 /// Whether a packet has its flow's header: an ICMP error about a flow has another.

@@ -6,10 +6,24 @@
 //! longer than its bytes are shown costs an evaluation in vain, never an answer: a prefilter may name too many rules. What is
 //! remembered is found anew each time the window has moved on by its own length, so nothing stays for good.
 
-use crate::engine::candidates::{Candidates, Set};
-use crate::engine::inspect::StreamWindow;
+use crate::engine::candidates::Candidates;
+use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 use smallvec::SmallVec;
+
+/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
+/// before, so that a match can span segments.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamWindow<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Offset of the first byte in the stream.
+    pub offset: u64,
+    /// How many bytes at the end are new.
+    pub fresh: usize,
+    /// Inline: a rule's contents may lie anywhere in the window, so its literal may, too.
+    pub whole: bool,
+}
 
 /// Literals remembered; with more the window is scanned whole each time.
 const REMEMBERED_MAX: usize = 16;

@@ -53,10 +53,8 @@ mod urilen;
 mod variables;
 mod vlan;
 
-use crate::compile::keyword::Keyword;
-use bartizan_applayer::protocol::ProtocolId;
-use bartizan_function::view::FlowView;
-pub(crate) use path::from_hex;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Keyword, KeywordError};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 pub use threshold::apply_thresholds;
@@ -127,6 +125,20 @@ pub const QUOTED: &[&str] = &[
     "xor",
 ];
 
+impl Keyword {
+    /// Adds the keyword to the signature: [`Keyword::parse`], behind what holds of every argument.
+    ///
+    /// # Errors
+    /// Quotes where the keyword takes none; what the keyword itself refuses.
+    pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+        if argument.first() == Some(&b'"') && !QUOTED.contains(&self.name) {
+            return Err(KeywordError::argument(format!("`{}` takes no quotes around its value", self.name))
+                .help("take the quotes away, as Suricata refuses them here"));
+        }
+        (self.parse)(builder, argument)
+    }
+}
+
 /// All keywords.
 pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
@@ -143,11 +155,6 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
         all().flat_map(names).collect()
     });
     table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
-}
-
-/// The application protocol of a flow's transactions.
-fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
-    flow.app.current()
 }
 
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are refused by

@@ -53,13 +53,3 @@ pub(crate) fn read(environment: &Environment<'_>, name: &str, order: Order) -> R
         KeywordError::new(RefusalCode::MissingFile, format!("cannot read {}: {error}", path.display()))
     })
 }
-
-/// Bytes of hexadecimal digits; `None` when there is something else or half a byte.
-pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let digit = |b: u8| char::from(b).to_digit(16);
-    pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()).collect()
-}

@@ -3,7 +3,7 @@
 //!
 //! Each is a trait with one implementation per keyword, made when rules load and called without allocation.
 
-use crate::model::signature::RuleAction;
+use crate::model::action::RuleAction;
 use crate::state::FlowState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;

@@ -1,45 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A rule in its compiled form.
 
-use crate::compile::builder::{Ordering, Use};
+pub use crate::model::action::{RejectSide, RuleAction};
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::BufferRef;
 use crate::model::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
 use crate::model::content::Program;
+use crate::model::ordering::{Ordering, Use};
 use crate::model::request::Request;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, PerDirection, RuleId};
 use bartizan_function::RuleInfo;
 use bitflags::bitflags;
 use std::sync::Arc;
-
-/// What a rule does when it matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RuleAction {
-    /// Report.
-    Alert,
-    /// Report and refuse (inline), report only (passive).
-    Drop,
-    /// Like drop, and tell the sides that are named.
-    Reject(RejectSide),
-    /// Inspect no further.
-    Pass,
-    /// Change logging or inspection of the flow or transaction.
-    Config,
-    /// Let go on (firewall).
-    Accept,
-}
-
-/// Who is told of a rejected connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RejectSide {
-    /// The sender of the packet (`reject`, `rejectsrc`).
-    Source,
-    /// The receiver (`rejectdst`).
-    Destination,
-    /// Both (`rejectboth`).
-    Both,
-}
 
 /// Which packets and flows the header's protocol covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +139,7 @@ pub struct Signature {
     /// Whether its action holds for the packet or for the flow, where the rule says so (`drop:packet`).
     pub scope: Option<bartizan_rules::ActionScope>,
     /// The firewall's part, of rules of the firewall.
-    pub firewall: Option<Box<crate::compile::firewall::FirewallRule>>,
+    pub firewall: Option<Box<crate::model::firewall::FirewallRule>>,
     /// What is told of it: `msg`, class, references, metadata, `target`, its text.
     pub info: Arc<RuleInfo>,
     /// 1 is the most severe.

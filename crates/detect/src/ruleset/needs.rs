@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a rule set asks of the parsers.
 
-use crate::keywords;
+use crate::compile::magic;
 use crate::model::buffers::BufferRef;
 use crate::model::request::Request;
 use crate::ruleset::RuleSet;
@@ -42,9 +42,8 @@ impl Needs {
                     |f: &crate::model::buffers::FrameBuffer| f.kind == bartizan_applayer::frames::STREAM;
                 needs.stream_frames |= rules.buffers.frame(index).is_some_and(is_stream);
             }
-            let kind = |v: &crate::model::signature::ValueCheck| {
-                rules.buffers.name(v.buffer) == keywords::file::MAGIC
-            };
+            let kind =
+                |v: &crate::model::signature::ValueCheck| rules.buffers.name(v.buffer) == magic::BUFFER;
             needs.magic |= signature.values.iter().any(kind);
             needs.certificates |= signature.requests.contains(&Request::StoreCertificates);
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));

@@ -4,9 +4,9 @@
 //! The most specific of these holds: `policies.packet.HOOK`, `policies.packet.default-policy`, `policies.default-policy`; for states
 //! `policies.app.PROTOCOL.STATE`, `policies.app.PROTOCOL.default-policy`, `policies.app.default-policy`, `policies.default-policy`.
 
-use super::{Act, PacketHook, Reach};
-use crate::compile::firewall::rules::{act_of, shown};
-use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec, Transport};
+use super::rules::{act_of, shown};
+use crate::model::firewall::{Act, PacketHook};
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 use bartizan_rules::{ActionScope, RuleAction, ScopedAction};
@@ -74,7 +74,7 @@ impl Policies {
             for direction in Direction::BOTH {
                 for state in 0..=spec.complete[direction] {
                     let mut keys: Vec<String> = Vec::new();
-                    for known in crate::compile::hook::names_of(id, spec, direction, state) {
+                    for known in crate::model::hook::names_of(id, spec, direction, state) {
                         keys.push(format!("firewall.policies.app.{name}.{}", known.replace('_', "-")));
                     }
                     keys.push(format!("firewall.policies.app.{name}.default-policy"));
@@ -133,11 +133,6 @@ fn name_in_settings(spec: &ProtocolSpec) -> &'static str {
     spec.aliases.iter().copied().find(|alias| *alias == "http1").unwrap_or(spec.name)
 }
 
-/// Whether a protocol is one of datagrams, so that a packet can be told from its flow.
-pub(super) fn is_of_datagrams(spec: &ProtocolSpec) -> bool {
-    spec.transports.contains(&Transport::Udp)
-}
-
 /// The first of the keys that is there.
 fn read(
     settings: &Settings,
@@ -179,18 +174,4 @@ fn read(
     }
     let (act, also) = super::rules::actions(first, &rule.also).map_err(|_| wrong())?;
     Ok(Written { act, pass: also.pass, alert: also.alert, text: also.text, hook })
-}
-
-impl Act {
-    /// Whether it lets the packet go on, at least to the next table.
-    #[must_use]
-    pub const fn accepts(self) -> bool {
-        matches!(self, Act::Accept(_))
-    }
-
-    /// Whether it accepts all of the flow.
-    #[must_use]
-    pub const fn accepts_flow(self) -> bool {
-        matches!(self, Act::Accept(Reach::Flow))
-    }
 }

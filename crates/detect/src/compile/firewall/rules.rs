@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a rule of the firewall has to be, and what rules of detection may not be.
 
-use super::policies::is_of_datagrams;
-use super::{Act, At, FirewallRule, PacketHook, Reach};
 use crate::compile::builder::SignatureBuilder;
-use crate::compile::keyword::KeywordError;
-use crate::model::signature::RejectSide;
-use bartizan_applayer::protocol::ProtocolSpec;
+use crate::compile::refusal::KeywordError;
+use crate::model::action::RejectSide;
+use crate::model::firewall::{Act, At, FirewallRule, PacketHook, Reach};
+use bartizan_applayer::protocol::{ProtocolSpec, Transport};
 use bartizan_applayer::protocols;
 use bartizan_base::Direction;
 use bartizan_rules::{ActionScope, Rule, RuleAction, RuleDirection, ScopedAction};
@@ -176,4 +175,9 @@ pub(super) fn shown(spec: &ProtocolSpec, direction: Direction, state: u8) -> Opt
         return None;
     }
     Some(format!("{}:{}", spec.eve_name, own.get(usize::from(state))?))
+}
+
+/// Whether a protocol is one of datagrams, so that a packet can be told from its flow.
+fn is_of_datagrams(spec: &ProtocolSpec) -> bool {
+    spec.transports.contains(&Transport::Udp)
 }

@@ -3,12 +3,12 @@
 
 use super::{apps, kind_name, words};
 use crate::compile::builder::Origin;
-use crate::compile::prefilter;
 use crate::keywords;
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::BufferRef;
 use crate::model::condition::PrefilterKey;
 use crate::model::content::{Item, Literal};
+use crate::model::prefilter;
 use crate::model::signature::{Absent, Family, FlowNeeds, Member, RejectSide, RuleAction, Signature};
 use crate::ruleset::RuleSet;
 use bartizan_applayer::protocol::BufferKind;

@@ -10,13 +10,14 @@
 
 use super::words;
 use crate::compile::builder::Origin;
-use crate::compile::prefilter::check_directions;
+use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
 use crate::engine::header;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::model::condition::{Answer, Scene};
-use crate::model::content::{Evaluation, Item, Number, Outcome, Program, VARIABLES_MAX, evaluate};
+use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
+use crate::model::prefilter::check_directions;
 use crate::model::signature::{Absent, Member, ValueCheck};
 use crate::ruleset::RuleSet;
 use bartizan_applayer::protocol::ProtocolId;

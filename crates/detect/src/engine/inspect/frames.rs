@@ -2,8 +2,9 @@
 //! Rules on frames: evaluated once for each frame, when it is complete or enough of it is new.
 
 use super::{Pass, is_in_group};
+use crate::engine::evaluate::Outcome;
 use crate::model::buffers::BufferRef;
-use crate::model::content::{Outcome, VARIABLES_MAX};
+use crate::model::content::VARIABLES_MAX;
 use crate::model::signature::{Signature, ValueCheck};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::frames::Frames;

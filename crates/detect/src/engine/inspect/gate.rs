@@ -104,7 +104,7 @@ impl Pass<'_, '_> {
             return Gate::Open;
         }
         let mut known = self.flow.gate(id, direction);
-        let progress = crate::compile::hook::progress(tx, direction);
+        let progress = crate::model::hook::progress(tx, direction);
         let last = states.policies.len().saturating_sub(1);
         while usize::from(known.from) <= usize::from(progress).min(last) {
             let decided = match self.at_state(&states.rules, known, progress, protocol, tx, id) {

@@ -2,14 +2,15 @@
 //! Rules on transactions: which are worth evaluating, and what their buffers and conditions say.
 
 use super::{Pass, WHOLE, is_in_group};
-use crate::compile::firewall::Gate;
-use crate::compile::prefilter::{TxRules, check_directions};
 use crate::engine::candidates::Candidates;
+use crate::engine::evaluate::Outcome;
+use crate::engine::request::ask_for_certificates;
 use crate::engine::txstate::{Entry, Side, Status};
 use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::model::condition::{Answer, Scene};
-use crate::model::content::{Outcome, VARIABLES_MAX};
-use crate::model::request::ask_for_certificates;
+use crate::model::content::VARIABLES_MAX;
+use crate::model::firewall::Gate;
+use crate::model::prefilter::{TxRules, check_directions};
 use crate::model::signature::{Absent, Signature, ValueCheck};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
@@ -17,8 +18,9 @@ use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_applayer::worklist::Look;
 use bartizan_base::{Direction, PerDirection};
 
-/// Nothing is to be inspected: what waits of a direction is marked, so that it can be let go of.
-pub(super) fn pass_over(app: &mut AppLayer, direction: Direction) {
+/// What [`super::inspect`] does where there is nothing to look for ([`crate::ruleset::RuleSet::watches_nothing`]): what waits of a
+/// direction is marked, so that it can be let go of, and nothing is remembered of the flow.
+pub fn pass_over(app: &mut AppLayer, direction: Direction) {
     let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
     let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
     let fresh = app.take_parsed(direction);
@@ -39,7 +41,7 @@ pub(super) fn pass_over(app: &mut AppLayer, direction: Direction) {
 /// Notes how far a transaction was looked at; where that is all of a direction, it counts as inspected there. Whether it is done with in
 /// both directions by that.
 fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, fresh: bool) -> bool {
-    let progress = crate::compile::hook::progress(tx, direction);
+    let progress = crate::model::hook::progress(tx, direction);
     let common = tx.common_mut();
     if fresh {
         common.looked[direction] = progress;
@@ -157,7 +159,7 @@ impl Pass<'_, '_> {
 
     fn prefilter_tx(
         &mut self,
-        (set, number): (&crate::compile::prefilter::TxSet, usize),
+        (set, number): (&crate::model::prefilter::TxSet, usize),
         tx: &dyn Transaction,
         (id, complete, again): (TxId, bool, bool),
         candidates: &mut Candidates,

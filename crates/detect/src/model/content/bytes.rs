@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `byte_test`, `byte_jump`, `byte_extract`, `byte_math`: numbers read from a buffer.
 
-use super::{Number, VARIABLES_MAX};
+use super::number::{Number, VARIABLES_MAX};
 
 /// Order of the bytes of a binary number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `content` with its modifiers.
 
-use super::{Number, VARIABLES_MAX};
+use super::number::{Number, VARIABLES_MAX};
 use bartizan_pattern::Finder;
 use std::sync::Arc;
 

@@ -3,71 +3,21 @@
 //!
 //! Every item either fails or leaves a cursor behind, from which the next relative item starts. When an item fails
 //! that stands relative to a literal or expression, the next occurrence of that one is tried: a search with
-//! backtracking, bounded by [`STEPS_MAX`].
+//! backtracking, bounded by `STEPS_MAX`.
 
 mod bytes;
-mod evaluate;
 mod literal;
+mod number;
 
 pub use bytes::{
     ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, MathOperator, NumberBase, NumberField, TestOperator,
 };
-pub use evaluate::{Cursor, Evaluation, Outcome, evaluate};
 pub use literal::{Literal, Placement};
+pub use number::{Number, VARIABLES_MAX};
 
-use crate::compile::keyword::KeywordError;
 use bartizan_pattern::Regex;
 use bartizan_rules::UintMatch;
 use std::sync::Arc;
-
-/// Items tried for one value of a buffer before the rule counts as not matching (Suricata's
-/// `inspection-recursion-limit` is 3000 by default).
-pub const STEPS_MAX: u32 = 3_000;
-
-/// Values that `byte_extract` and `byte_math` can hold at a time in one rule.
-pub const VARIABLES_MAX: usize = 16;
-
-/// A number in a rule: written there, or taken from a variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Number {
-    /// As written.
-    Constant(i64),
-    /// Index of a variable of the rule.
-    Variable(u8),
-}
-
-impl Number {
-    /// The value, given the rule's variables.
-    #[must_use]
-    pub fn value(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
-        match self {
-            Number::Constant(value) => value,
-            Number::Variable(index) => {
-                let value = variables.get(usize::from(index)).copied().unwrap_or(0);
-                i64::try_from(value).unwrap_or(i64::MAX)
-            }
-        }
-    }
-
-    /// The value as a place of 32 bits: that of a variable wraps, as in Suricata.
-    pub(crate) fn place(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
-        match self {
-            Number::Constant(value) => value,
-            Number::Variable(index) => {
-                let value = variables.get(usize::from(index)).copied().unwrap_or(0);
-                i64::from(value as u32)
-            }
-        }
-    }
-
-    /// The same, counted from a place: in its upper half a variable counts backwards.
-    pub(crate) fn step(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
-        match self {
-            Number::Constant(value) => value,
-            Number::Variable(_) => i64::from((self.place(variables) as u32).cast_signed()),
-        }
-    }
-}
 
 /// One item of a program.
 #[derive(Clone)]
@@ -212,68 +162,6 @@ impl Program {
                 last = Some(index);
             }
         }
-    }
-
-    /// Refuses what can never match or has no meaning.
-    ///
-    /// # Errors
-    /// Literals that need more bytes than `bsize` allows; `fast_pattern:only` with a place.
-    pub fn check(&self) -> Result<(), KeywordError> {
-        // Only the first size counts, as in Suricata.
-        let size = self.items.iter().find_map(|item| match item {
-            Item::Size { check } => Some(check),
-            _ => None,
-        });
-        let most = match size {
-            Some(UintMatch::Equal(n) | UintMatch::Less(n) | UintMatch::Between(_, n)) => Some(*n),
-            _ => None,
-        };
-        let needed = self.needed();
-        if let Some(most) = most.filter(|most| needed > *most) {
-            return Err(KeywordError::context(format!(
-                "the contents need {needed} bytes, and `bsize` asks for {most} at most"
-            )));
-        }
-        for item in &self.items {
-            match item {
-                Item::Literal(literal) if literal.fast_pattern_only && (!literal.is_single()) => {
-                    return Err(KeywordError::context(
-                        "a content with `fast_pattern:only` can have no place, and nothing can be relative to it",
-                    ));
-                }
-                Item::Literal(literal)
-                    if literal.fast_pattern
-                        && literal.negated
-                        && (literal.is_relative()
-                            || literal.place.offset.is_some()
-                            || literal.place.depth.is_some()) =>
-                {
-                    return Err(KeywordError::context(
-                        "a negated content with a place cannot be the fast pattern: where it is missing says little",
-                    ));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses rules by it, a literal that
-    /// begins anew counts for nothing, however long it is: rules that are in use have such.
-    fn needed(&self) -> u64 {
-        let constant = |number: Option<Number>| match number {
-            Some(Number::Constant(value)) => value,
-            _ => 0,
-        };
-        let mut literals = self.literals().map(|(_, literal)| literal);
-        let length = |literal: &Literal| i64::try_from(literal.bytes.len()).unwrap_or(i64::MAX);
-        let Some(first) = literals.next() else { return 0 };
-        let first = length(first).saturating_add(constant(first.place.offset));
-        let behind = literals.filter(|literal| literal.is_relative() && !literal.negated);
-        let add = |sum: i64, next: &Literal| {
-            sum.saturating_add(length(next)).saturating_add(constant(next.place.distance))
-        };
-        u64::try_from(behind.fold(first, add)).unwrap_or(0)
     }
 
     /// The literals, to choose a fast pattern from.

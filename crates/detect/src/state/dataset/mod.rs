@@ -78,7 +78,7 @@ impl Kind {
     fn parse(self, text: &str) -> Option<Vec<u8>> {
         match self {
             Kind::String => Some(text.as_bytes().to_vec()),
-            Kind::Md5 | Kind::Sha256 => crate::keywords::from_hex(text.as_bytes()),
+            Kind::Md5 | Kind::Sha256 => crate::encoding::hex::from_hex(text.as_bytes()),
             Kind::Ipv4 => Some(text.parse::<Ipv4Addr>().ok()?.octets().to_vec()),
             Kind::Ip => match text.parse::<IpAddr>().ok()? {
                 IpAddr::V4(v4) => Some(v4.octets().to_vec()),

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running a content program on a value.
 
-use super::{Capture, Item, Literal, Number, Program, RegexItem, STEPS_MAX, VARIABLES_MAX};
 use crate::model::condition::{Answer, BufferCondition, Measure, Scene};
+use crate::model::content::{Capture, Item, Literal, Number, Program, RegexItem, VARIABLES_MAX};
 use bartizan_pattern::{MatchOptions, Scratch};
 use bartizan_rules::UintMatch;
+
+/// Items tried for one value of a buffer before the rule counts as not matching (Suricata's
+/// `inspection-recursion-limit` is 3000 by default).
+pub const STEPS_MAX: u32 = 3_000;
 
 /// Position from which relative items start.
 pub type Cursor = usize;
