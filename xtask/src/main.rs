@@ -3,12 +3,14 @@
 //! made from tables in the code. `cargo xtask keywords`: of that the reference of the rule language.
 
 use std::process::ExitCode;
-use xtask::tidy::{CHECKS, Tree};
+use xtask::tidy::{CHECKS, Tree, circles, uses};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy(),
+        ["circles"] => circles(""),
+        ["circles", sources] => circles(sources),
         ["keywords"] => generated(&GENERATED[..1], true),
         ["generate"] => generated(GENERATED, true),
         ["generate", "--check"] => generated(GENERATED, false),
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lists them)
+       cargo xtask circles [FOLDER]    print the circles of files of all crates, or of those below a folder with all their uses
        cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
@@ -61,14 +64,30 @@ fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn tidy() -> ExitCode {
-    let tree = match Tree::of_repository() {
-        Ok(tree) => tree,
-        Err(error) => {
+fn tree() -> Option<Tree> {
+    Tree::of_repository()
+        .inspect_err(|error| {
             eprintln!("xtask: cannot read the repository: {error}; run this inside a clone of it");
-            return ExitCode::FAILURE;
+        })
+        .ok()
+}
+
+/// Circles of files, a line each; of one folder with the uses that make them.
+fn circles(below: &str) -> ExitCode {
+    let Some(tree) = tree() else { return ExitCode::FAILURE };
+    for sources in uses::packages(&tree).iter().filter(|sources| sources.starts_with(below)) {
+        for circle in circles::circles(&tree, sources) {
+            println!("{sources}: {} files: {}", circle.files.len(), circle.files.join(" "));
+            for (user, line, used, path) in circle.uses.iter().filter(|_| !below.is_empty()) {
+                println!("  {user}:{line} uses {used} ({path})");
+            }
         }
-    };
+    }
+    ExitCode::SUCCESS
+}
+
+fn tidy() -> ExitCode {
+    let Some(tree) = tree() else { return ExitCode::FAILURE };
     let mut found = 0usize;
     for (name, check) in CHECKS {
         let findings = check(&tree);

@@ -51,4 +51,6 @@ rules! {
     the_floor_only_rises = tidy::floor::check;
     frames_of_tests_are_made_in_one_place = tidy::frames::check;
     test_helpers_stay_in_tests = tidy::arrows::check_helpers;
+    no_circle_of_files_is_large = tidy::circles::check;
+    folders_of_a_crate_use_those_below = tidy::folders::check;
 }

@@ -1,37 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The detection engine: keywords, groups, prefilter, inspection.
+//!
+//! The folders, from the bottom to the top; a file uses its own folder and those before it (`cargo xtask tidy` reads this list):
+//!
+//! 1. `encoding`: base64 and hexadecimal digits, for whoever needs them.
+//! 2. `state`: what rules remember and look up beside the traffic, of flows, hosts, datasets and files.
+//! 3. `model`: what a rule is once compiled, with buffers, conditions, heads and prefilters as plain values that nobody runs yet.
+//! 4. `compile`: from a syntax tree to the model, with the builder that keywords are written against, and from many rules to groups and
+//!    prefilters; it has no table of keywords.
+//! 5. `keywords`: one file for each keyword, which says how it is parsed, weighed and evaluated, and the table of all.
+//! 6. `ruleset`: one generation, which is files of rules taken through their keywords, sorted, grouped and prefiltered.
+//! 7. `engine`: inspects packets, streams and transactions with a rule set, and explains what it does.
+//! 8. `reference`: pages of the reference, made from the table of keywords.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-pub mod base64;
-pub mod basis;
-pub mod buffers;
-pub mod builder;
-pub mod candidates;
-pub mod condition;
-mod conflicts;
-pub mod content;
-pub mod dataset;
-pub mod explain;
-pub mod firewall;
-pub mod groups;
-pub mod header;
-pub mod heads;
-pub mod hook;
-pub mod inspect;
-pub mod keyword;
+pub mod compile;
+pub mod encoding;
+pub mod engine;
 pub mod keywords;
-pub mod known;
-pub mod locations;
-pub mod needs;
-pub mod payloads;
-pub mod prefilter;
-pub mod protocol;
+pub mod model;
 pub mod reference;
-pub mod request;
 pub mod ruleset;
-pub mod shared;
-pub mod signature;
 pub mod state;
-pub mod txstate;
-mod unknown_classes;
-pub mod window;
+
+// Others know the modules by their names alone.
+pub use compile::{builder, firewall, groups, hook, keyword, known};
+pub use engine::{explain, header, inspect, txstate};
+pub use model::{basis, buffers, condition, content, heads, request, signature};
+pub use ruleset::needs;
+pub use state::shared;

@@ -2,9 +2,9 @@
 //! The reference of the rule language: pages made from the registry of keywords, the buffers of protocols and packets, and
 //! the list of what is refused. `cargo xtask keywords` writes them; a test compares them with what is committed.
 
-use crate::buffers::{Buffers, PACKET_BUFFERS};
-use crate::keyword::Keyword;
+use crate::compile::keyword::Keyword;
 use crate::keywords::{self, sticky};
+use crate::model::buffers::{Buffers, PACKET_BUFFERS};
 use bartizan_applayer::protocol::BufferKind;
 use bartizan_applayer::protocols;
 use bartizan_base::PerDirection;
@@ -51,8 +51,8 @@ pub fn list() -> Vec<Listed> {
             name,
             summary: keyword.summary.to_owned(),
             protocols: Vec::new(),
-            no_option: keyword.argument == crate::keyword::Argument::None,
-            is_buffer: keyword.role == crate::keyword::Role::Buffer,
+            no_option: keyword.argument == crate::compile::keyword::Argument::None,
+            is_buffer: keyword.role == crate::compile::keyword::Role::Buffer,
             alias_of: (name != keyword.name).then_some(keyword.name),
             page: format!("docs/reference/keywords.md#{}", anchor(keyword.name)),
         }));

@@ -6,9 +6,12 @@
 //! trees: the compiler and clippy check what needs understanding; here stands what they cannot know.
 
 pub mod arrows;
+pub mod circles;
+mod circles_for_now;
 pub mod clocks;
 pub mod files;
 pub mod floor;
+pub mod folders;
 pub mod frames;
 pub mod invariants;
 pub mod licences;
@@ -19,6 +22,7 @@ pub mod specs;
 pub mod tables;
 mod tree;
 pub mod unsafety;
+pub mod uses;
 
 pub use tree::{File, Finding, Tree};
 
@@ -47,4 +51,6 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("floor", floor::check),
     ("frames", frames::check),
     ("test helpers", arrows::check_helpers),
+    ("circles", circles::check),
+    ("folders", folders::check),
 ];

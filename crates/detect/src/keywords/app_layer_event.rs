@@ -5,10 +5,10 @@
 //! `file....` of Suricata (decompression of Flash files) are not there.
 
 use super::number::{complete_of, later, text};
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, PacketCondition, Scene, TxCondition};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::protocol;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::protocol;
+use crate::model::condition::{Answer, PacketCondition, Scene, TxCondition};
 use bartizan_applayer::event::{EventCode, GENERIC, GENERIC_BASE};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;

@@ -2,10 +2,10 @@
 //! `app-layer-protocol`: what protocol detection found, by direction or for the flow.
 
 use super::number::{text, unquoted};
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::protocol;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::protocol;
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_applayer::flow::Known;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::Direction;

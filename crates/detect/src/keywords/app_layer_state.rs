@@ -2,10 +2,10 @@
 //! `app-layer-state`: how far a transaction got.
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, Scene, TxCondition};
-use crate::hook::{self, Hook};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::hook::{self, Hook};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Answer, Scene, TxCondition};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};

@@ -2,9 +2,9 @@
 //! `base64_decode`, `base64_data`: matching decoded bytes; `pkt_data`: back to the payload.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::content::{Item, Program};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::{Item, Program};
 use std::sync::Arc;
 
 /// The keywords.

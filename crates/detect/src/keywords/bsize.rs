@@ -2,10 +2,10 @@
 //! `bsize`: the length of the current buffer; `absent`: that it is missing.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::signature::Absent;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::Item;
+use crate::model::signature::Absent;
 use bartizan_rules::UintMatch;
 
 /// The keywords.

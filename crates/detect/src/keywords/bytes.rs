@@ -4,12 +4,12 @@
 //! Order of the bytes by `dce` needs the DCERPC parser; without it such rules are refused.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::content::{
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::{
     ByteExtract, ByteJump, ByteMath, ByteOrder, ByteTest, Item, MathOperator, Number, NumberBase,
     NumberField, TestOperator,
 };
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keywords.
 pub const KEYWORDS: &[Keyword] = &[

@@ -2,9 +2,9 @@
 //! `ipv4-csum`, `tcpv4-csum`, `tcpv6-csum`, `udpv4-csum`, `udpv6-csum`, `icmpv4-csum`, `icmpv6-csum`: checksums
 //! (RFC 1071). A UDP datagram over IPv4 without a checksum is neither valid nor invalid.
 
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_packet::{PacketView, Transport};
 
 /// Whether the checksum is right; `None` when the packet is not of the kind.
@@ -78,7 +78,7 @@ fn add(builder: &mut SignatureBuilder<'_>, argument: &[u8], check: Check) -> Res
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{Frame, icmp, ipv4, ipv6, matches, refused, tcp, udp};
 
     /// `keyword` is right of this packet, and wrong once a byte is changed.

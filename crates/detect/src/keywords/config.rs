@@ -3,9 +3,9 @@
 //! in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::request::Request;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::request::Request;
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {

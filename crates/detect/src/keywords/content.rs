@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `content`: bytes that must, or must not, be in the buffer.
 
-use crate::builder::SignatureBuilder;
-use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::{Item, Literal};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `dataset` and `datarep`: the value of a sticky buffer is looked up in a set, added or removed. The sets are in
-//! [`crate::dataset`].
+//! [`crate::state::dataset`].
 
 use super::number::text;
 use super::path::{Order, find};
-use crate::buffers::BufferRef;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, BufferCondition, Scene};
-use crate::content::Item;
-use crate::dataset::{Dataset, DatasetError, Format, Kind, Request};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::buffers::BufferRef;
+use crate::model::condition::{Answer, BufferCondition, Scene};
+use crate::model::content::Item;
+use crate::state::dataset::{Dataset, DatasetError, Format, Kind, Request};
 use bartizan_base::parse_size;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -301,9 +301,9 @@ fn datarep(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Ke
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::Program;
     use crate::keywords::testing::{build_in, ipv4, on_scene, refused_in, udp};
-    use crate::shared::Shared;
+    use crate::model::content::Program;
+    use crate::state::shared::Shared;
     use bartizan_base::Settings;
 
     fn answer(program: &Program, data: &[u8]) -> Answer {

@@ -3,10 +3,10 @@
 //! buffers (`dns.query`) come from the table of the protocol.
 
 use super::number::tx_number;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, BufferCondition, Scene};
-use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Answer, BufferCondition, Scene};
+use crate::model::content::Item;
 use bartizan_base::PerDirection;
 use bartizan_rules::UintMatch;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn rrtype(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{ipv4, on_scene, udp};
 
     #[test]

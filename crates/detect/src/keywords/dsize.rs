@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `dsize`: the length of the packet's payload in bytes (not of the reassembled stream).
 
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_rules::UintMatch;
 
 /// The keyword.
@@ -75,9 +75,9 @@ impl PacketCondition for Length {
 
 #[cfg(test)]
 mod tests {
-    use crate::condition::Scene;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{both, build, matches, on_scene, refused, refused_all, tcp, udp};
+    use crate::model::condition::Scene;
 
     #[test]
     fn lengths() {

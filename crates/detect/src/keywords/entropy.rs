@@ -3,10 +3,10 @@
 //! rule matched. Source: Suricata 8's user guide, "entropy".
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, BufferCondition, Measure, Scene};
-use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Answer, BufferCondition, Measure, Scene};
+use crate::model::content::Item;
 use std::sync::Arc;
 
 /// The keyword.

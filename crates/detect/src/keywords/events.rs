@@ -2,9 +2,9 @@
 //! `decode-event` (`engine-event`) and `stream-event`: what decoder and stream engine found odd about the packet.
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, PrefilterKey, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, PrefilterKey, Scene};
 use bartizan_flow::tcp::StreamEvent;
 use bartizan_packet::DecodeEvent;
 use bartizan_rules::suggest;
@@ -98,9 +98,9 @@ fn unknown(name: &str, near: Option<&str>) -> KeywordError {
 
 #[cfg(test)]
 mod tests {
-    use crate::condition::PrefilterKey;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{build, ipv4, ipv6, matches, on_scene, refused, tcp, udp};
+    use crate::model::condition::PrefilterKey;
     use bartizan_flow::tcp::StreamEvent;
     use bartizan_packet::DecodeEvent;
 
@@ -131,7 +131,8 @@ mod tests {
             let built = build("tcp", &[(keyword, name)]).unwrap();
             let holds = |events: &'static [StreamEvent]| {
                 on_scene(&packet, |scene| {
-                    built.packet[0].matches(&crate::condition::Scene { stream_events: events, ..*scene })
+                    built.packet[0]
+                        .matches(&crate::model::condition::Scene { stream_events: events, ..*scene })
                 })
             };
             assert!(holds(&[StreamEvent::FinSyn, StreamEvent::EstInvalidAck]), "{keyword}:{name}");

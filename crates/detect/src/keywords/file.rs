@@ -6,19 +6,22 @@
 
 use super::number::{later, text};
 use super::path::{Order, read};
-use crate::buffers::BufferRef;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, Scene, TxCondition};
-use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::request::{Request, StoreFiles, StoreScope};
-use crate::signature::TxCheck;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::magic;
+pub use crate::compile::magic::libmagic;
+use crate::encoding::hex::from_hex;
+use crate::model::buffers::BufferRef;
+use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::content::{Item, Literal};
+use crate::model::request::{Request, StoreFiles, StoreScope};
+use crate::model::signature::TxCheck;
 use bartizan_applayer::file::{FileState, FileTrack};
-use bartizan_applayer::magic::{Magic, MagicError};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
+use bartizan_function::view::FlowView;
 use bartizan_rules::UintMatch;
 use std::collections::HashSet;
 
@@ -56,7 +59,7 @@ pub const KEYWORDS: &[Keyword] = &[
         example: r#"alert http any any -> any any (msg:"filemagic"; filemagic:"PDF"; sid:1;)"#,
         note: "Needs libmagic (Debian: libmagic1), which is loaded when a rule or an output (`force-magic`) asks; `magic-file` names its \
                database. It looks at the first bytes of a file, once there are 512 or the file ends.",
-        parse: magic,
+        parse: kind,
     },
     Keyword {
         name: "filesize",
@@ -138,22 +141,16 @@ fn extension(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     named(builder, &dotted, pattern.negated, true)
 }
 
-fn magic(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+fn kind(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let pattern = bartizan_rules::parse_content(argument)?;
     let mut literal = Literal::new(&pattern.bytes, pattern.negated);
     literal.set_nocase();
-    builder.push_named(MAGIC, Item::Literal(literal))
+    builder.push_named(magic::BUFFER, Item::Literal(literal))
 }
 
-/// The buffer that libmagic fills.
-pub(crate) const MAGIC: &str = "file.magic";
-
-/// libmagic, with the database that the settings name.
-///
-/// # Errors
-/// It is not there, or its database is not.
-pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
-    Magic::of(&settings.get("magic-file").map(str::to_owned))
+/// The application protocol of a flow's transactions.
+fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
+    flow.app.current()
 }
 
 /// A condition on one of the files of a transaction.
@@ -171,7 +168,7 @@ impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
         if tx.files(direction).iter().any(&self.holds) {
             return Answer::Yes;
         }
-        let protocol = scene.flow.and_then(super::current_app);
+        let protocol = scene.flow.and_then(current_app);
         let complete = protocol.and_then(|p| self.complete.iter().find(|(id, _)| *id == p));
         match complete {
             Some((_, complete)) => later(tx, direction, *complete),
@@ -256,15 +253,14 @@ fn digests(text: &[u8], digest: Digest) -> Result<HashSet<Box<[u8]>>, KeywordErr
         if hex.is_empty() {
             continue;
         }
-        let bytes =
-            super::path::from_hex(hex).filter(|bytes| bytes.len() == digest.length()).ok_or_else(|| {
-                KeywordError::argument(format!(
-                    "line {} of the list has {} hexadecimal digits instead of {}",
-                    number + 1,
-                    hex.len(),
-                    digest.length() * 2
-                ))
-            })?;
+        let bytes = from_hex(hex).filter(|bytes| bytes.len() == digest.length()).ok_or_else(|| {
+            KeywordError::argument(format!(
+                "line {} of the list has {} hexadecimal digits instead of {}",
+                number + 1,
+                hex.len(),
+                digest.length() * 2
+            ))
+        })?;
         all.insert(bytes.into_boxed_slice());
     }
     Ok(all)

@@ -2,9 +2,9 @@
 //! `flow`: direction and state of the flow.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::signature::FlowNeeds;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::signature::FlowNeeds;
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {

@@ -4,9 +4,9 @@
 //! Without a flow no question holds, neither `isset` nor `isnotset`.
 
 use super::text;
-use crate::builder::{SignatureBuilder, Use};
-use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::{SignatureBuilder, Use};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Effect, PacketCondition, Scene};
 use crate::state::FlowState;
 use bartizan_base::RuleId;
 

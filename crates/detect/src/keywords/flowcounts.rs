@@ -2,9 +2,9 @@
 //! `flow.age`, `flow.pkts`, `flow.bytes` and their kin: how much of the flow there was; `stream_size`: how much data.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::tcp::TcpSession;
 use bartizan_rules::UintMatch;

@@ -5,9 +5,9 @@
 //! name of another variable stands on the right-hand side. Adding to what is not set starts at zero.
 
 use super::text;
-use crate::builder::{SignatureBuilder, Use};
-use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::{SignatureBuilder, Use};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Effect, PacketCondition, Scene};
 use crate::state::FlowState;
 use bartizan_base::RuleId;
 

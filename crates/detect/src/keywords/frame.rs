@@ -3,8 +3,8 @@
 //! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use bartizan_applayer::protocols;
 use bartizan_rules::suggest;
 
@@ -31,12 +31,13 @@ fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         let (id, _) = protocols::by_name(protocol).filter(|_| protocol != "http")?;
         Some((id, kind))
     });
-    let (id, kind) = match (named, crate::hook::single(builder)) {
+    let (id, kind) = match (named, crate::compile::hook::single(builder)) {
         (Some(named), _) => named,
         (None, Some(id)) => (id, written),
         (None, None) => {
-            let known =
-                written.split_once('.').is_some_and(|(p, _)| p != "http" && crate::protocol::is_known(p));
+            let known = written
+                .split_once('.')
+                .is_some_and(|(p, _)| p != "http" && crate::compile::protocol::is_known(p));
             let code = if known { RefusalCode::UnsupportedKeyword } else { RefusalCode::BadArgument };
             return Err(KeywordError::new(code, format!("no parser of this build names frames `{written}`"))
                 .help("write the protocol before the kind: `frame:http1.request`"));

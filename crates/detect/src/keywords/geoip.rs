@@ -2,10 +2,10 @@
 //! `geoip`: the country that an address is in. Source: Suricata 8's user guide, "geoip".
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::locations::{LocationError, Locations};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::condition::{PacketCondition, Scene};
+use crate::state::locations::{LocationError, Locations};
 use std::net::IpAddr;
 use std::sync::Arc;
 

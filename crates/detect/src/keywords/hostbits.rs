@@ -4,9 +4,9 @@
 //! Not done: `xbits` by transaction (`track tx`).
 
 use super::text;
-use crate::builder::{SignatureBuilder, Use};
-use crate::condition::{Effect, PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::{SignatureBuilder, Use};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::condition::{Effect, PacketCondition, Scene};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{BitScope, HostKey};

@@ -2,9 +2,9 @@
 //! HTTP's older modifiers, which stand behind the content that they move to a buffer (`content:"x"; http_uri;`), and
 //! `uricontent`. The sticky buffers (`http.uri`) come from the table of the protocol.
 
-use crate::builder::SignatureBuilder;
-use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::{Item, Literal};
 
 macro_rules! modifiers {
     ($($name:literal => $buffer:literal, $value:literal, $what:literal $(, $also:literal)?;)+) => {
@@ -63,7 +63,7 @@ fn uricontent(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::refused_all;
 
     #[test]

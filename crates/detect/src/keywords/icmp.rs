@@ -2,9 +2,9 @@
 //! `itype`, `icode`, `icmp_id`, `icmp_seq`, `icmpv6.mtu`: numbers of ICMP and ICMPv6 (RFC 792, RFC 4443).
 
 use super::number::{packet_equals, packet_number, packet_number_keyed};
-use crate::builder::SignatureBuilder;
-use crate::condition::PrefilterKey;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::PrefilterKey;
 use bartizan_packet::{Icmp, PacketView, Transport};
 
 /// The keywords.
@@ -101,9 +101,9 @@ fn mtu(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
 
 #[cfg(test)]
 mod tests {
-    use crate::condition::PrefilterKey;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{both, build, icmp, ipv4, ipv6, matches, refused, udp};
+    use crate::model::condition::PrefilterKey;
 
     #[test]
     fn numbers() {

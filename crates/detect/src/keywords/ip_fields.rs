@@ -5,9 +5,9 @@
 //! IPv4 and in bytes for IPv6.
 
 use super::number::{packet_check, packet_equals, plain, text, unquoted};
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_packet::{Fragment, IpOptions, Network};
 use bartizan_rules::UintMatch;
 
@@ -218,7 +218,7 @@ fn fragment_offset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{ipv4, ipv4_with_options, ipv6, matches, refused, udp};
 
     #[test]

@@ -5,9 +5,9 @@
 //! else stays one that is evaluated once per flow.
 
 use super::number::{text, unquoted};
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::signature::Family;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::signature::Family;
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[
@@ -167,7 +167,7 @@ fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{build, refused_all};
 
     #[test]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `iprep`: the reputation of an address in a category. The lists are read by [`crate::dataset::Reputation`].
+//! `iprep`: the reputation of an address in a category. The lists are read by [`crate::state::dataset::Reputation`].
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::dataset::{Reputation, ReputationError};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::condition::{PacketCondition, Scene};
+use crate::state::dataset::{Reputation, ReputationError};
 use bartizan_rules::UintMatch;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! `isdataat`: whether there is data at a position.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::content::{Item, Number};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::{Item, Number};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {

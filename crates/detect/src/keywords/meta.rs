@@ -2,8 +2,8 @@
 //! Keywords that describe a rule. What they say is read by the rule language (`bartizan_rules::Meta`), which also
 //! checks them; here they are known, so that they are not called unknown.
 
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 
 macro_rules! described {
     ($(($name:literal, $syntax:literal, $summary:literal, $example:literal)),* $(,)?) => {

@@ -50,14 +50,11 @@ mod transforms;
 mod ttl;
 mod unsupported;
 mod urilen;
-pub(crate) mod validate;
 mod variables;
 mod vlan;
 
-use crate::keyword::Keyword;
-use bartizan_applayer::protocol::ProtocolId;
-use bartizan_function::view::FlowView;
-pub(crate) use path::from_hex;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Keyword, KeywordError};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 pub use threshold::apply_thresholds;
@@ -128,6 +125,20 @@ pub const QUOTED: &[&str] = &[
     "xor",
 ];
 
+impl Keyword {
+    /// Adds the keyword to the signature: [`Keyword::parse`], behind what holds of every argument.
+    ///
+    /// # Errors
+    /// Quotes where the keyword takes none; what the keyword itself refuses.
+    pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+        if argument.first() == Some(&b'"') && !QUOTED.contains(&self.name) {
+            return Err(KeywordError::argument(format!("`{}` takes no quotes around its value", self.name))
+                .help("take the quotes away, as Suricata refuses them here"));
+        }
+        (self.parse)(builder, argument)
+    }
+}
+
 /// All keywords.
 pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
@@ -146,11 +157,6 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
     table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
-/// The application protocol of a flow's transactions.
-fn current_app(flow: &FlowView<'_>) -> Option<ProtocolId> {
-    flow.app.current()
-}
-
 /// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are refused by
 /// name.
 pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
@@ -159,7 +165,7 @@ pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
 /// is listed, which is a keyword from then on.
 #[must_use]
 pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
-    let buffers = crate::buffers::Buffers::new();
+    let buffers = crate::model::buffers::Buffers::new();
     let open = |name: &&str| find(name).is_none() && sticky::find(name, &buffers).is_none();
     REFUSED.iter().map(|(reason, names)| (*reason, names.iter().copied().filter(open).collect())).collect()
 }
@@ -256,7 +262,7 @@ mod tests {
             let loaded = load(&format!("alert ip any any -> any any ({name}:1; sid:1;)"));
             assert_eq!(loaded.rules.report.loaded, 0, "{name}");
             let code = loaded.diagnostics.first().map(|d| d.code);
-            assert_eq!(code, Some(crate::keyword::RefusalCode::UnsupportedKeyword.code()), "{name}");
+            assert_eq!(code, Some(crate::compile::keyword::RefusalCode::UnsupportedKeyword.code()), "{name}");
         }
     }
 
@@ -265,8 +271,8 @@ mod tests {
         for name in QUOTED {
             assert!(find(name).is_some(), "{name}");
         }
-        for keyword in
-            all().filter(|k| k.argument != crate::keyword::Argument::None && !QUOTED.contains(&k.name))
+        for keyword in all()
+            .filter(|k| k.argument != crate::compile::keyword::Argument::None && !QUOTED.contains(&k.name))
         {
             let others: &str = if keyword.name == "sid" { "" } else { "sid:1;" };
             let loaded = load(&format!("alert ip any any -> any any ({}:\"1\"; {others})", keyword.name));
@@ -280,13 +286,16 @@ mod tests {
     fn a_keyword_without_effect_refuses_its_rule() {
         // What the loader weighs: each of these adds something, and adds it once.
         let shared = std::sync::Arc::default();
-        let buffers = crate::buffers::Buffers::new();
+        let buffers = crate::model::buffers::Buffers::new();
         let settings = bartizan_base::Settings::new();
         let environment =
-            crate::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
-        let protocol = crate::protocol::parse("http").unwrap();
-        let mut builder =
-            crate::builder::SignatureBuilder::new(&environment, bartizan_base::RuleId::default(), protocol);
+            crate::compile::builder::Environment::new(&buffers, &settings, &shared, std::path::Path::new(""));
+        let protocol = crate::compile::protocol::parse("http").unwrap();
+        let mut builder = crate::compile::builder::SignatureBuilder::new(
+            &environment,
+            bartizan_base::RuleId::default(),
+            protocol,
+        );
         for (name, argument) in [
             ("content", "\"abc\""),
             ("nocase", ""),

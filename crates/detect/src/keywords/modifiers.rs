@@ -2,10 +2,10 @@
 //! What stands behind a `content` and modifies it: letter case, place, choice as fast pattern, replacement.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::content::{Literal, Number};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
+use crate::model::content::{Literal, Number};
 
 /// Largest `distance` and `within` either way.
 const RELATIVE_MAX: i64 = 1024 * 1024;

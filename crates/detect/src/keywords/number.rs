@@ -4,9 +4,9 @@
 //! Not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
 
 pub(crate) use super::text::utf8 as text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
-use crate::keyword::KeywordError;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::KeywordError;
+use crate::model::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};

@@ -3,8 +3,8 @@
 //!
 //! Reading them is the one place where loading rules does input; nothing here runs while packets are inspected.
 
-use crate::builder::Environment;
-use crate::keyword::{KeywordError, RefusalCode};
+use crate::compile::builder::Environment;
+use crate::compile::keyword::{KeywordError, RefusalCode};
 use std::path::{Path, PathBuf};
 
 /// Where a relative name is looked for first.
@@ -52,14 +52,4 @@ pub(crate) fn read(environment: &Environment<'_>, name: &str, order: Order) -> R
     std::fs::read(&path).map_err(|error| {
         KeywordError::new(RefusalCode::MissingFile, format!("cannot read {}: {error}", path.display()))
     })
-}
-
-/// Bytes of hexadecimal digits; `None` when there is something else or half a byte.
-pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
-    let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let digit = |b: u8| char::from(b).to_digit(16);
-    pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()).collect()
 }

@@ -6,9 +6,9 @@
 //! (also `pkt_`, `alert_`) or a list behind the flags, `, flow:name, pkt:name`, in the order of the groups.
 //! Not done: pairs of captures that name a key and its value.
 
-use crate::builder::{SignatureBuilder, Use};
-use crate::content::{Capture, Item, RegexItem};
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::{SignatureBuilder, Use};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::model::content::{Capture, Item, RegexItem};
 use bartizan_pattern::{JitMode, Limits, Regex, RegexFlags};
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 //! The version is that of the Suricata whose rules this engine reads. Requirements that are not known are not met.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {

@@ -3,9 +3,9 @@
 //!
 //! A protocol that adds a buffer to its table needs nothing here. Older spellings are in [`ALIASES`].
 
-use crate::buffers::{BufferRef, Buffers};
-use crate::builder::SignatureBuilder;
-use crate::keyword::KeywordError;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::KeywordError;
+use crate::model::buffers::{BufferRef, Buffers};
 
 /// Older spellings of sticky buffers: Suricata's aliases, and Snort's.
 pub const ALIASES: &[(&str, &str)] = &[
@@ -77,14 +77,14 @@ const TRANSPORTS: &[(&str, u8, &str)] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::refused_in;
 
     #[test]
     fn every_buffer_is_a_keyword() {
         let buffers = Buffers::new();
         for name in
-            buffers.iter().map(|b| b.name).chain(crate::buffers::PACKET_BUFFERS.iter().map(|b| b.name))
+            buffers.iter().map(|b| b.name).chain(crate::model::buffers::PACKET_BUFFERS.iter().map(|b| b.name))
         {
             assert_eq!(find(name, &buffers), Some(Sticky { name }));
         }

@@ -4,9 +4,9 @@
 //! The mark is kept in the flow's state or in the host table; logging the packets is the business of who reads it.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Effect, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Effect, Scene};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey, Tag};

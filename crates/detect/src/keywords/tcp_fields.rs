@@ -2,8 +2,8 @@
 //! `seq`, `ack`, `window`, `tcp.mss`, `tcp.wscale`: numbers of the TCP header (RFC 9293, RFC 7323).
 
 use super::number::{packet_check, packet_equals, packet_number, plain};
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use bartizan_rules::UintMatch;
 
 /// The keywords.
@@ -101,7 +101,7 @@ fn wscale(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{both, matches, refused, tcp, tcp_with_options, udp};
 
     #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `tcp.flags` (`flags`): the flags of the TCP header (RFC 9293, 3.1), with a modifier and a mask of flags to ignore.
 
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_packet::TcpFlags;
 
 /// The keyword.
@@ -125,7 +125,7 @@ fn unknown(letter: u8) -> KeywordError {
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{both, matches, refused, tcp, udp};
 
     #[test]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! For the tests of keywords: packets built by hand, and conditions evaluated on them.
 
-use crate::buffers::Buffers;
-use crate::builder::{Environment, SignatureBuilder};
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{KeywordError, RefusalCode};
+use crate::compile::builder::{Environment, SignatureBuilder};
+use crate::compile::keyword::{KeywordError, RefusalCode};
 use crate::keywords;
-use crate::shared::Shared;
-use crate::signature::{ProtocolMatch, ValueCheck};
+use crate::model::buffers::Buffers;
+use crate::model::condition::{PacketCondition, Scene};
+use crate::model::signature::{ProtocolMatch, ValueCheck};
+use crate::state::shared::Shared;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
@@ -160,7 +160,7 @@ pub(crate) fn build_in(
 ) -> Result<Built, KeywordError> {
     let buffers = Buffers::new();
     let environment = Environment::new(&buffers, settings, shared, folder);
-    let protocol = crate::protocol::parse(protocol)?;
+    let protocol = crate::compile::protocol::parse(protocol)?;
     let mut builder = SignatureBuilder::new(&environment, RuleId::default(), protocol);
     for (name, value) in options {
         if let Some(keyword) = keywords::find(name) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the arguments of several keywords have in common: numbers with ranges, variables, words.
 
-use crate::builder::SignatureBuilder;
-use crate::content::Number;
-use crate::keyword::KeywordError;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::KeywordError;
+use crate::model::content::Number;
 
 /// The argument as text.
 pub fn utf8(argument: &[u8]) -> Result<&str, KeywordError> {

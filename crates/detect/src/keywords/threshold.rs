@@ -6,10 +6,10 @@
 //! flow in the flow's own state; all of them outlive a generation. Packets without addresses are not limited.
 
 use super::text;
-use crate::builder::SignatureBuilder;
-use crate::condition::{Limit, LimitKind, Limited, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::signature::{Member, RejectSide, RuleAction};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Limit, LimitKind, Limited, Scene};
+use crate::model::signature::{Member, RejectSide, RuleAction};
 use crate::state::FlowState;
 use bartizan_base::{PacketDuration, RuleId, Timestamp};
 use bartizan_flow::host::{HostKey, RuleKey};

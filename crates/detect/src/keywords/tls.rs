@@ -4,11 +4,11 @@
 //! `tls.store` marks the session; whoever stores certificates reads the mark.
 
 use super::number::{TxNumber, complete_of, later, text};
-use crate::builder::SignatureBuilder;
-use crate::condition::{Answer, Scene, TxCondition};
-use crate::content::{Item, Literal};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
-use crate::request::Request;
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{Answer, Scene, TxCondition};
+use crate::model::content::{Item, Literal};
+use crate::model::request::Request;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
@@ -427,7 +427,7 @@ fn contains(builder: &mut SignatureBuilder<'_>, buffer: &str, argument: &[u8]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, tcp};
 
     fn answer(condition: &dyn TxCondition, numbers: &[(&'static str, u64)]) -> Answer {

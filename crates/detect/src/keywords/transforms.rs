@@ -8,10 +8,10 @@
 //! `domain` and `tld` go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
 
 use super::text;
-use crate::base64::{Mode, decode};
-use crate::builder::SignatureBuilder;
-use crate::condition::Transform;
-use crate::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
+use crate::encoding::base64::{Mode, decode};
+use crate::model::condition::Transform;
 use bartizan_pattern::{JitMode, Limits, MatchOptions, Regex, RegexFlags, Scratch};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use md5::Md5;

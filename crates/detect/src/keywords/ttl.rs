@@ -2,8 +2,8 @@
 //! `ttl`: IPv4's time to live, IPv6's hop limit (RFC 791, RFC 8200).
 
 use super::number::packet_number;
-use crate::builder::SignatureBuilder;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 
 /// The keyword.
 pub const KEYWORDS: &[Keyword] = &[Keyword {
@@ -24,7 +24,7 @@ fn ttl(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywor
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{ipv4, ipv6, matches, refused, udp};
 
     #[test]

@@ -2,9 +2,9 @@
 //! `urilen`: the length of HTTP's URI, normalised (`norm`, the default) or as sent (`raw`).
 
 use super::number::text;
-use crate::builder::SignatureBuilder;
-use crate::content::Item;
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::content::Item;
 use bartizan_rules::UintMatch;
 
 /// The keyword.
@@ -60,7 +60,7 @@ fn widened(check: UintMatch<u16>) -> UintMatch<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
 
     #[test]
     fn forms() {

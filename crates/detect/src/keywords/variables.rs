@@ -2,9 +2,9 @@
 //! `flowvar`, `pktvar`: whether a captured variable contains something. Source: Suricata 8's keyword list, and the expressions that
 //! set them (`pcre`).
 
-use crate::builder::{SignatureBuilder, Use};
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::{SignatureBuilder, Use};
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use memchr::memmem;
 
 /// The keywords.

@@ -2,9 +2,9 @@
 //! `vlan.id`, `vlan.layers`: 802.1Q tags.
 
 use super::number::{packet_number, text};
-use crate::builder::SignatureBuilder;
-use crate::condition::{PacketCondition, Scene};
-use crate::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
+use crate::model::condition::{PacketCondition, Scene};
 use bartizan_packet::VlanIds;
 use bartizan_rules::UintMatch;
 
@@ -128,7 +128,7 @@ fn layers(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
 
 #[cfg(test)]
 mod tests {
-    use crate::keyword::RefusalCode;
+    use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{ethernet, matches, refused};
 
     #[test]

@@ -1,0 +1,639 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Building a signature, keyword by keyword.
+
+pub use crate::compile::environment::Environment;
+use crate::compile::magic;
+use crate::compile::refusal::{KeywordError, RefusalCode};
+use crate::model::buffers::BufferRef;
+use crate::model::condition::{Effect, Limit, PacketCondition, Transform, TxCondition};
+use crate::model::content::{Item, Literal, Number, Program, VARIABLES_MAX};
+use crate::model::hook::Hook;
+pub use crate::model::ordering::{Ordering, Use};
+use crate::model::request::Request;
+use crate::model::signature::{Absent, AlertTarget, FlowNeeds, ProtocolMatch, TxCheck, ValueCheck};
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_applayer::protocols;
+use bartizan_base::{Direction, PerDirection, RuleId};
+use std::sync::Arc;
+
+/// How far a keyword brought a rule: what the signature has of each kind, its own included. For `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The keyword.
+    pub keyword: &'static str,
+    /// Conditions on packet and flow.
+    pub packet: usize,
+    /// Conditions on transactions.
+    pub tx: usize,
+    /// Effects, and what is asked of records and files.
+    pub effects: usize,
+    /// Thresholds.
+    pub thresholds: usize,
+}
+
+/// A signature in the making.
+pub struct SignatureBuilder<'e> {
+    /// Surroundings.
+    pub environment: &'e Environment<'e>,
+    /// Identity; known before the keywords are parsed.
+    pub id: RuleId,
+    /// The header's protocol; keywords of an application protocol narrow it.
+    pub protocol: ProtocolMatch,
+    /// The state of a transaction at which the rule is evaluated.
+    pub hook: Option<Hook>,
+    /// Some keyword asks for a state of transactions.
+    pub hooked: bool,
+    /// `flow:`.
+    pub flow: FlowNeeds,
+    /// `noalert`.
+    pub noalert: bool,
+    /// `alert`.
+    pub alert: bool,
+    /// `bypass`.
+    pub bypass: bool,
+    /// `target`.
+    pub target: Option<AlertTarget>,
+    /// `priority` where given.
+    pub priority: Option<u32>,
+    /// Conditions on packet and flow.
+    pub packet: Vec<Box<dyn PacketCondition>>,
+    /// Conditions on transactions.
+    pub tx: Vec<TxCheck>,
+    /// Effects.
+    pub effects: Vec<Box<dyn Effect>>,
+    /// What is asked of records and files.
+    pub requests: Vec<Request>,
+    /// Thresholds.
+    pub thresholds: Vec<Arc<dyn Limit>>,
+    /// How many keywords set something above that is no list (`noalert`, `bypass`, `ip_proto`).
+    pub flags_set: u32,
+    /// MD5, SHA-1, SHA-256 of files are asked for.
+    pub file_hashes: [bool; 3],
+    /// How the rule takes part in the order of evaluation.
+    pub ordering: Ordering,
+    /// Keywords seen so far, in order, for those that must stand before or after others.
+    pub seen: Vec<&'static str>,
+    /// How far the head, and then each of them, brought the rule.
+    pub origins: Vec<Origin>,
+    values: Vec<ValueCheck>,
+    /// Index of the value that content keywords add to; `None` for the payload.
+    current: Option<usize>,
+    /// Where the last `content` stands: value and item.
+    last_literal: Option<(usize, usize)>,
+    /// Value that the last item went to: relative items without a sticky buffer go there, too.
+    last_value: Option<usize>,
+    /// The current sticky buffer was named again: nothing was asked of it since.
+    reselected: bool,
+    /// A `base64_data` is open: further items belong to the program of the `base64_decode` in this value.
+    in_base64: Option<usize>,
+    variables: Vec<String>,
+    /// Stands in for a value that is not there; never looked at.
+    spare: ValueCheck,
+}
+
+/// A check of a buffer that asks for nothing yet.
+fn empty_check(buffer: BufferRef, direction: Option<Direction>) -> ValueCheck {
+    ValueCheck { buffer, direction, transforms: Vec::new(), program: Program::default(), absent: Absent::No }
+}
+
+impl<'e> SignatureBuilder<'e> {
+    /// An empty signature.
+    #[must_use]
+    pub fn new(environment: &'e Environment<'e>, id: RuleId, protocol: ProtocolMatch) -> Self {
+        SignatureBuilder {
+            environment,
+            id,
+            protocol,
+            hook: None,
+            hooked: false,
+            flow: FlowNeeds::empty(),
+            noalert: false,
+            alert: false,
+            bypass: false,
+            target: None,
+            priority: None,
+            packet: Vec::new(),
+            tx: Vec::new(),
+            effects: Vec::new(),
+            requests: Vec::new(),
+            thresholds: Vec::new(),
+            flags_set: 0,
+            file_hashes: [false; 3],
+            ordering: Ordering::default(),
+            seen: Vec::new(),
+            origins: Vec::new(),
+            values: Vec::new(),
+            current: None,
+            last_literal: None,
+            last_value: None,
+            reselected: false,
+            in_base64: None,
+            variables: Vec::new(),
+            spare: empty_check(BufferRef::Payload, None),
+        }
+    }
+
+    /// The rule reports nothing.
+    pub fn silence(&mut self) {
+        self.noalert = true;
+        self.flags_set += 1;
+    }
+
+    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword of such a
+    /// role after which it is what it was before had no effect.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let of_value = |value: &ValueCheck| {
+            // An item that a modifier moves to a buffer weighs more there.
+            let place = if value.buffer == BufferRef::Payload { 1 } else { 2 };
+            let items: usize = value.program.items.iter().map(|i| place + i.weight()).sum();
+            items + value.transforms.len() + usize::from(value.absent != Absent::No)
+        };
+        let listed = self.packet.len() + self.tx.len() + self.effects.len() + self.requests.len();
+        let flow = self.flow.bits().count_ones() as usize;
+        listed
+            + self.thresholds.len()
+            + self.flags_set as usize
+            + flow
+            + self.values.iter().map(of_value).sum::<usize>()
+    }
+
+    /// A keyword was parsed.
+    pub fn note(&mut self, keyword: &'static str) {
+        self.seen.push(keyword);
+        self.note_origin(keyword);
+    }
+
+    /// Notes how far the rule is; also for its head, which is no keyword.
+    pub fn note_origin(&mut self, keyword: &'static str) {
+        self.origins.push(Origin {
+            keyword,
+            packet: self.packet.len(),
+            tx: self.tx.len(),
+            effects: self.effects.len() + self.requests.len(),
+            thresholds: self.thresholds.len(),
+        });
+    }
+
+    /// Makes a buffer the one that the following content keywords look at.
+    ///
+    /// # Errors
+    /// The buffer is unknown, or the rule's application protocol does not have it.
+    pub fn sticky(&mut self, name: &str) -> Result<(), KeywordError> {
+        self.sticky_in(name, None)
+    }
+
+    /// As [`SignatureBuilder::sticky`], looked at in one direction only.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sticky_in(&mut self, name: &str, direction: Option<Direction>) -> Result<(), KeywordError> {
+        let buffer = self.environment.buffers.find(name).ok_or_else(|| {
+            KeywordError::new(
+                RefusalCode::UnsupportedKeyword,
+                format!("no protocol parser of this build offers the buffer `{name}`"),
+            )
+        })?;
+        self.close_empty()?;
+        if name == magic::BUFFER {
+            magic::libmagic(self.environment.settings).map_err(|error| {
+                KeywordError::new(RefusalCode::UnsupportedKeyword, error.to_string())
+                    .help("install libmagic, or leave out what asks for the kinds of files")
+            })?;
+        }
+        if self.in_base64.is_some() {
+            return Err(KeywordError::context(format!(
+                "behind `base64_data` no buffer can be chosen, as `{name}` does"
+            ))
+            .help("put what looks at it before `base64_decode`; `pkt_data` goes back to the payload"));
+        }
+        if let BufferRef::Tx(index) = buffer {
+            let providers: Vec<ProtocolId> = self
+                .environment
+                .buffers
+                .tx(index)
+                .map(|b| b.providers.iter().map(|(p, _)| *p).collect())
+                .unwrap_or_default();
+            self.narrow_app(&providers, name)?;
+        }
+        // A buffer that has one value is one program, however often it is named; each naming of one that has several
+        // may be about another of its values.
+        let single = match buffer {
+            BufferRef::Tx(index) => !self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
+            BufferRef::Packet(_) | BufferRef::Payload => true,
+            BufferRef::Frame(_) => false,
+        };
+        let same = |v: &ValueCheck| v.buffer == buffer && v.direction == direction && v.transforms.is_empty();
+        let known = if single { self.values.iter().position(same) } else { None };
+        self.reselected = known.is_some();
+        self.current = Some(known.unwrap_or(self.values.len()));
+        if known.is_none() {
+            self.values.push(empty_check(buffer, direction));
+        }
+        self.in_base64 = None;
+        Ok(())
+    }
+
+    /// Makes frames of a kind what the following content keywords look at.
+    ///
+    /// # Errors
+    /// The buffer before was not looked at.
+    pub fn sticky_frame(&mut self, frame: BufferRef) -> Result<(), KeywordError> {
+        self.close_empty()?;
+        self.reselected = false;
+        self.current = Some(self.values.len());
+        self.values.push(empty_check(frame, None));
+        self.in_base64 = None;
+        Ok(())
+    }
+
+    /// Back to the payload (`pkt_data`).
+    ///
+    /// # Errors
+    /// The buffer before was named and not looked at.
+    pub fn payload(&mut self) -> Result<(), KeywordError> {
+        self.close_empty()?;
+        self.current = None;
+        self.in_base64 = None;
+        Ok(())
+    }
+
+    /// A sticky buffer that nothing was asked of is an error, as in Suricata.
+    fn close_empty(&self) -> Result<(), KeywordError> {
+        let Some(value) = self.current.and_then(|i| self.values.get(i)) else { return Ok(()) };
+        if !value.transforms.is_empty() && value.program.is_empty() {
+            return Err(KeywordError::context("nothing is asked of what the transforms give")
+                .help("put a content, pcre, bsize, ... behind them"));
+        }
+        if value.program.is_empty() && value.absent == Absent::No {
+            let name = self.environment.buffers.name(value.buffer);
+            return Err(KeywordError::context(format!("nothing is asked of the buffer `{name}`"))
+                .help("put a content, pcre, bsize, ... behind the buffer's keyword"));
+        }
+        Ok(())
+    }
+
+    /// Transforms behind the last thing that is asked of their buffer change nothing, and Suricata takes such a rule.
+    fn forget_trailing_transforms(&mut self) {
+        let Some(index) = self.current else { return };
+        let Some((value, before)) = self.values.get(..=index).and_then(|v| v.split_last()) else { return };
+        let is_asked = |v: &ValueCheck| v.buffer == value.buffer && !v.program.is_empty();
+        if value.program.is_empty() && !value.transforms.is_empty() && before.last().is_some_and(is_asked) {
+            self.current = None;
+        }
+    }
+
+    /// Narrows the rule to application protocols.
+    ///
+    /// # Errors
+    /// The rule is about others already.
+    pub fn narrow_app(&mut self, protocols: &[ProtocolId], keyword: &str) -> Result<(), KeywordError> {
+        if self.protocol.app.is_empty() {
+            self.protocol.app = protocols.to_vec();
+            return Ok(());
+        }
+        let both: Vec<ProtocolId> =
+            self.protocol.app.iter().copied().filter(|p| protocols.contains(p)).collect();
+        if both.is_empty() {
+            let name = |p: &ProtocolId| protocols::spec(*p).map_or("?", |s| s.name);
+            let is: Vec<_> = self.protocol.app.iter().map(name).collect();
+            let wants: Vec<_> = protocols.iter().map(name).collect();
+            return Err(KeywordError::context(format!(
+                "`{keyword}` is of {}, but the rule is about {}",
+                wants.join("/"),
+                is.join("/")
+            )));
+        }
+        self.protocol.app = both;
+        Ok(())
+    }
+
+    /// Narrows the rule to a protocol by name.
+    ///
+    /// # Errors
+    /// No such parser in this build, or the rule is about others already.
+    pub fn narrow_app_named(&mut self, name: &str, keyword: &str) -> Result<ProtocolId, KeywordError> {
+        let (id, _) = protocols::by_name(name).ok_or_else(|| {
+            KeywordError::new(
+                RefusalCode::UnsupportedKeyword,
+                format!("no parser for `{name}` in this build"),
+            )
+        })?;
+        self.narrow_app(&[id], keyword)?;
+        Ok(id)
+    }
+
+    /// The value that content keywords add to, made if it is the payload and not there yet.
+    pub fn value(&mut self) -> &mut ValueCheck {
+        let index = self.value_index();
+        self.values.get_mut(index).unwrap_or(&mut self.spare)
+    }
+
+    fn value_index(&mut self) -> usize {
+        if let Some(index) = self.current {
+            return index;
+        }
+        match self.values.iter().position(|v| v.buffer == BufferRef::Payload) {
+            Some(index) => index,
+            None => {
+                self.values.push(empty_check(BufferRef::Payload, None));
+                self.values.len() - 1
+            }
+        }
+    }
+
+    /// The buffer that content keywords look at now.
+    #[must_use]
+    pub fn current_buffer(&self) -> BufferRef {
+        self.current.and_then(|i| self.values.get(i)).map_or(BufferRef::Payload, |v| v.buffer)
+    }
+
+    /// Adds an item to the current value.
+    ///
+    /// # Errors
+    /// The buffer must not be there (`absent`).
+    pub fn push_item(&mut self, item: Item) -> Result<(), KeywordError> {
+        let index = self.in_base64.unwrap_or_else(|| self.value_index());
+        self.push_to(index, item)
+    }
+
+    /// Adds an item that may start from the cursor. Without a sticky buffer a relative one goes where the item
+    /// before it went (`content:"a"; http_uri; isdataat:5,relative;`).
+    ///
+    /// # Errors
+    /// As [`SignatureBuilder::push_item`].
+    pub fn push_positional(&mut self, item: Item) -> Result<(), KeywordError> {
+        match self.last_value {
+            Some(index) if item.is_relative() && self.current.is_none() && self.in_base64.is_none() => {
+                self.push_to(index, item)
+            }
+            _ => self.push_item(item),
+        }
+    }
+
+    fn push_to(&mut self, index: usize, item: Item) -> Result<(), KeywordError> {
+        let is_literal = matches!(item, Item::Literal(_));
+        let inner = self.in_base64.is_some();
+        let Some(value) = self.values.get_mut(index) else { return Ok(()) };
+        if value.absent == Absent::Only {
+            return Err(KeywordError::context("a buffer that must be absent has nothing to match")
+                .help("write `absent: or_else;` to match it where it is there"));
+        }
+        self.reselected = false;
+        if inner {
+            let decode = value.program.items.iter_mut().rev().find_map(|i| match i {
+                Item::Base64 { inner, .. } => Some(inner),
+                _ => None,
+            });
+            if let Some(inner) = decode {
+                Arc::make_mut(inner).items.push(item);
+            }
+            return Ok(());
+        }
+        value.program.items.push(item);
+        self.last_value = Some(index);
+        if is_literal {
+            self.last_literal = Some((index, value.program.items.len() - 1));
+        }
+        Ok(())
+    }
+
+    /// Whether the current value has a literal or expression already, from which a relative item can start.
+    #[must_use]
+    pub fn has_anchor(&self) -> bool {
+        let index = self.current.or_else(|| self.values.iter().position(|v| v.buffer == BufferRef::Payload));
+        let items = index.and_then(|i| self.values.get(i)).map_or(&[][..], |v| &v.program.items);
+        items.iter().any(|i| matches!(i, Item::Literal(_) | Item::Regex(_)))
+    }
+
+    /// Whether a sticky buffer is in force.
+    #[must_use]
+    pub fn is_sticky(&self) -> bool {
+        self.current.is_some() || self.in_base64.is_some()
+    }
+
+    /// `absent`: the current sticky buffer must, or may, be missing.
+    ///
+    /// # Errors
+    /// There is no sticky buffer, or it was looked at already.
+    pub fn set_absent(&mut self, absent: Absent) -> Result<(), KeywordError> {
+        let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
+            return Err(KeywordError::context("`absent` needs a sticky buffer before it"));
+        };
+        if matches!(value.buffer, BufferRef::Frame(_)) {
+            return Err(KeywordError::context("frames cannot be `absent`"));
+        }
+        if !value.program.is_empty() || value.absent != Absent::No {
+            return Err(KeywordError::context("`absent` stands right behind the buffer's keyword, once"));
+        }
+        value.absent = absent;
+        Ok(())
+    }
+
+    /// `base64_data`: what follows looks at the decoded bytes.
+    ///
+    /// # Errors
+    /// There is no `base64_decode` before it.
+    pub fn enter_base64(&mut self) -> Result<(), KeywordError> {
+        let decodes = |v: &ValueCheck| v.program.items.iter().any(|i| matches!(i, Item::Base64 { .. }));
+        self.in_base64 = self.values.iter().rposition(decodes);
+        let only = |v: &ValueCheck| v.program.items.iter().all(|i| matches!(i, Item::Base64 { .. }));
+        match self.in_base64.and_then(|index| self.values.get(index)) {
+            Some(value) if !value.transforms.is_empty() && only(value) => {
+                Err(KeywordError::context("nothing is asked of what the transforms give but to decode it")
+                    .help("put a content between the transforms and `base64_decode`, or use `from_base64`"))
+            }
+            Some(_) => Ok(()),
+            None => Err(KeywordError::context("`base64_data` needs a `base64_decode` before it")),
+        }
+    }
+
+    /// The literal that a modifier (`nocase`, `depth`, ...) is about: the last one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn last_literal(&mut self, modifier: &str) -> Result<&mut Literal, KeywordError> {
+        let missing = || {
+            KeywordError::context(format!("`{modifier}` needs a `content` before it"))
+                .help("modifiers stand behind the content that they modify")
+        };
+        if let Some(index) = self.in_base64 {
+            let items = self.values.get_mut(index).map(|v| &mut v.program.items).ok_or_else(missing)?;
+            let inner = items.iter_mut().rev().find_map(|i| match i {
+                Item::Base64 { inner, .. } => Some(Arc::make_mut(inner)),
+                _ => None,
+            });
+            return inner
+                .and_then(|p| {
+                    p.items.iter_mut().rev().find_map(|i| match i {
+                        Item::Literal(literal) => Some(literal),
+                        _ => None,
+                    })
+                })
+                .ok_or_else(missing);
+        }
+        let (value, item) = self.last_literal.ok_or_else(missing)?;
+        match self.values.get_mut(value).and_then(|v| v.program.items.get_mut(item)) {
+            Some(Item::Literal(literal)) => Ok(literal),
+            _ => Err(missing()),
+        }
+    }
+
+    /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
+    ///
+    /// # Errors
+    /// There is none, or a sticky buffer is in force.
+    pub fn move_last_to(&mut self, name: &str, modifier: &str) -> Result<(), KeywordError> {
+        if self.is_sticky() {
+            return Err(KeywordError::context(format!("`{modifier}` cannot be used behind a sticky buffer"))
+                .help(format!("use `{name}` before the content instead")));
+        }
+        let missing = || KeywordError::context(format!("`{modifier}` needs a `content` before it"));
+        let payload = self.values.iter().position(|v| v.buffer == BufferRef::Payload).ok_or_else(missing)?;
+        let items = self.values.get_mut(payload).map(|v| &mut v.program.items).ok_or_else(missing)?;
+        let at = items.iter().rposition(|i| matches!(i, Item::Literal(_))).ok_or_else(missing)?;
+        if matches!(items.get(at), Some(Item::Literal(literal)) if literal.replace.is_some()) {
+            return Err(KeywordError::context("`replace` works on the payload of packets, not on a buffer")
+                .help(format!("leave out `{modifier}` or `replace`")));
+        }
+        let item = items.remove(at);
+        if items.is_empty() {
+            // Kept until the end of the rule: other values are known by their index.
+            self.last_value = self.last_value.filter(|v| *v != payload);
+        }
+        self.push_named(name, item)
+    }
+
+    /// Adds an item to a named buffer without making it sticky.
+    ///
+    /// # Errors
+    /// The buffer is not known, or not of the rule's protocol.
+    pub fn push_named(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
+        let buffer = self.environment.buffers.find(name);
+        let known = self.values.iter().position(|v| Some(v.buffer) == buffer && v.transforms.is_empty());
+        match known {
+            Some(index) => self.current = Some(index),
+            None => self.sticky(name)?,
+        }
+        let pushed = self.push_item(item);
+        self.current = None;
+        pushed
+    }
+
+    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several values
+    /// each item asks for one of its own.
+    ///
+    /// # Errors
+    /// As [`SignatureBuilder::push_named`].
+    pub fn push_aside(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
+        let before = (self.current.take(), self.last_literal, self.last_value, self.in_base64.take());
+        let multi = match self.environment.buffers.find(name) {
+            Some(BufferRef::Tx(index)) => self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
+            _ => false,
+        };
+        let added = if multi {
+            self.sticky(name).and_then(|()| self.push_item(item))
+        } else {
+            self.push_named(name, item)
+        };
+        (self.current, self.last_literal, self.last_value, self.in_base64) = before;
+        added
+    }
+
+    /// Adds a transform to the current buffer.
+    ///
+    /// # Errors
+    /// There is no sticky buffer.
+    pub fn push_transform(
+        &mut self,
+        transform: Arc<dyn Transform>,
+        keyword: &str,
+    ) -> Result<(), KeywordError> {
+        let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
+            return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
+        };
+        // The same buffer before and after a transform are two values: what was asked before looks at the first.
+        let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
+        if matched && self.values.get(index).is_some_and(|v| !v.transforms.is_empty()) && !self.reselected {
+            return Err(KeywordError::context(format!(
+                "`{keyword}` stands behind what is asked of other transforms"
+            ))
+            .help("transforms stand together, directly behind their buffer"));
+        }
+        if self.reselected || matched {
+            let again = self.values.get(index).map(|v| empty_check(v.buffer, v.direction));
+            self.values.extend(again);
+            self.current = Some(self.values.len() - 1);
+            self.reselected = false;
+        }
+        let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else { return Ok(()) };
+        value.transforms.push(transform);
+        Ok(())
+    }
+
+    /// Adds a condition on the transactions of one protocol.
+    ///
+    /// # Errors
+    /// The rule is about other protocols.
+    pub fn push_tx(
+        &mut self,
+        protocol: &str,
+        keyword: &str,
+        directions: PerDirection<bool>,
+        ready: u8,
+        condition: Box<dyn TxCondition>,
+    ) -> Result<(), KeywordError> {
+        let id = self.narrow_app_named(protocol, keyword)?;
+        self.tx.push(TxCheck { protocols: vec![id], directions, ready, condition });
+        Ok(())
+    }
+
+    /// The variable of a name, made if `create`.
+    ///
+    /// # Errors
+    /// It does not exist, or there are too many.
+    pub fn variable(&mut self, name: &str, create: bool) -> Result<u8, KeywordError> {
+        if let Some(index) = self.variables.iter().position(|v| v == name) {
+            return Ok(index as u8);
+        }
+        if !create {
+            return Err(KeywordError::argument(format!("no variable `{name}`"))
+                .help("byte_extract or byte_math must set it before it is used"));
+        }
+        if self.variables.len() >= VARIABLES_MAX {
+            return Err(KeywordError::context(format!("more than {VARIABLES_MAX} variables in one rule")));
+        }
+        self.variables.push(name.to_owned());
+        Ok((self.variables.len() - 1) as u8)
+    }
+
+    /// A number or the name of a variable.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn number(&mut self, text: &str) -> Result<Number, KeywordError> {
+        match bartizan_rules::integer(text.as_bytes()) {
+            Ok(value) => Ok(Number::Constant(value)),
+            Err(_) => Ok(Number::Variable(self.variable(text, false)?)),
+        }
+    }
+
+    /// Ends the building of values: what was collected, checked.
+    ///
+    /// # Errors
+    /// The last sticky buffer was not looked at; literals that can never match.
+    pub fn finish_values(&mut self) -> Result<Vec<ValueCheck>, KeywordError> {
+        self.forget_trailing_transforms();
+        self.close_empty()?;
+        let mut values = core::mem::take(&mut self.values);
+        values.retain(|v| !v.program.is_empty() || v.absent != Absent::No);
+        for value in &mut values {
+            value.program.link();
+            value.program.check()?;
+            value.program.items.shrink_to_fit();
+        }
+        crate::compile::validate::values(&mut values, self.environment.buffers)?;
+        values.shrink_to_fit();
+        Ok(values)
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Content programs that can never match or have no meaning.
+
+use crate::compile::refusal::KeywordError;
+use crate::model::content::{Item, Literal, Number, Program};
+use bartizan_rules::UintMatch;
+
+impl Program {
+    /// Refuses what can never match or has no meaning.
+    ///
+    /// # Errors
+    /// Literals that need more bytes than `bsize` allows; `fast_pattern:only` with a place.
+    pub fn check(&self) -> Result<(), KeywordError> {
+        // Only the first size counts, as in Suricata.
+        let size = self.items.iter().find_map(|item| match item {
+            Item::Size { check } => Some(check),
+            _ => None,
+        });
+        let most = match size {
+            Some(UintMatch::Equal(n) | UintMatch::Less(n) | UintMatch::Between(_, n)) => Some(*n),
+            _ => None,
+        };
+        let needed = self.needed();
+        if let Some(most) = most.filter(|most| needed > *most) {
+            return Err(KeywordError::context(format!(
+                "the contents need {needed} bytes, and `bsize` asks for {most} at most"
+            )));
+        }
+        for item in &self.items {
+            match item {
+                Item::Literal(literal) if literal.fast_pattern_only && (!literal.is_single()) => {
+                    return Err(KeywordError::context(
+                        "a content with `fast_pattern:only` can have no place, and nothing can be relative to it",
+                    ));
+                }
+                Item::Literal(literal)
+                    if literal.fast_pattern
+                        && literal.negated
+                        && (literal.is_relative()
+                            || literal.place.offset.is_some()
+                            || literal.place.depth.is_some()) =>
+                {
+                    return Err(KeywordError::context(
+                        "a negated content with a place cannot be the fast pattern: where it is missing says little",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses rules by it, a literal that
+    /// begins anew counts for nothing, however long it is: rules that are in use have such.
+    fn needed(&self) -> u64 {
+        let constant = |number: Option<Number>| match number {
+            Some(Number::Constant(value)) => value,
+            _ => 0,
+        };
+        let mut literals = self.literals().map(|(_, literal)| literal);
+        let length = |literal: &Literal| i64::try_from(literal.bytes.len()).unwrap_or(i64::MAX);
+        let Some(first) = literals.next() else { return 0 };
+        let first = length(first).saturating_add(constant(first.place.offset));
+        let behind = literals.filter(|literal| literal.is_relative() && !literal.negated);
+        let add = |sum: i64, next: &Literal| {
+            sum.saturating_add(length(next)).saturating_add(constant(next.place.distance))
+        };
+        u64::try_from(behind.fold(first, add)).unwrap_or(0)
+    }
+}

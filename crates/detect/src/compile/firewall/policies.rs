@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The settings `firewall.*`: whether the mode is on, and what is done where no rule decides.
+//!
+//! The most specific of these holds: `policies.packet.HOOK`, `policies.packet.default-policy`, `policies.default-policy`; for states
+//! `policies.app.PROTOCOL.STATE`, `policies.app.PROTOCOL.default-policy`, `policies.app.default-policy`, `policies.default-policy`.
+
+use super::rules::{act_of, shown};
+use crate::model::firewall::{Act, PacketHook};
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocols;
+use bartizan_base::{Direction, PerDirection, SettingError, Settings};
+use bartizan_rules::{ActionScope, RuleAction, ScopedAction};
+use std::collections::HashMap;
+
+/// In whose name policies are reported: that of packets, that of states. Suricata's numbers.
+pub(crate) const POLICY_SIDS: [u32; 2] = [2_201_000, 2_201_001];
+
+/// Whether the settings ask for firewall mode.
+///
+/// # Errors
+/// The value is neither yes nor no.
+pub fn is_enabled(settings: &Settings) -> Result<bool, SettingError> {
+    settings.bool("firewall.enabled", false)
+}
+
+/// A policy as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) act: Act,
+    pub(crate) pass: bool,
+    pub(crate) alert: bool,
+    /// As events show it.
+    pub(crate) text: String,
+    /// What events call the hook.
+    pub(crate) hook: Option<String>,
+}
+
+/// What is done where no rule decides.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    packets: [Written; 3],
+    states: HashMap<ProtocolId, PerDirection<Vec<Written>>>,
+    pub(crate) accepts_arp: bool,
+}
+
+const WANTED: &str = "a list like [\"drop:flow\", \"alert\"]: accept, drop or reject with a scope that the hook has (packets: packet, hook, \
+                      flow, before the flow not flow; states: hook, tx, flow), then pass (with accept) or alert";
+
+impl Policies {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A policy cannot be understood, or has a scope that its hook has not.
+    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+        use ActionScope::{Flow, Hook, Packet, Tx};
+        let hooks = [
+            (PacketHook::PreFlow, "pre-flow", (RuleAction::Accept, Hook), &[Packet, Hook][..]),
+            (PacketHook::PreStream, "pre-stream", (RuleAction::Accept, Hook), &[Packet, Hook, Flow]),
+            (PacketHook::Filter, "filter", (RuleAction::Drop, Packet), &[Packet, Hook, Flow]),
+        ];
+        let mut packets = Vec::new();
+        for (hook, name, usual, scopes) in hooks {
+            let keys = [
+                format!("firewall.policies.packet.{name}"),
+                "firewall.policies.packet.default-policy".to_owned(),
+                "firewall.policies.default-policy".to_owned(),
+            ];
+            packets.push(read(settings, &keys, usual, scopes, Some(hook.name().to_owned()))?);
+        }
+        let mut states = HashMap::new();
+        for (id, spec) in protocols::TABLE.iter().filter_map(|spec| protocols::by_name(spec.name)) {
+            let name = name_in_settings(spec);
+            let mut both = PerDirection::<Vec<Written>>::default();
+            for direction in Direction::BOTH {
+                for state in 0..=spec.complete[direction] {
+                    let mut keys: Vec<String> = Vec::new();
+                    for known in crate::model::hook::names_of(id, spec, direction, state) {
+                        keys.push(format!("firewall.policies.app.{name}.{}", known.replace('_', "-")));
+                    }
+                    keys.push(format!("firewall.policies.app.{name}.default-policy"));
+                    keys.push("firewall.policies.app.default-policy".to_owned());
+                    keys.push("firewall.policies.default-policy".to_owned());
+                    let hook = shown(spec, direction, state);
+                    both[direction].push(read(
+                        settings,
+                        &keys,
+                        (RuleAction::Drop, Flow),
+                        &[Hook, Tx, Flow],
+                        hook,
+                    )?);
+                }
+            }
+            states.insert(id, both);
+        }
+        let packets: [Written; 3] =
+            packets.try_into().map_err(|_| settings.error("firewall.policies.packet", "", WANTED))?;
+        let accepts_arp = settings.bool("firewall.policies.accept-arp", false)?;
+        Ok(Policies { packets, states, accepts_arp })
+    }
+
+    pub(crate) const fn of_packets(&self, hook: PacketHook) -> &Written {
+        let [flow, stream, filter] = &self.packets;
+        match hook {
+            PacketHook::PreFlow => flow,
+            PacketHook::PreStream => stream,
+            PacketHook::Filter => filter,
+        }
+    }
+
+    pub(crate) fn of_states(&self, protocol: ProtocolId, direction: Direction) -> &[Written] {
+        self.states.get(&protocol).map_or(&[], |both| &both[direction])
+    }
+
+    /// Rules in whose name policies are reported: sid, hook and actions, each once.
+    pub(crate) fn reported(&self) -> Vec<(u32, Option<String>, String, Act, bool)> {
+        let [of_packets, of_states] = POLICY_SIDS;
+        let states = self.states.values().flat_map(|both| Direction::BOTH.map(|d| &both[d])).flatten();
+        let all = self.packets.iter().map(|p| (of_packets, p)).chain(states.map(|p| (of_states, p)));
+        let mut found: Vec<(u32, Option<String>, String, Act, bool)> = Vec::new();
+        for (sid, policy) in all.filter(|(_, p)| p.alert) {
+            let one = (sid, policy.hook.clone(), policy.text.clone(), policy.act, policy.pass);
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+        found.sort_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
+        found
+    }
+}
+
+/// What the settings call a protocol: HTTP/1 goes by its version, as in rules with hooks.
+fn name_in_settings(spec: &ProtocolSpec) -> &'static str {
+    spec.aliases.iter().copied().find(|alias| *alias == "http1").unwrap_or(spec.name)
+}
+
+/// The first of the keys that is there.
+fn read(
+    settings: &Settings,
+    keys: &[String],
+    usual: (RuleAction, ActionScope),
+    scopes: &[ActionScope],
+    hook: Option<String>,
+) -> Result<Written, SettingError> {
+    let there =
+        keys.iter().find(|key| settings.get(key).is_some() || settings.children(key).next().is_some());
+    let Some(key) = there else {
+        let first = ScopedAction { action: usual.0, scope: Some(usual.1) };
+        let act = act_of(first);
+        return Ok(Written { act, pass: false, alert: false, text: first.to_string(), hook });
+    };
+    let items: Vec<&str> = settings
+        .children(key)
+        .filter_map(|item| settings.get(&format!("{key}.{item}")))
+        .map(str::trim)
+        .collect();
+    let wrong = || {
+        settings.error(
+            key,
+            &if items.is_empty() { settings.get(key).unwrap_or("").to_owned() } else { items.join(", ") },
+            WANTED,
+        )
+    };
+    if items.is_empty() || items.iter().any(|item| item.contains(',')) {
+        return Err(wrong());
+    }
+    // Read as the actions of a rule are.
+    let text = format!("{} ip any any -> any any (sid:1;)", items.join(","));
+    let file = bartizan_rules::parse_file(text.into_bytes(), "policy");
+    let rule = file.rules.first().ok_or_else(wrong)?;
+    let first = ScopedAction { action: rule.action, scope: rule.scope };
+    let fits = rule.scope.is_some_and(|scope| scopes.contains(&scope));
+    if !fits || rule.action == RuleAction::Config {
+        return Err(wrong());
+    }
+    let (act, also) = super::rules::actions(first, &rule.also).map_err(|_| wrong())?;
+    Ok(Written { act, pass: also.pass, alert: also.alert, text: also.text, hook })
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a rule of the firewall has to be, and what rules of detection may not be.
+
+use crate::compile::builder::SignatureBuilder;
+use crate::compile::refusal::KeywordError;
+use crate::model::action::RejectSide;
+use crate::model::firewall::{Act, At, FirewallRule, PacketHook, Reach};
+use bartizan_applayer::protocol::{ProtocolSpec, Transport};
+use bartizan_applayer::protocols;
+use bartizan_base::Direction;
+use bartizan_rules::{ActionScope, Rule, RuleAction, RuleDirection, ScopedAction};
+
+/// What is said beside the first action.
+pub(super) struct Also {
+    pub(super) pass: bool,
+    pub(super) alert: bool,
+    /// All actions, as events show them.
+    pub(super) text: String,
+}
+
+/// Checks a rule of detection.
+///
+/// # Errors
+/// It has what only a firewall's rules have.
+pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), KeywordError> {
+    if rule.action == RuleAction::Accept {
+        return Err(KeywordError::context("`accept` is an action of firewall rules only").help(
+            "put the rule into a file of `firewall.rule-files`, or give it with --firewall-rules-exclusive",
+        ));
+    }
+    if !rule.also.is_empty() {
+        return Err(KeywordError::context("only firewall rules have several actions"));
+    }
+    if rule.covers_earlier_hooks() {
+        return Err(KeywordError::context("only firewall rules accept the hooks before their own (`<`)"));
+    }
+    if firewall && rule.action == RuleAction::Config {
+        return Err(KeywordError::context("in firewall mode `config` is an action of firewall rules only"));
+    }
+    Ok(())
+}
+
+/// Reads the actions of a rule of the firewall, or of a policy.
+///
+/// # Errors
+/// They cannot stand there, or not together.
+pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act, Also), KeywordError> {
+    if matches!(first.action, RuleAction::Alert | RuleAction::Pass) {
+        return Err(KeywordError::context(format!(
+            "`{}` is no first action of a firewall rule",
+            first.action.name()
+        ))
+        .help("write accept, drop, reject or config with a scope first: `accept:hook,alert`"));
+    }
+    let Some(scope) = first.scope else {
+        return Err(KeywordError::context(format!("`{}` names no scope", first.action.name()))
+            .help(format!("firewall rules say how far an action reaches: `{}:flow`", first.action.name())));
+    };
+    let (mut pass, mut alert) = (false, false);
+    for more in also {
+        match more.action {
+            RuleAction::Alert => alert = true,
+            RuleAction::Pass => {
+                if first.action != RuleAction::Accept {
+                    return Err(KeywordError::context("`pass` goes with `accept` only"));
+                }
+                if more.scope.is_some_and(|own| own != scope) {
+                    return Err(KeywordError::context("the actions of a rule have one scope"));
+                }
+                if !matches!(scope, ActionScope::Packet | ActionScope::Flow) {
+                    return Err(KeywordError::context(format!("`pass` has no scope `{}`", scope.name()))
+                        .help("write `accept:packet,pass` or `accept:flow,pass`"));
+                }
+                pass = true;
+            }
+            other => {
+                return Err(KeywordError::context(format!(
+                    "`{}` cannot stand behind another action",
+                    other.name()
+                ))
+                .help("behind the first action stand `alert` and, behind `accept`, `pass`"));
+            }
+        }
+    }
+    let name = if first.action == RuleAction::Reject { "rejectsrc" } else { first.action.name() };
+    let mut text = format!("{name}:{}", scope.name());
+    if pass {
+        text.push_str(&format!(",pass:{}", scope.name()));
+    }
+    if alert {
+        text.push_str(",alert");
+    }
+    Ok((act_of(first), Also { pass, alert, text }))
+}
+
+/// What an action with its scope does.
+pub(super) const fn act_of(action: ScopedAction) -> Act {
+    let flow = matches!(action.scope, Some(ActionScope::Flow));
+    let reject = match action.action {
+        RuleAction::Accept => {
+            return Act::Accept(match action.scope {
+                Some(ActionScope::Flow) => Reach::Flow,
+                Some(ActionScope::Packet) => Reach::Packet,
+                Some(ActionScope::Tx) => Reach::Tx,
+                Some(ActionScope::Hook) | None => Reach::Hook,
+            });
+        }
+        RuleAction::Config | RuleAction::Alert | RuleAction::Pass => return Act::Nothing,
+        RuleAction::Drop => None,
+        RuleAction::Reject => Some(RejectSide::Source),
+        RuleAction::RejectDst => Some(RejectSide::Destination),
+        RuleAction::RejectBoth => Some(RejectSide::Both),
+    };
+    Act::Refuse { flow, reject }
+}
+
+/// The firewall's part of a rule whose keywords are read. Also says whether its matches are reported.
+///
+/// # Errors
+/// It is no rule of a firewall.
+pub(crate) fn check_firewall(
+    rule: &Rule,
+    builder: &SignatureBuilder<'_>,
+) -> Result<(FirewallRule, bool), KeywordError> {
+    let first = ScopedAction { action: rule.action, scope: rule.scope };
+    let (act, also) = actions(first, &rule.also)?;
+    if rule.direction == RuleDirection::Transaction {
+        return Err(KeywordError::context("firewall rules are about one direction: `=>` is not for them"));
+    }
+    let Some(name) = rule.hook() else {
+        return Err(KeywordError::context("the rule names no hook, and firewall rules have one each")
+            .help("write it behind the protocol: `tcp:all`, `http1:request_line`"));
+    };
+    let covers_earlier = rule.covers_earlier_hooks();
+    if covers_earlier && (builder.hook.is_none() || !matches!(act, Act::Accept(_))) {
+        return Err(KeywordError::context("`<` goes with `accept` at a state of a protocol only"));
+    }
+    let (at, hook) = match builder.hook {
+        Some(hook) => {
+            let spec = protocols::spec(hook.protocol);
+            if rule.scope == Some(ActionScope::Packet) && !spec.is_some_and(is_of_datagrams) {
+                return Err(KeywordError::context("the scope `packet` is not for states of what runs over TCP")
+                    .help("packets of a stream carry parts of several transactions: write `flow`, or for `accept` `hook` or `tx`"));
+            }
+            if covers_earlier && rule.scope == Some(ActionScope::Packet) {
+                return Err(KeywordError::context("`<` goes with the scopes flow, tx and hook"));
+            }
+            let shown = spec.and_then(|spec| shown(spec, hook.direction, hook.state));
+            (At::State(hook.protocol, hook.direction, hook.state), shown)
+        }
+        None => {
+            let hook = match name {
+                "pre_flow" => PacketHook::PreFlow,
+                "pre_stream" => PacketHook::PreStream,
+                _ => PacketHook::Filter,
+            };
+            if hook == PacketHook::PreFlow && rule.scope == Some(ActionScope::Flow) {
+                return Err(KeywordError::context(
+                    "before the flow is looked up the scope `flow` means nothing",
+                )
+                .help("its scopes are packet and hook"));
+            }
+            (At::Packet(hook), Some(hook.name().to_owned()))
+        }
+    };
+    let rule = FirewallRule { act, pass: also.pass, covers_earlier, at, hook, policy: also.text };
+    Ok((rule, also.alert && !builder.noalert))
+}
+
+/// What events call a state. Those that every protocol has are not named where a protocol has no others.
+pub(super) fn shown(spec: &ProtocolSpec, direction: Direction, state: u8) -> Option<String> {
+    let own = spec.states[direction];
+    let general = ["request_started", "request_complete", "response_started", "response_complete"];
+    if own.iter().all(|name| general.contains(name)) {
+        return None;
+    }
+    Some(format!("{}:{}", spec.eve_name, own.get(usize::from(state))?))
+}
+
+/// Whether a protocol is one of datagrams, so that a packet can be told from its flow.
+fn is_of_datagrams(spec: &ProtocolSpec) -> bool {
+    spec.transports.contains(&Transport::Udp)
+}

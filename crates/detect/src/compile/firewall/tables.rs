@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The firewall's tables: which rules are asked where, and what is done where none decides.
+
+use super::policies::{POLICY_SIDS, Policies, Written};
+use crate::model::firewall::{Act, At, PacketHook};
+use crate::model::signature::Member;
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_applayer::protocols;
+use bartizan_base::{Direction, PerDirection};
+use std::collections::HashMap;
+
+/// What a table does where no rule decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What is done.
+    pub act: Act,
+    /// Detection passes over what it accepts.
+    pub pass: bool,
+    /// The rule in whose name it is reported, by its position; `None`: it is not reported.
+    pub report: Option<u32>,
+}
+
+/// A table of packets.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Which one.
+    pub hook: PacketHook,
+    /// Its rules, by position in the rule set, in the order of evaluation.
+    pub rules: Vec<u32>,
+    /// IP protocols that its rules are about; empty: all.
+    protocols: Vec<u8>,
+    /// Where none decides.
+    pub policy: Policy,
+}
+
+impl Table {
+    /// Whether it is asked about packets of this IP protocol. The filter always is; the others only where they have rules.
+    #[must_use]
+    pub fn is_asked(&self, protocol: Option<u8>) -> bool {
+        self.hook == PacketHook::Filter
+            || !self.rules.is_empty()
+                && (self.protocols.is_empty() || protocol.is_some_and(|p| self.protocols.contains(&p)))
+    }
+}
+
+/// The tables of a direction of a protocol's transactions.
+#[derive(Clone, Debug, Default)]
+pub struct States {
+    /// State and rule, by state, then in the order of evaluation.
+    pub rules: Vec<(u8, u32)>,
+    /// By state, where no rule decides.
+    pub policies: Vec<Policy>,
+}
+
+/// All tables.
+#[derive(Clone, Debug)]
+pub struct Firewall {
+    /// Those of packets, in the order in which they are asked.
+    pub packets: [Table; 3],
+    /// Those of transactions.
+    states: HashMap<ProtocolId, PerDirection<States>>,
+    /// ARP goes on without being asked about.
+    pub accepts_arp: bool,
+}
+
+impl Firewall {
+    /// Sorts rules into tables. `signatures`: all rules of the set; those of the firewall have their part ([`crate::model::signature::Signature::firewall`]).
+    pub(crate) fn new(signatures: &[Member], policies: &Policies) -> Self {
+        let report = |policy: &Written, sid: u32| {
+            let named = |s: &Member| {
+                s.id.sid == sid
+                    && s.firewall
+                        .as_ref()
+                        .is_some_and(|f| (&f.policy, &f.hook) == (&policy.text, &policy.hook))
+            };
+            let at = policy.alert.then(|| signatures.iter().position(named)).flatten();
+            Policy { act: policy.act, pass: policy.pass, report: at.and_then(|at| u32::try_from(at).ok()) }
+        };
+        let of_firewall = || {
+            let own = |s: &Member| !POLICY_SIDS.contains(&s.id.sid) || s.id.gid != 1;
+            let all = signatures.iter().zip(0u32..).filter(move |(s, _)| own(s));
+            all.filter_map(|(s, index)| Some((s, s.firewall.as_deref()?, index)))
+        };
+        let packets = [PacketHook::PreFlow, PacketHook::PreStream, PacketHook::Filter].map(|hook| {
+            let own = || of_firewall().filter(move |(_, f, _)| f.at == At::Packet(hook));
+            let any = own().any(|(s, ..)| s.protocol.ip.is_empty());
+            let ip = own().flat_map(|(s, ..)| s.protocol.ip.iter().copied());
+            Table {
+                hook,
+                rules: own().map(|(.., index)| index).collect(),
+                protocols: if any { Vec::new() } else { ip.collect() },
+                policy: report(policies.of_packets(hook), POLICY_SIDS[0]),
+            }
+        });
+        let mut states: HashMap<ProtocolId, PerDirection<States>> = HashMap::new();
+        for (id, _) in protocols::TABLE.iter().filter_map(|spec| protocols::by_name(spec.name)) {
+            let mut both = PerDirection::<States>::default();
+            for direction in Direction::BOTH {
+                let written = policies.of_states(id, direction).iter();
+                both[direction].policies = written.map(|p| report(p, POLICY_SIDS[1])).collect();
+            }
+            states.insert(id, both);
+        }
+        for (_, rule, index) in of_firewall() {
+            if let At::State(protocol, direction, state) = rule.at
+                && let Some(both) = states.get_mut(&protocol)
+            {
+                both[direction].rules.push((state, index));
+            }
+        }
+        for both in states.values_mut() {
+            Direction::BOTH.into_iter().for_each(|direction| both[direction].rules.sort_unstable());
+        }
+        Firewall { packets, states, accepts_arp: policies.accepts_arp }
+    }
+
+    /// The tables of a direction of a protocol's transactions.
+    #[must_use]
+    pub fn states(&self, protocol: ProtocolId, direction: Direction) -> Option<&States> {
+        self.states.get(&protocol).map(|both| &both[direction])
+    }
+}

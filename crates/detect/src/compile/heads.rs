@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Numbering the heads of rules while they are read, and resolving each for the tenants.
+
+use crate::model::heads::{Head, Heads};
+use crate::model::signature::{Family, ProtocolMatch};
+use bartizan_base::TenantId;
+use bartizan_rules::{AddressExpr, PortExpr, ResolveError, Resolver, Rule, RuleDirection, Variables};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A head as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Written {
+    source: Arc<AddressExpr>,
+    destination: Arc<AddressExpr>,
+    source_ports: Arc<PortExpr>,
+    destination_ports: Arc<PortExpr>,
+    bidirectional: bool,
+    protocols: Vec<u8>,
+    family: Family,
+}
+
+/// A part of a head that comes to nothing.
+#[derive(Clone, Debug)]
+pub struct BadHead {
+    /// What is wrong.
+    pub error: ResolveError,
+    /// Where the part begins in the rule file.
+    pub place: bartizan_rules::Span,
+}
+
+impl Written {
+    fn of(rule: &Rule, protocol: &ProtocolMatch) -> Self {
+        Written {
+            source: rule.src.expr.clone(),
+            destination: rule.dst.expr.clone(),
+            source_ports: rule.src_port.expr.clone(),
+            destination_ports: rule.dst_port.expr.clone(),
+            bidirectional: rule.direction == RuleDirection::Both,
+            protocols: protocol.ip.clone(),
+            family: protocol.family,
+        }
+    }
+
+    /// What it comes to; an error says which of the four parts it is in.
+    fn resolve(&self, resolver: &mut Resolver<'_>) -> Result<Head, (usize, ResolveError)> {
+        let source = resolver.address_set(&self.source).map_err(|e| (0, e))?;
+        let source_ports = resolver.port_set(&self.source_ports).map_err(|e| (1, e))?;
+        let destination = resolver.address_set(&self.destination).map_err(|e| (2, e))?;
+        let destination_ports = resolver.port_set(&self.destination_ports).map_err(|e| (3, e))?;
+        Ok(Head {
+            source: (!source.is_all()).then_some(source),
+            destination: (!destination.is_all()).then_some(destination),
+            source_ports: (!source_ports.is_all()).then_some(source_ports),
+            destination_ports: (!destination_ports.is_all()).then_some(destination_ports),
+            bidirectional: self.bidirectional,
+            protocols: self.protocols.clone(),
+            family: self.family,
+        })
+    }
+}
+
+/// Heads while rules are read.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    numbers: HashMap<Written, u32>,
+    heads: Vec<Head>,
+}
+
+impl Collector {
+    /// The number of a rule's head.
+    pub fn add(
+        &mut self,
+        rule: &Rule,
+        protocol: &ProtocolMatch,
+        resolver: &mut Resolver<'_>,
+    ) -> Result<u32, BadHead> {
+        let written = Written::of(rule, protocol);
+        if let Some(number) = self.numbers.get(&written) {
+            return Ok(*number);
+        }
+        let head = written.resolve(resolver).map_err(|(part, error)| {
+            let places = [rule.src.span, rule.src_port.span, rule.dst.span, rule.dst_port.span];
+            BadHead { error, place: places.get(part).copied().unwrap_or(rule.span) }
+        })?;
+        let number = u32::try_from(self.heads.len()).unwrap_or(u32::MAX);
+        self.heads.push(head);
+        self.numbers.insert(written, number);
+        Ok(number)
+    }
+
+    /// All heads, and what they come to for tenants that have variables of their own.
+    pub fn finish(self, tenants: &[(TenantId, Variables)]) -> Heads {
+        let mut written: Vec<_> = self.numbers.into_iter().collect();
+        written.sort_unstable_by_key(|(_, number)| *number);
+        let of_tenants = tenants.iter().map(|(tenant, variables)| {
+            let mut resolver = variables.resolver();
+            // What comes to nothing with a tenant's variables can match nothing of the tenant's.
+            let heads = written.iter().map(|(head, _)| head.resolve(&mut resolver).ok());
+            (*tenant, heads.collect())
+        });
+        Heads { of_tenants: of_tenants.collect(), common: self.heads.into_iter().map(Some).collect() }
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! libmagic, which says what kind a file is.
+
+use bartizan_applayer::magic::{Magic, MagicError};
+
+/// The buffer that libmagic fills.
+pub(crate) const BUFFER: &str = "file.magic";
+
+/// libmagic, with the database that the settings name.
+///
+/// # Errors
+/// It is not there, or its database is not.
+pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
+    Magic::of(&settings.get("magic-file").map(str::to_owned))
+}

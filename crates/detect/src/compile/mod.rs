@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From rules as they are written to the model.
+//!
+//! One rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to the [`builder`]; then what holds
+//! of the whole (`validate`, `conflicts`, `fast_pattern`). All rules of a set: [`groups`] of heads, and [`prefilter`].
+
+pub mod builder;
+mod check;
+pub(crate) mod conflicts;
+pub mod environment;
+pub(crate) mod fast_pattern;
+pub mod firewall;
+pub mod groups;
+pub mod heads;
+pub mod hook;
+pub mod keyword;
+pub mod known;
+mod literals;
+pub mod magic;
+mod payloads;
+pub mod prefilter;
+pub mod protocol;
+pub mod refusal;
+pub(crate) mod unknown_classes;
+mod validate;

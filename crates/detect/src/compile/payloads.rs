@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which payloads of packets are searched for a rule's literal, and how far.
+//!
+//! Most rules on packets say that a literal lies near the beginning, or that the payload is short. A long segment of a transfer is
+//! searched whole only for the few that say neither.
+
+use crate::compile::literals::Collector;
+use crate::model::basis::{Packets, payload_literals, payload_programs};
+use crate::model::content::{Item, Literal, Number, Program};
+use crate::model::prefilter::{HeadSet, PayloadSets, SHORT_MAX, StreamSets};
+use crate::model::signature::{Member, Signature};
+use bartizan_pattern::{BuildError, Compiler};
+
+/// Payloads are scanned from their beginning so far for [`Heading`]s, in bytes.
+const HEADING_MAX: usize = 128;
+/// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates than that, in bytes.
+const HEADING_BYTES: usize = 3;
+/// A literal that lies near the beginning of each payload that a rule matches on.
+struct Heading<'s> {
+    literal: &'s Literal,
+    /// It ends at most so many bytes from the beginning.
+    end: usize,
+}
+
+impl<'s> Heading<'s> {
+    /// The longest of a rule.
+    fn of(signature: &'s Signature) -> Option<Self> {
+        // With `fast_pattern:only` what the prefilter found is not looked for again.
+        if payload_literals(signature).any(|literal| literal.fast_pattern_only) {
+            return None;
+        }
+        let fast = signature.fast_pattern.as_ref().map_or(HEADING_BYTES, |fast| fast.bytes.len());
+        payload_programs(signature)
+            .flat_map(headings)
+            .filter(|heading| {
+                heading.end <= HEADING_MAX && heading.literal.bytes.len() >= fast.min(HEADING_BYTES)
+            })
+            .max_by_key(|heading| heading.literal.bytes.len())
+    }
+}
+
+/// The literals of a program of which is known how far from the beginning they end at most.
+fn headings(program: &Program) -> impl Iterator<Item = Heading<'_>> {
+    // Where the item before may have left the cursor at most.
+    let mut cursor = Some(0);
+    program.items.iter().filter_map(move |item| match item {
+        Item::Literal(literal) if literal.negated => None,
+        Item::Literal(literal) => {
+            cursor = if literal.is_relative() { behind(cursor, literal) } else { from_beginning(literal) };
+            Some(Heading { literal, end: cursor? })
+        }
+        // These leave the cursor where it is.
+        Item::DataAt { .. } | Item::Test(_) | Item::Size { .. } | Item::Custom(_) => None,
+        _ => {
+            cursor = None;
+            None
+        }
+    })
+}
+
+/// Where a literal ends at most that has a place counted from the beginning.
+fn from_beginning(literal: &Literal) -> Option<usize> {
+    constant(literal.place.offset, Some(0))?.checked_add(constant(literal.place.depth, None)?)
+}
+
+/// Where a literal ends at most that has a place counted from the cursor.
+fn behind(cursor: Option<usize>, literal: &Literal) -> Option<usize> {
+    // Before the beginning other rules hold, as in Suricata: with a negative distance nothing is known.
+    let distance = constant(literal.place.distance, Some(0))?;
+    cursor?.checked_add(distance)?.checked_add(constant(literal.place.within, None)?)
+}
+
+fn constant(number: Option<Number>, absent: Option<usize>) -> Option<usize> {
+    match number {
+        Some(Number::Constant(value)) => usize::try_from(value).ok(),
+        Some(Number::Variable(_)) => None,
+        None => absent,
+    }
+}
+
+/// The rules that look at streams in one direction, while they are collected.
+#[derive(Default)]
+pub(crate) struct StreamCollector {
+    head: (Collector, usize),
+    whole: Collector,
+}
+
+impl StreamCollector {
+    /// Adds a rule whose fast pattern is a literal of the payload.
+    pub fn add(&mut self, signature: &Member, index: u32) {
+        match Heading::of(signature) {
+            Some(heading) => {
+                self.head.0.add_literal(heading.literal, signature, index);
+                self.head.1 = heading.end.max(self.head.1);
+            }
+            None => self.whole.add(signature, index),
+        }
+    }
+
+    /// Compiles what was collected.
+    pub fn build(self, compiler: &Compiler) -> Result<StreamSets, BuildError> {
+        Ok(StreamSets { head: HeadSet::build(self.head, compiler)?, whole: self.whole.build(compiler)? })
+    }
+}
+
+impl HeadSet {
+    fn build(
+        (collector, within): (Collector, usize),
+        compiler: &Compiler,
+    ) -> Result<Option<Self>, BuildError> {
+        Ok(collector.build(compiler)?.map(|set| HeadSet { set, within }))
+    }
+}
+
+/// The rules that look at the payloads of packets of one class and direction, while they are collected.
+#[derive(Default)]
+pub(crate) struct PayloadCollector {
+    head: (Collector, usize),
+    whole: Collector,
+    /// Rules that look at a packet only where its payload is no part of the stream.
+    outside: Collector,
+    short: Collector,
+}
+
+impl PayloadCollector {
+    /// Adds a rule whose fast pattern is a literal of the payload.
+    pub fn add(&mut self, signature: &Member, index: u32, packets: Packets) {
+        if packets == Packets::OutsideStream {
+            self.outside.add(signature, index);
+            return;
+        }
+        self.short.add(signature, index);
+        let longest = signature.packet.iter().filter_map(|c| c.longest_payload()).min();
+        if longest.is_some_and(|bytes| bytes <= SHORT_MAX) {
+            return;
+        }
+        match Heading::of(signature) {
+            Some(heading) => {
+                self.head.0.add_literal(heading.literal, signature, index);
+                self.head.1 = heading.end.max(self.head.1);
+            }
+            None => self.whole.add(signature, index),
+        }
+    }
+
+    /// Compiles what was collected.
+    pub fn build(self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
+        let with_outside = |inside: &Collector| {
+            if self.outside.is_empty() {
+                return Ok(Vec::new());
+            }
+            let mut both = Collector::default();
+            both.add_all(inside);
+            both.add_all(&self.outside);
+            both.build_by_length(compiler)
+        };
+        Ok(PayloadSets {
+            outside: with_outside(&self.whole)?,
+            short_outside: with_outside(&self.short)?,
+            head: HeadSet::build(self.head, compiler)?,
+            whole: self.whole.build_by_length(compiler)?,
+            short: self.short.build_by_length(compiler)?,
+        })
+    }
+}

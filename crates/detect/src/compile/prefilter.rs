@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Building the prefilters of a rule set: which rules are worth evaluating for a packet or transaction.
+//!
+//! A prefilter must have **no false negatives**: a rule whose conditions hold must be among the candidates. Each rule
+//! has at most one fast pattern, a literal that must occur in one buffer; the literals of all rules of a buffer are
+//! one set, scanned once. Rules without a literal are found by a cheap property or are always
+//! candidates.
+
+use crate::compile::literals::Collector;
+use crate::compile::payloads::{PayloadCollector, StreamCollector};
+use crate::model::basis::{Basis, Packets};
+use crate::model::buffers::{BufferRef, Buffers};
+use crate::model::prefilter::{Class, PerClass, Prefilters, TxRules, TxSet, check_directions, directions};
+use crate::model::signature::{Member, Signature, ValueCheck};
+use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
+use bartizan_base::{Direction, PerDirection};
+use bartizan_pattern::{BuildError, Compiler};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Identity of a transaction set: protocol, direction, buffer, transforms.
+type TxKey = (u8, u8, u16, String);
+
+/// Builds the prefilters of a rule set.
+///
+/// # Errors
+/// A pattern engine cannot compile a set of literals.
+pub fn build(
+    signatures: &[Member],
+    buffers: &Buffers,
+    compiler: &Compiler,
+) -> Result<Prefilters, BuildError> {
+    let mut prefilters = Prefilters::default();
+    let mut payloads: PerClass<PayloadCollector> = PerClass::default();
+    let mut stream: PerDirection<StreamCollector> = PerDirection::default();
+    let mut packet_buffers: BTreeMap<u16, Collector> = BTreeMap::new();
+    let mut tx: BTreeMap<TxKey, (Collector, &ValueCheck)> = BTreeMap::new();
+    for (index, signature) in signatures.iter().enumerate() {
+        let index = index as u32;
+        if signature.inspects_frames() {
+            add_frames(&mut prefilters, buffers, signature, index);
+            continue;
+        }
+        if signature.inspects_tx() {
+            add_tx(&mut prefilters, &mut tx, buffers, signature, index);
+            continue;
+        }
+        let basis = Basis::of(signature);
+        let fast_on =
+            signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value)).map(|v| v.buffer);
+        let key = signature.packet.iter().find_map(|c| c.prefilter());
+        for direction in directions(signature) {
+            if basis.stream {
+                match fast_on {
+                    Some(BufferRef::Payload) => stream[direction].add(signature, index),
+                    _ => prefilters.stream_always[direction].push(signature.head, index),
+                }
+            }
+            if basis.packets == Packets::None {
+                continue;
+            }
+            match (fast_on, key) {
+                (Some(BufferRef::Payload), _) => {
+                    for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
+                        // Only TCP has streams.
+                        let packets = if class == Class::Tcp { basis.packets } else { Packets::All };
+                        payloads.get_mut(class)[direction].add(signature, index, packets);
+                    }
+                }
+                (Some(BufferRef::Packet(buffer)), _) => {
+                    let set = packet_buffers.entry(buffer).or_default();
+                    if direction == Direction::ToServer
+                        || !directions(signature).contains(&Direction::ToServer)
+                    {
+                        set.add(signature, index);
+                    }
+                }
+                (_, Some(key)) => {
+                    let rules = prefilters.by_key.entry(key).or_default();
+                    if rules.last() != Some(&index) {
+                        rules.push(index);
+                    }
+                }
+                _ => {
+                    for class in Class::ALL.into_iter().filter(|c| c.covers(&signature.protocol.ip)) {
+                        prefilters.packet_always.get_mut(class)[direction].push(signature.head, index);
+                    }
+                }
+            }
+        }
+    }
+    for (class, mut both) in Class::ALL.into_iter().zip(payloads.values) {
+        for direction in Direction::BOTH {
+            prefilters.payloads.get_mut(class)[direction] =
+                core::mem::take(&mut both[direction]).build(compiler)?;
+        }
+    }
+    for direction in Direction::BOTH {
+        prefilters.stream[direction] = core::mem::take(&mut stream[direction]).build(compiler)?;
+    }
+    for (buffer, collector) in packet_buffers {
+        if let Some(set) = collector.build(compiler)? {
+            prefilters.packet_buffers.push((buffer, set));
+        }
+    }
+    build_tx(&mut prefilters, tx, buffers, compiler)?;
+    for direction in Direction::BOTH {
+        prefilters.stream_always[direction].finish();
+        for class in Class::ALL {
+            prefilters.packet_always.get_mut(class)[direction].finish();
+        }
+        prefilters.tx.0.iter_mut().for_each(|both| {
+            both[direction].always.finish();
+            both[direction].beside_stream.finish();
+        });
+    }
+    Ok(prefilters)
+}
+
+fn transforms_key(check: &ValueCheck) -> String {
+    check.transforms.iter().map(|t| t.key()).collect::<Vec<_>>().join("|")
+}
+
+/// A rule on frames is asked for frames of each kind that it names.
+fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Member, index: u32) {
+    for value in &signature.values {
+        let BufferRef::Frame(frame) = value.buffer else { continue };
+        let Some(frame) = buffers.frame(frame) else { continue };
+        let rules = prefilters.frames.entry((frame.protocol, frame.kind)).or_default();
+        for direction in directions(signature) {
+            if rules[direction].last() != Some(&index) {
+                rules[direction].push(index);
+            }
+        }
+    }
+}
+
+fn add_tx<'s>(
+    prefilters: &mut Prefilters,
+    tx: &mut BTreeMap<TxKey, (Collector, &'s ValueCheck)>,
+    buffers: &Buffers,
+    signature: &'s Member,
+    index: u32,
+) {
+    let fast = signature.fast_pattern.as_ref().and_then(|f| signature.values.get(f.value));
+    for protocol in protocols_of(signature, buffers) {
+        let mut placed = false;
+        if let Some(check) = fast
+            && let BufferRef::Tx(buffer) = check.buffer
+            && let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol))
+        {
+            let which = check_directions(check, spec);
+            // What does not grow is there, or not, when the stream is shown.
+            let on_stream =
+                spec.kind.grows() && signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
+            for direction in Direction::BOTH.into_iter().filter(|d| which[*d]) {
+                if on_stream {
+                    let add = |rules: &mut TxRules| rules.beside_stream.push(signature.head, index);
+                    prefilters.tx.change(protocol, direction, add);
+                }
+                let buffer = searched_as(buffers, buffer, spec, direction);
+                let key = (protocol.0, direction as u8, buffer, transforms_key(check));
+                tx.entry(key).or_insert_with(|| (Collector::default(), check)).0.add(signature, index);
+                placed = true;
+            }
+        }
+        if !placed {
+            for direction in directions(signature) {
+                prefilters.tx.change(protocol, direction, |rules| rules.always.push(signature.head, index));
+            }
+        }
+    }
+}
+
+/// The buffer in which a buffer's literals are searched for: one search does for two names of the same bytes.
+fn searched_as(buffers: &Buffers, buffer: u16, spec: &BufferSpec, direction: Direction) -> u16 {
+    match spec.to_client_as.filter(|_| direction == Direction::ToClient).and_then(|name| buffers.find(name)) {
+        Some(BufferRef::Tx(other)) => other,
+        _ => buffer,
+    }
+}
+
+/// The protocols whose transactions a rule looks at.
+fn protocols_of(signature: &Signature, buffers: &Buffers) -> Vec<ProtocolId> {
+    if !signature.protocol.app.is_empty() {
+        return signature.protocol.app.clone();
+    }
+    let mut all: Vec<ProtocolId> = Vec::new();
+    for value in &signature.values {
+        if let BufferRef::Tx(buffer) = value.buffer {
+            all.extend(buffers.tx(buffer).into_iter().flat_map(|b| b.providers.iter().map(|(p, _)| *p)));
+        }
+    }
+    for check in &signature.tx {
+        if check.protocols.is_empty() {
+            all.extend((0..bartizan_applayer::protocols::TABLE.len()).map(|i| ProtocolId(i as u8)));
+        }
+        all.extend(&check.protocols);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn build_tx(
+    prefilters: &mut Prefilters,
+    tx: BTreeMap<TxKey, (Collector, &ValueCheck)>,
+    buffers: &Buffers,
+    compiler: &Compiler,
+) -> Result<(), BuildError> {
+    for ((protocol, direction, buffer, _), (collector, check)) in tx {
+        let protocol = ProtocolId(protocol);
+        let direction = if direction == 0 { Direction::ToServer } else { Direction::ToClient };
+        let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol)) else { continue };
+        let Some(set) = collector.build(compiler)? else { continue };
+        let set = TxSet { buffer, spec, transforms: check.transforms.clone(), set: Arc::new(set) };
+        prefilters.tx.change(protocol, direction, |rules| rules.sets.push(set));
+    }
+    for both in &mut prefilters.tx.0 {
+        for direction in Direction::BOTH {
+            both[direction].sets.sort_by_key(|s| s.spec.ready);
+        }
+    }
+    Ok(())
+}

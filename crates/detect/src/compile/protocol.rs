@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The protocol in a rule's head.
+
+use crate::compile::keyword::{KeywordError, RefusalCode};
+use crate::model::signature::{Family, ProtocolMatch};
+use bartizan_applayer::protocols;
+use bartizan_rules::suggest;
+
+/// Names that are no application protocols, with IP protocols.
+const PLAIN: &[(&str, &[u8])] = &[
+    ("ip", &[]),
+    ("pkthdr", &[]),
+    ("tcp", &[6]),
+    ("tcp-pkt", &[6]),
+    ("tcp-stream", &[6]),
+    ("udp", &[17]),
+    ("icmp", &[1, 58]),
+    ("icmpv4", &[1]),
+    ("icmpv6", &[58]),
+    ("ipv4", &[]),
+    ("ip4", &[]),
+    ("ipv6", &[]),
+    ("ip6", &[]),
+    ("sctp", &[132]),
+];
+
+/// Application protocols that Suricata knows and this build has no parser for.
+const KNOWN_APP: &[&str] = &[
+    "http",
+    "http1",
+    "http2",
+    "ftp",
+    "ftp-data",
+    "smtp",
+    "tls",
+    "ssl",
+    "ssh",
+    "imap",
+    "smb",
+    "dcerpc",
+    "dns",
+    "modbus",
+    "enip",
+    "dnp3",
+    "nfs",
+    "ntp",
+    "ike",
+    "ikev1",
+    "ikev2",
+    "krb5",
+    "quic",
+    "dhcp",
+    "snmp",
+    "sip",
+    "rfb",
+    "mqtt",
+    "pgsql",
+    "telnet",
+    "websocket",
+    "ldap",
+    "doh2",
+    "template",
+    "rdp",
+    "tftp",
+    "bittorrent-dht",
+    "pop3",
+    "mdns",
+    "msn",
+    "jabber",
+    "irc",
+    "nbss",
+    "sdp",
+];
+
+/// Protocols that rules of later versions of Suricata name, and whose packets are not inspected.
+const BELOW_IP: &[&str] = &["ether", "arp"];
+
+/// Reads the protocol of a rule's head.
+///
+/// # Errors
+/// It is unknown, or no parser for it is in this build.
+pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
+    let lower = name.to_ascii_lowercase();
+    if let Some((_, ip)) = PLAIN.iter().find(|(n, _)| *n == lower) {
+        return Ok(ProtocolMatch {
+            ip: ip.to_vec(),
+            family: match lower.as_str() {
+                "ipv4" | "ip4" => Family::V4,
+                "ipv6" | "ip6" => Family::V6,
+                _ => Family::Any,
+            },
+            packet_only: lower == "tcp-pkt",
+            stream_only: lower == "tcp-stream",
+            ..ProtocolMatch::default()
+        });
+    }
+    if BELOW_IP.contains(&lower.as_str()) {
+        return Err(KeywordError::new(
+            RefusalCode::UnsupportedProtocol,
+            format!("`{name}` is below IP: rules see packets of IP only, as in Suricata 8"),
+        )
+        .help("`arp` events record ARP; rules of `pkthdr` see decode events of all packets"));
+    }
+    let app: Vec<_> = if lower == "http" {
+        // `http` covers both versions.
+        ["http", "http2"].iter().filter_map(|n| protocols::by_name(n)).map(|(id, _)| id).collect()
+    } else {
+        protocols::by_name(&lower).map(|(id, _)| id).into_iter().collect()
+    };
+    if !app.is_empty() {
+        return Ok(ProtocolMatch { app, ambiguous: lower == "http", ..ProtocolMatch::default() });
+    }
+    if KNOWN_APP.contains(&lower.as_str()) {
+        return Err(KeywordError::new(
+            RefusalCode::UnsupportedProtocol,
+            format!("no parser for the protocol `{name}` in this build"),
+        ));
+    }
+    let error = KeywordError::new(RefusalCode::UnknownProtocol, format!("unknown protocol `{name}`"));
+    let names = PLAIN.iter().map(|(n, _)| *n).chain(KNOWN_APP.iter().copied());
+    Err(match suggest(&lower, names) {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error,
+    })
+}
+
+/// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for it.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_below_ip_are_named_and_refused() {
+        for name in ["ether", "arp", "ARP"] {
+            let error = parse(name).expect_err(name);
+            assert_eq!(error.code, RefusalCode::UnsupportedProtocol, "{name}");
+            assert!(error.message.contains(&format!("`{name}` is below IP")), "{}", error.message);
+        }
+        assert!(parse("pkthdr").is_ok() && parse("ip").is_ok());
+    }
+}

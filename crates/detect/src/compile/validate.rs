@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What contents of some buffers must look like to be able to match. Not a keyword itself: it is asked when a rule is
+//! complete, since modifiers (`nocase`) may stand behind the buffer's keyword.
+//!
+//! As in Suricata 8 rules whose content can never match are refused, and digests are brought to the letter case that
+//! the buffer has.
+
+use crate::compile::keyword::KeywordError;
+use crate::model::buffers::Buffers;
+use crate::model::condition::Transform;
+use crate::model::content::{Item, Literal};
+use crate::model::signature::ValueCheck;
+use std::sync::Arc;
+
+/// Letter case that the values of a buffer have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Lower,
+    Upper,
+}
+
+/// Checks and adjusts the contents of all values of a rule.
+pub(crate) fn values(values: &mut [ValueCheck], buffers: &Buffers) -> Result<(), KeywordError> {
+    for value in values {
+        let name = buffers.name(value.buffer);
+        let mut first = true;
+        for item in &mut value.program.items {
+            if let Item::Literal(literal) = item {
+                // Behind a transform the value looks otherwise.
+                if value.transforms.is_empty() {
+                    one(name, literal, first)?;
+                }
+                first = false;
+                if !literal.negated {
+                    transformed(&value.transforms, literal)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Contents that a transform leaves no place for.
+fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(), KeywordError> {
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    for transform in transforms {
+        let name = transform.key();
+        let lost = match name.as_str() {
+            "to_lowercase" => literal.bytes.iter().any(u8::is_ascii_uppercase),
+            "to_uppercase" => literal.bytes.iter().any(u8::is_ascii_lowercase),
+            "strip_whitespace" => literal.bytes.iter().any(blank),
+            "compress_whitespace" => literal.bytes.windows(2).any(|two| two.iter().all(blank)),
+            _ => false,
+        };
+        if lost {
+            return Err(KeywordError::argument(format!("behind `{name}` this content cannot match"))
+                .help("write the content as the transform leaves it"));
+        }
+    }
+    Ok(())
+}
+
+/// Of a serial number Suricata checks the first content only, so what must not be there may be anything behind it.
+fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordError> {
+    match buffer {
+        "http.host" => host(literal),
+        "http.method" => method(literal),
+        "ja3.hash" | "ja3s.hash" => {
+            in_case(literal, Case::Lower);
+            length(buffer, literal, 32)
+        }
+        "tls.cert_fingerprint" => {
+            in_case(literal, Case::Lower);
+            length(buffer, literal, 59)?;
+            colons(buffer, literal, 19)
+        }
+        "tls.cert_serial" => {
+            in_case(literal, Case::Upper);
+            if first && literal.bytes.len() > 2 { colons(buffer, literal, 1) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn host(literal: &Literal) -> Result<(), KeywordError> {
+    if literal.nocase || literal.bytes.iter().any(u8::is_ascii_uppercase) {
+        return Err(KeywordError::argument(
+            "`http.host` is in lower case: `nocase` and upper case make no sense",
+        )
+        .help("write the content in lower case and without `nocase`, or use `http.host.raw`"));
+    }
+    Ok(())
+}
+
+fn method(literal: &Literal) -> Result<(), KeywordError> {
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    if blank(literal.bytes.first()) || blank(literal.bytes.last()) {
+        return Err(KeywordError::argument(
+            "`http.method` has no blanks around it: this content cannot match",
+        ));
+    }
+    Ok(())
+}
+
+fn length(buffer: &str, literal: &Literal, wanted: usize) -> Result<(), KeywordError> {
+    let length = literal.bytes.len();
+    if length == wanted {
+        return Ok(());
+    }
+    Err(KeywordError::argument(format!(
+        "`{buffer}` has {wanted} characters, not {length}: this content cannot match"
+    )))
+}
+
+fn colons(buffer: &str, literal: &Literal, least: usize) -> Result<(), KeywordError> {
+    if literal.bytes.iter().filter(|b| **b == b':').count() >= least {
+        return Ok(());
+    }
+    Err(KeywordError::argument(format!("`{buffer}` has colons between its bytes: this content cannot match")))
+}
+
+fn in_case(literal: &mut Literal, case: Case) {
+    let changed = match case {
+        Case::Lower => literal.bytes.to_ascii_lowercase(),
+        Case::Upper => literal.bytes.to_ascii_uppercase(),
+    };
+    if *changed != *literal.bytes {
+        let Literal { bytes, finder, .. } = Literal::new(&changed, literal.negated);
+        (literal.bytes, literal.finder) = (bytes, finder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::keyword::RefusalCode;
+
+    fn check(buffer: &str, content: &str, nocase: bool) -> Result<String, RefusalCode> {
+        let mut literal = Literal::new(content.as_bytes(), false);
+        if nocase {
+            literal.set_nocase();
+        }
+        one(buffer, &mut literal, true).map_err(|e| e.code)?;
+        Ok(String::from_utf8_lossy(&literal.bytes).into_owned())
+    }
+
+    #[test]
+    fn contents_that_cannot_match() {
+        let bad = Err(RefusalCode::BadArgument);
+        assert_eq!(check("http.host", "example.org", false), Ok("example.org".to_owned()));
+        assert_eq!(check("http.host", "Example", false), bad);
+        assert_eq!(check("http.host", "example", true), bad);
+        assert_eq!(check("http.host.raw", "Example", true), Ok("Example".to_owned()));
+        assert_eq!(check("http.method", "GET ", false), bad);
+        assert_eq!(check("http.method", "GET", false), Ok("GET".to_owned()));
+        assert_eq!(check("ja3.hash", "short", false), bad);
+        let digest = "0123456789ABCDEF0123456789ABCDEF";
+        assert_eq!(check("ja3.hash", digest, false), Ok(digest.to_lowercase()));
+        assert_eq!(check("tls.cert_serial", "5c:19", false), Ok("5C:19".to_owned()));
+        assert_eq!(check("tls.cert_serial", "5c19", false), bad);
+        let mut behind = Literal::new(b"5c19", true);
+        assert!(one("tls.cert_serial", &mut behind, false).is_ok(), "Suricata checks the first content only");
+        let fingerprint = ["4A"; 20].join(":");
+        assert_eq!(check("tls.cert_fingerprint", &fingerprint, false), Ok(fingerprint.to_lowercase()));
+        assert_eq!(check("tls.cert_fingerprint", &fingerprint.replace(':', "-"), false), bad);
+    }
+}

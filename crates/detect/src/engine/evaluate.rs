@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Running a content program on a value.
+
+use crate::model::condition::{Answer, BufferCondition, Measure, Scene};
+use crate::model::content::{Capture, Item, Literal, Number, Program, RegexItem, VARIABLES_MAX};
+use bartizan_pattern::{MatchOptions, Scratch};
+use bartizan_rules::UintMatch;
+
+/// Items tried for one value of a buffer before the rule counts as not matching (Suricata's
+/// `inspection-recursion-limit` is 3000 by default).
+pub const STEPS_MAX: u32 = 3_000;
+
+/// Position from which relative items start.
+pub type Cursor = usize;
+
+/// What came of running a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All items hold.
+    Match,
+    /// They do not.
+    NoMatch,
+    /// They do not, but more data may change that.
+    NotYet,
+}
+
+/// Everything a run needs beside program and value; owned by the worker and reused.
+pub struct Evaluation<'e> {
+    /// What conditions may look at.
+    pub scene: Scene<'e>,
+    /// Scratch memory of the pattern engines.
+    pub scratch: &'e mut Scratch,
+    /// Values of `byte_extract` and `byte_math`; they live on from buffer to buffer of one rule.
+    pub variables: &'e mut [u64; VARIABLES_MAX],
+    /// Decoded bytes of `base64_decode`.
+    pub decoded: &'e mut Vec<u8>,
+    /// What capture groups filled, applied when the rule matches.
+    pub captured: &'e mut Vec<(Capture, Vec<u8>)>,
+    /// What conditions computed, matching or not.
+    pub measured: &'e mut Vec<Measure>,
+    /// DCERPC says little endian.
+    pub little_endian: bool,
+    /// No more data of this value will follow.
+    pub complete: bool,
+    /// Steps left.
+    pub steps: u32,
+    /// An expression ran into its match limit (counted by the caller).
+    pub limit_hit: bool,
+}
+
+/// Runs a program on a value.
+#[must_use]
+pub fn evaluate(program: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Outcome {
+    run.steps = STEPS_MAX;
+    match items(&program.items, value, 0, run) {
+        Step::Match => Outcome::Match,
+        Step::NotYet => Outcome::NotYet,
+        Step::Next | Step::Stop => Outcome::NoMatch,
+    }
+}
+
+/// Outcome of the rest of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It holds.
+    Match,
+    /// It does not from this cursor; another occurrence of what stands before may help.
+    Next,
+    /// It does not, and no other occurrence is worth trying.
+    Stop,
+    /// It does not, but more data may change that.
+    NotYet,
+}
+
+/// Values of variables from which on `isdataat` takes them for nonsense.
+const DATA_AT_MAX: u64 = 100_000_000;
+
+/// Runs the rest of a program from a cursor.
+fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Step {
+    let Some((item, rest)) = list.split_first() else { return Step::Match };
+    run.steps = run.steps.saturating_sub(1);
+    if run.steps == 0 {
+        return Step::Stop;
+    }
+    match item {
+        Item::Literal(literal) => literal_item(literal, rest, value, cursor, run),
+        Item::Regex(regex) => regex_item(regex, rest, value, cursor, run),
+        Item::DataAt { at, relative, negated } => {
+            match data_at(*at, *relative, *negated, value.len(), cursor, run) {
+                None => items(rest, value, cursor, run),
+                Some(step) => step,
+            }
+        }
+        Item::Test(test) => {
+            let holds = test.holds(value, cursor, run.variables, run.little_endian);
+            if holds { items(rest, value, cursor, run) } else { Step::Next }
+        }
+        Item::Jump(jump) => {
+            let target = jump.target(value, cursor, run.variables, run.little_endian);
+            from_cursor(target, rest, value, run)
+        }
+        Item::Extract(extract) => {
+            let behind = extract.run(value, cursor, run.variables, run.little_endian);
+            from_cursor(behind, rest, value, run)
+        }
+        Item::Math(math) => {
+            let behind = math.run(value, cursor, run.variables, run.little_endian);
+            from_cursor(behind, rest, value, run)
+        }
+        Item::Size { check } => {
+            if check.matches(value.len() as u64) {
+                items(rest, value, cursor, run)
+            } else if run.complete || matches!(check, UintMatch::Less(_) | UintMatch::LessEqual(_)) {
+                Step::Stop
+            } else {
+                Step::NotYet
+            }
+        }
+        Item::Base64 { bytes, offset, relative, inner } => {
+            let base = if *relative { cursor } else { 0 };
+            base64_item(base.saturating_add(*offset as usize), *bytes, inner, value, run)
+        }
+        Item::Custom(condition) => match custom(condition.as_ref(), value, run) {
+            Answer::Yes => {
+                let step = items(rest, value, cursor, run);
+                if step == Step::Match
+                    && let Some((name, json)) = condition.context(value)
+                {
+                    run.captured.push((Capture::Context(name), json.to_vec()));
+                }
+                step
+            }
+            Answer::No => Step::Stop,
+            Answer::NotYet => Step::NotYet,
+        },
+    }
+}
+
+/// A condition on the whole value. What it computes is kept, whatever comes of it.
+fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_>) -> Answer {
+    let Some(measure) = condition.measure(value) else {
+        return condition.matches(value, run.complete, &run.scene);
+    };
+    run.measured.push(measure);
+    match (measure.holds, run.complete) {
+        (true, _) => Answer::Yes,
+        (false, true) => Answer::No,
+        (false, false) => Answer::NotYet,
+    }
+}
+
+fn from_cursor(cursor: Option<Cursor>, rest: &[Item], value: &[u8], run: &mut Evaluation<'_>) -> Step {
+    match cursor {
+        Some(cursor) => items(rest, value, cursor, run),
+        None => Step::Next,
+    }
+}
+
+/// `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1 counted from the cursor
+/// is the one at the cursor.
+fn data_at(
+    at: Number,
+    relative: bool,
+    negated: bool,
+    length: usize,
+    cursor: Cursor,
+    run: &Evaluation<'_>,
+) -> Option<Step> {
+    let (position, fixed) = match at {
+        Number::Constant(n) => (u64::try_from(n).unwrap_or(0), true),
+        Number::Variable(v) => (run.variables.get(usize::from(v)).copied().unwrap_or(0), false),
+    };
+    if !fixed && position >= DATA_AT_MAX {
+        return if negated { None } else { Some(Step::Next) };
+    }
+    let length = length as u64;
+    let there = if relative { (cursor as u64).saturating_add(position) <= length } else { position < length };
+    if there != negated {
+        return None;
+    }
+    // A fixed position does not become better at another occurrence, except that a later one may lie close enough to
+    // the end.
+    let hopeless = fixed && !(relative && negated);
+    Some(if hopeless { Step::Stop } else { Step::Next })
+}
+
+fn literal_item(
+    literal: &Literal,
+    rest: &[Item],
+    value: &[u8],
+    cursor: Cursor,
+    run: &mut Evaluation<'_>,
+) -> Step {
+    let window = literal.window(cursor, value.len(), run.variables);
+    if literal.negated {
+        let found = window.is_some_and(|(start, end)| literal.forbidden_in(value, start, end));
+        return match found {
+            false => items(rest, value, cursor, run),
+            true if literal.is_single() => Step::Stop,
+            true => Step::Next,
+        };
+    }
+    let Some((start, end)) = window else { return Step::Next };
+    let mut from = start;
+    loop {
+        let Some(at) = literal.find(value, from, end) else {
+            return if literal.is_relative() { Step::Next } else { Step::Stop };
+        };
+        match items(rest, value, at.saturating_add(literal.bytes.len()), run) {
+            Step::Next if !literal.retried => return Step::Stop,
+            Step::Next => {}
+            Step::Match => {
+                if let (Some(bytes), Ok(at)) = (&literal.replace, u32::try_from(at)) {
+                    run.captured.push((Capture::Replace(at), bytes.to_vec()));
+                }
+                return Step::Match;
+            }
+            other => return other,
+        }
+        from = at.saturating_add(1);
+        if from > end {
+            return Step::Next;
+        }
+    }
+}
+
+fn regex_item(
+    item: &RegexItem,
+    rest: &[Item],
+    value: &[u8],
+    cursor: Cursor,
+    run: &mut Evaluation<'_>,
+) -> Step {
+    // A relative expression sees nothing before the cursor: `^` matches there.
+    let base = if item.relative { cursor } else { 0 };
+    let Some(seen) = value.get(base..) else { return Step::Next };
+    let mut from = 0;
+    loop {
+        let found = match item.regex.find_at(run.scratch, seen, from, MatchOptions::empty()) {
+            Ok(found) => found,
+            Err(_) => {
+                // Neither a match nor, when negated, the absence of one.
+                run.limit_hit = true;
+                return Step::Next;
+            }
+        };
+        let Some((start, end)) = found.as_ref().map(|m| (m.start(), m.end())) else {
+            return if item.negated { items(rest, value, cursor, run) } else { Step::Next };
+        };
+        if item.negated {
+            return Step::Next;
+        }
+        for (group, target) in &item.captures {
+            let range = found.as_ref().and_then(|m| m.group(*group));
+            if let Some(bytes) = range.and_then(|(from, to)| seen.get(from..to)) {
+                run.captured.push((target.clone(), bytes.to_vec()));
+            }
+        }
+        match items(rest, value, base.saturating_add(end), run) {
+            Step::Next if item.anchors => {}
+            other => return other,
+        }
+        from = start.saturating_add(1);
+        if from > seen.len() {
+            return Step::Next;
+        }
+    }
+}
+
+/// `base64_decode` ends the program: what holds on the decoded bytes decides.
+fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Step {
+    let Some(mut encoded) = value.get(from..) else { return Step::Next };
+    if limit != 0 {
+        encoded = encoded.get(..limit as usize).unwrap_or(encoded);
+    }
+    let mut decoded = core::mem::take(run.decoded);
+    decoded.clear();
+    crate::encoding::base64::decode(encoded, crate::encoding::base64::Mode::Rfc4648, &mut decoded);
+    let holds =
+        !decoded.is_empty() && !inner.is_empty() && items(&inner.items, &decoded, 0, run) == Step::Match;
+    *run.decoded = decoded;
+    if holds { Step::Match } else { Step::Next }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the engine made of rules, told: for `bartizan explain`.
+//!
+//! * [`groups_of`]: which rules of a set a flow's packets can meet at all;
+//! * [`rule`]: one rule: its head, what the prefilter looks for, its conditions in the order of evaluation;
+//! * [`trace`]: why it matched in a capture, or did not;
+//! * [`words`]: conditions in words.
+//!
+//! The structures grow by adding fields; `--json` prints them.
+
+pub mod rule;
+pub mod trace;
+pub mod words;
+
+use crate::engine::header;
+use crate::model::signature::{Kind, Signature};
+use crate::ruleset::RuleSet;
+use bartizan_applayer::protocols;
+use bartizan_base::Direction;
+use bartizan_function::view::FlowView;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Rules that are listed by sid; of more only the number is told.
+const SIDS_SHOWN: usize = 50;
+
+/// Name of what a rule is about.
+#[must_use]
+pub const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::IpOnly => "addresses",
+        Kind::LikeIpOnly => "addresses, for each packet",
+        Kind::Detection => "protocol detection",
+        Kind::Packet => "packet",
+        Kind::PacketStream => "packet and stream",
+        Kind::Stream => "stream",
+        Kind::App => "application protocol",
+        Kind::Tx => "transaction",
+    }
+}
+
+/// The application protocols that a rule is about.
+fn apps(signature: &Signature) -> Vec<&'static str> {
+    let names = signature.protocol.app.iter().filter_map(|id| protocols::spec(*id));
+    names.map(|spec| spec.name).collect()
+}
+
+/// The rules whose head packets of a flow can meet, whatever they carry: how many, by direction and by what they are
+/// about, and their sids when they are few.
+#[must_use]
+pub fn groups_of(rules: &RuleSet, flow: &FlowView<'_>) -> Value {
+    let (mut total, mut to_server, mut to_client) = (0u64, 0u64, 0u64);
+    let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut protocols: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut sids = Vec::new();
+    for signature in &rules.signatures {
+        let server = header::can_hold(signature, &rules.heads, flow, Direction::ToServer);
+        let client = header::can_hold(signature, &rules.heads, flow, Direction::ToClient);
+        if !server && !client {
+            continue;
+        }
+        total += 1;
+        to_server += u64::from(server);
+        to_client += u64::from(client);
+        *kinds.entry(kind_name(signature.kind)).or_default() += 1;
+        for app in apps(signature) {
+            *protocols.entry(app).or_default() += 1;
+        }
+        if sids.len() <= SIDS_SHOWN {
+            sids.push(signature.id.sid);
+        }
+    }
+    let mut said = json!({
+        "total": total,
+        "to_server": to_server,
+        "to_client": to_client,
+        "about": kinds,
+        "app_protocols": protocols,
+    });
+    if sids.len() <= SIDS_SHOWN
+        && let Some(said) = said.as_object_mut()
+    {
+        said.insert("sids".to_owned(), sids.into());
+    }
+    said
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The head of a rule: protocol, addresses, ports, and `flow:`.
+
+use crate::model::condition::Scene;
+pub use crate::model::ends::{Ends, ports};
+use crate::model::heads::Heads;
+use crate::model::signature::{Family, FlowNeeds, Member, ProtocolMatch};
+use bartizan_base::Direction;
+use bartizan_packet::PacketFlags;
+
+/// Whether protocol, addresses, ports and flow conditions of a rule hold.
+#[must_use]
+pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
+    // As in Suricata, of a packet that is no IP rules are asked that are about decoding alone; where its IP is broken, those about
+    // addresses alone, too.
+    let is_ip = scene.packet.is_none_or(|packet| {
+        let decoded = packet.decoded();
+        decoded.src().is_some() || signature.is_ip_only() && matches!(decoded.ether_type, 0x0800 | 0x86dd)
+    });
+    (is_ip || signature.firewall.is_some() || signature.is_about_decoding())
+        && protocol_holds(&signature.protocol, scene)
+        && flow_holds(signature.flow, scene)
+        && ends_hold(signature, heads, scene)
+}
+
+/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is found
+/// out later (application protocol, handshake).
+#[must_use]
+pub fn can_hold(
+    signature: &Member,
+    heads: &Heads,
+    flow: &bartizan_function::view::FlowView<'_>,
+    direction: Direction,
+) -> bool {
+    let protocol = &signature.protocol;
+    let is_v4 = flow.client.0.is_ipv4();
+    let family = match protocol.family {
+        Family::Any => true,
+        Family::V4 => is_v4,
+        Family::V6 => !is_v4,
+    };
+    let turned = match direction {
+        Direction::ToServer => FlowNeeds::TO_CLIENT,
+        Direction::ToClient => FlowNeeds::TO_SERVER,
+    };
+    let ends = Ends { source: Some(flow.source(direction)), destination: Some(flow.destination(direction)) };
+    family
+        && (protocol.ip.is_empty() || protocol.ip.contains(&flow.protocol))
+        && !signature.flow.contains(turned)
+        && heads.get(flow.tenant, signature.head).is_some_and(|head| head.holds(ends))
+}
+
+pub(crate) fn protocol_holds(protocol: &ProtocolMatch, scene: &Scene<'_>) -> bool {
+    if let Some(packet) = scene.packet {
+        let decoded = packet.decoded();
+        let family = match protocol.family {
+            Family::Any => true,
+            Family::V4 => decoded.ipv4().is_some(),
+            Family::V6 => decoded.ipv6().is_some(),
+        };
+        if !family {
+            return false;
+        }
+        if !protocol.ip.is_empty() && !decoded.proto().is_some_and(|p| protocol.ip.contains(&p)) {
+            return false;
+        }
+    } else if let Some(flow) = scene.flow
+        && !protocol.ip.is_empty()
+        && !protocol.ip.contains(&flow.protocol)
+    {
+        return false;
+    }
+    if protocol.app.is_empty() {
+        return true;
+    }
+    scene.flow.and_then(|f| f.app.current()).is_some_and(|p| protocol.app.contains(&p))
+}
+
+pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
+    if needs.is_empty() {
+        return true;
+    }
+    let fragment = scene.packet.is_some_and(|p| p.decoded().flags.contains(PacketFlags::REBUILT));
+    if needs.contains(FlowNeeds::ONLY_FRAGMENT) && !fragment
+        || needs.contains(FlowNeeds::NO_FRAGMENT) && fragment
+    {
+        return false;
+    }
+    // Whatever `flow:` asks for, `stateless` and `no_frag` too: of packets without a flow it holds for none, as in Suricata.
+    let Some(flow) = scene.flow else { return false };
+    if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
+        || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient
+    {
+        return false;
+    }
+    if needs.contains(FlowNeeds::ESTABLISHED) && !flow.established
+        || needs.contains(FlowNeeds::NOT_ESTABLISHED) && flow.established
+    {
+        return false;
+    }
+    true
+}
+
+/// Whether addresses and ports of a rule's head hold.
+pub(crate) fn ends_hold(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
+    heads.get(scene.tenant, signature.head).is_some_and(|head| head.is_any() || head.holds(Ends::of(scene)))
+}

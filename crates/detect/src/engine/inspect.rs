@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inspecting a packet: candidates, evaluation, alerts.
+//!
+//! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
+//! the packet's direction, then those on payloads once more that ask for a flowbit which one of these has set. Matches come out in the order of evaluation; a pass rule ends it.
+
+use crate::compile::groups::Group;
+use crate::engine::candidates::Candidates;
+use crate::engine::evaluate::{Evaluation, Outcome, evaluate};
+use crate::engine::prefilter::PrefilterKeys;
+use crate::engine::request::{Asked, carry_out, mark_files};
+use crate::engine::txstate::FlowDetect;
+pub use crate::engine::window::StreamWindow;
+use crate::model::basis::{Basis, Packets, payload_programs};
+use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::model::condition::{Limited, Measure, Scene};
+use crate::model::content::{Capture, VARIABLES_MAX};
+use crate::model::firewall::Gate;
+use crate::model::prefilter::{Class, StreamSets};
+use crate::model::request::Request;
+use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
+use crate::ruleset::RuleSet;
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_packet::PacketView;
+use bartizan_rules::ActionScope;
+
+mod frames;
+mod gate;
+mod transactions;
+
+pub use transactions::pass_over;
+
+/// IP protocol number.
+const UDP: u8 = 17;
+
+/// Beside how many values were scanned: they were whole.
+const WHOLE: u32 = 1 << 31;
+
+/// What is to be inspected.
+pub struct Work<'a> {
+    /// What conditions may look at; its `state` is filled in here.
+    pub scene: Scene<'a>,
+    /// New stream data.
+    pub stream: Option<StreamWindow<'a>>,
+    /// The packet's payload went into the stream (then rules on streams see it there, not here).
+    pub payload_in_stream: bool,
+    /// Detection may look at the payload.
+    pub inspect_payload: bool,
+    /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
+    pub again: bool,
+    /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
+    pub group: Option<Group<'a>>,
+    /// Nothing has left yet of what is inspected: all of it is looked at now.
+    pub prevention: bool,
+    /// The firewall does not judge this packet, but the datagram that it is a part of.
+    pub waits: bool,
+    /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What transactions have to show
+    /// is looked at with the next one.
+    pub stray: bool,
+    /// The flow's application layer, for marking transactions as inspected.
+    pub app: Option<&'a mut AppLayer>,
+}
+
+/// A rule that matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Position in [`RuleSet::signatures`].
+    pub rule: u32,
+    /// The transaction that it is about.
+    pub tx: Option<TxId>,
+    /// A rule on packets or streams: the transaction that it is probably about.
+    pub guess: Option<TxId>,
+    /// The frame that it matched, by its number in the packet's direction.
+    pub frame: Option<u64>,
+    /// It matched on stream data, not on the packet's own bytes.
+    pub stream: bool,
+    /// An alert is due (else only its action counts).
+    pub alert: bool,
+    /// What is done: the rule's own action, unless a rate filter says otherwise.
+    pub action: RuleAction,
+    /// The action holds for the rest of the flow.
+    pub for_flow: bool,
+    /// The action is that of a rate filter, not the rule's own.
+    pub by_limit: bool,
+}
+
+/// What a worker owns for detection; reused from packet to packet.
+#[derive(Default)]
+pub struct Worker {
+    scratch: bartizan_pattern::Scratch,
+    candidates: Candidates,
+    variables: [u64; VARIABLES_MAX],
+    decoded: Vec<u8>,
+    captured: Vec<(Capture, Vec<u8>)>,
+    measured: Vec<Measure>,
+    buffer: Vec<u8>,
+    transformed: [Vec<u8>; 2],
+    /// Matches of the packet in hand.
+    pub hits: Vec<Hit>,
+    /// Those of the firewall's rules, and of its policies that report, in their order.
+    pub gate_hits: Vec<Hit>,
+    /// What the firewall says of the packet in hand.
+    pub gate: Gate,
+    /// No firewall stands in the way of the flow in hand: there is none, or it has accepted all of the flow.
+    pub ungated: bool,
+    /// Rules that matched on the packet in hand before.
+    matched: Vec<u32>,
+    /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in hand.
+    asking: Vec<u32>,
+    /// Values that matches of the packet in hand leave for their alerts.
+    pub left: Vec<Left>,
+    /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the matches.
+    pub edits: Vec<(u32, Vec<u8>)>,
+    /// What waits for its transaction.
+    asked: Vec<Asked>,
+    /// Expressions that ran into their match limit.
+    pub limits_hit: u64,
+    /// Matches that count for nothing yet: a threshold is not reached.
+    pub withheld: u64,
+}
+
+/// A value that a match leaves for alerts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The rule, by its position.
+    pub rule: u32,
+    /// The transaction of the match.
+    pub tx: Option<TxId>,
+    /// Interned name.
+    pub name: u32,
+    /// What it is.
+    pub kind: LeftKind,
+    /// Bytes, or JSON.
+    pub value: Vec<u8>,
+}
+
+/// What a value is that a match leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftKind {
+    /// A variable of the packet, shown in all its alerts.
+    PacketVariable,
+    /// Bytes for the alert of the match.
+    Text,
+    /// JSON for the alert of the match.
+    Json,
+}
+
+impl Worker {
+    /// A worker for a rule set.
+    #[must_use]
+    pub fn new(rules: &RuleSet) -> Self {
+        let mut worker = Worker::default();
+        worker.candidates.reserve(rules.signatures.len());
+        worker
+    }
+
+    /// Makes room for another rule set.
+    pub fn fit(&mut self, rules: &RuleSet) {
+        self.candidates.clear();
+        self.candidates.reserve(rules.signatures.len());
+    }
+}
+
+/// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
+pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
+    worker.hits.clear();
+    worker.gate_hits.clear();
+    worker.left.clear();
+    worker.edits.clear();
+    worker.asked.clear();
+    worker.asking.clear();
+    if !work.again {
+        worker.matched.clear();
+    }
+    let has_flow = flow.is_some();
+    let mut none;
+    let flow = match flow {
+        Some(flow) => flow,
+        None => {
+            none = FlowDetect::default();
+            &mut none
+        }
+    };
+    flow.enter_generation(rules);
+    flow.turn(work.scene.flow.is_some_and(|f| f.turned));
+    let Work {
+        scene,
+        stream,
+        payload_in_stream,
+        inspect_payload,
+        again,
+        group,
+        prevention,
+        waits,
+        stray,
+        mut app,
+    } = work;
+    let group = group.filter(|_| is_of_flow(&scene));
+    let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
+    let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
+    let mut pass = Pass {
+        rules,
+        worker,
+        flow,
+        has_flow,
+        again,
+        group,
+        fresh: false,
+        prevention,
+        guess,
+        stream: stream.map(|w| w.data),
+        stored: payload_in_stream,
+        scene,
+        passes: false,
+    };
+    if !again {
+        let judged = scene.packet.filter(|_| !waits);
+        let gate = judged.map_or(Gate::Open, |packet| pass.gate_packet(packet));
+        pass.worker.gate = gate;
+    }
+    let made = pass.is_made();
+    let unjudged = made && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
+    if pass.worker.gate.refuses() || unjudged {
+        // What it brought to transactions is judged when it comes again; at a flow's end it has not.
+        return;
+    }
+    // The flow is decided as far as detection goes: its transactions count as inspected, so that they can be let go of.
+    let decided = pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some();
+    let detects = !decided && !pass.passes;
+    if let Some(packet) = scene.packet.filter(|_| detects) {
+        pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
+    }
+    if let Some(app) = app.filter(|_| (!again || decided) && !stray) {
+        match pass.worker.gate {
+            Gate::Packet => pass.let_transactions_go(app),
+            Gate::Open | Gate::Refused(_) => {
+                let before = pass.worker.hits.len();
+                if detects {
+                    pass.frames(app);
+                }
+                pass.transactions(app, detects);
+                if let Some(packet) = scene.packet.filter(|_| pass.has_set_bits(before)) {
+                    pass.ask_again(packet, stream, payload_in_stream, inspect_payload);
+                }
+            }
+        }
+    }
+    pass.worker.ungated = rules.firewall.is_none() || pass.flow.state.accepted.is_some();
+    if !decided {
+        pass.finish();
+    }
+}
+
+/// Whether a packet has its flow's header: an ICMP error about a flow has another.
+fn is_of_flow(scene: &Scene<'_>) -> bool {
+    scene.flow.is_some_and(|flow| scene.packet.is_none_or(|p| p.decoded().proto() == Some(flow.protocol)))
+}
+
+/// Whether a packet can meet the head of a rule, by the group of its flow. Says so without a look at the rule itself.
+#[inline]
+fn is_in_group(group: Option<Group<'_>>, head_of: &[u32], rule: u32) -> bool {
+    group.is_none_or(|group| head_of.get(rule as usize).is_none_or(|head| group.has(*head)))
+}
+
+struct Pass<'p, 'a> {
+    rules: &'p RuleSet,
+    worker: &'p mut Worker,
+    flow: &'p mut FlowDetect,
+    has_flow: bool,
+    again: bool,
+    group: Option<Group<'a>>,
+    /// Something of the packet's direction was parsed since it was inspected last.
+    fresh: bool,
+    /// Nothing has left yet of what is inspected.
+    prevention: bool,
+    /// The transaction that a match on a packet or the stream is probably about.
+    guess: Option<TxId>,
+    /// The stream as it is shown now.
+    stream: Option<&'a [u8]>,
+    /// The packet's payload went into the stream.
+    stored: bool,
+    scene: Scene<'a>,
+    /// The firewall has detection pass over the packet.
+    passes: bool,
+}
+
+impl Pass<'_, '_> {
+    fn packet_rules(
+        &mut self,
+        packet: &PacketView<'_>,
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+        inspect_payload: bool,
+    ) {
+        let mut candidates = core::mem::take(&mut self.worker.candidates);
+        let direction = self.scene.direction;
+        let filters = &self.rules.prefilters;
+        let class = Class::of(packet.decoded().proto());
+        let payload = if inspect_payload { packet.payload() } else { &[] };
+        if !self.again {
+            filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);
+            for key in PrefilterKeys::of(packet, self.scene.stream_events) {
+                if let Some(rules) = filters.by_key.get(&key) {
+                    candidates.extend(rules);
+                }
+            }
+            let sets = &filters.payloads.get(class)[direction];
+            let scene = (payload_in_stream, self.group);
+            sets.scan(&mut self.worker.scratch, payload, scene, &mut candidates);
+            for (buffer, set) in &filters.packet_buffers {
+                if let Some(data) = PACKET_BUFFERS.get(usize::from(*buffer)).and_then(|b| (b.get)(packet)) {
+                    set.scan(&mut self.worker.scratch, data, &mut candidates);
+                }
+            }
+        }
+        if let Some(window) = stream {
+            filters.stream_always[direction].add_to(self.group, &mut candidates);
+            let StreamSets { head, whole } = &filters.stream[direction];
+            if let Some(set) = head.as_ref().filter(|set| set.is_met(self.group)) {
+                set.scan(&mut self.worker.scratch, window.data, &mut candidates);
+            }
+            if let Some(set) = whole.as_ref().filter(|set| set.is_met(self.group)) {
+                if window.whole {
+                    let known = self.flow.window(direction);
+                    known.scan(set, &mut self.worker.scratch, &window, &mut candidates);
+                } else {
+                    let back =
+                        window.fresh.saturating_add(set.longest().saturating_sub(1)).min(window.data.len());
+                    let fresh = window.data.get(window.data.len() - back..).unwrap_or(window.data);
+                    set.scan(&mut self.worker.scratch, fresh, &mut candidates);
+                }
+            }
+        }
+        let (group, heads) = (self.group, &self.rules.head_of);
+        for rule in candidates.sorted(|rule| is_in_group(group, heads, rule)) {
+            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
+        }
+        candidates.clear();
+        self.worker.candidates = candidates;
+        self.flow.set_ip_only_done(direction);
+    }
+
+    fn packet_rule(
+        &mut self,
+        index: u32,
+        packet: &PacketView<'_>,
+        payload: &[u8],
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+    ) {
+        let rules = self.rules;
+        let Some(signature) = rules.signatures.get(index as usize) else { return };
+        let ip_only = signature.is_ip_only() && self.has_flow;
+        if ip_only && (self.flow.ip_only_done(self.scene.direction) || packet.decoded().source.is_made())
+            || self.again && self.worker.matched.contains(&index)
+        {
+            return;
+        }
+        if signature.is_detection_only() && !self.scene.detection_done {
+            return;
+        }
+        if !self.header_holds(signature) {
+            if signature.asks_for_bits() && payload_programs(signature).next().is_some() {
+                self.worker.asking.push(index);
+            }
+            return;
+        }
+        let basis = Basis::of(signature);
+        // Alternatives in the order of preference: stream data, then the packet's own payload.
+        let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
+        // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
+        // A packet that the engine made only carries what is left of the stream: rules that ask for the protocol alone match it, too.
+        // What is not there is not asked: also a content that must not occur wants a payload in which it does not. As in
+        // Suricata, a packet with which the stream is shown has one.
+        let nothing = payload.is_empty() && stream.is_none() && payload_programs(signature).next().is_some();
+        let own = !self.again
+            && !nothing
+            && (!packet.decoded().source.is_made() || signature.kind == Kind::App)
+            && match basis.packets {
+                Packets::None => false,
+                Packets::OutsideStream => !payload_in_stream,
+                Packets::All => true,
+            };
+        let matched_stream = from_stream.is_some_and(|data| self.values_hold(signature, packet, data));
+        let matched = matched_stream || own && self.values_hold(signature, packet, payload);
+        if matched {
+            self.hit(index, signature, None, matched_stream);
+        }
+    }
+
+    /// Whether matches from this one on have set flowbits. Those that toggle one do not count, as in Suricata.
+    fn has_set_bits(&self, from: usize) -> bool {
+        let hits = self.worker.hits.get(from..).unwrap_or_default();
+        hits.iter().any(|hit| {
+            self.rules.signatures.get(hit.rule as usize).is_some_and(|rule| rule.ordering.sets_flowbit)
+        })
+    }
+
+    /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind them, may have set it. Suricata
+    /// looks at such rules with the transactions.
+    fn ask_again(
+        &mut self,
+        packet: &PacketView<'_>,
+        stream: Option<StreamWindow<'_>>,
+        payload_in_stream: bool,
+        inspect_payload: bool,
+    ) {
+        let payload = if inspect_payload { packet.payload() } else { &[] };
+        for rule in core::mem::take(&mut self.worker.asking) {
+            self.packet_rule(rule, packet, payload, stream, payload_in_stream);
+        }
+    }
+
+    /// Header, flow and packet conditions: everything but values and transactions.
+    fn header_holds(&self, signature: &Member) -> bool {
+        if !crate::engine::header::holds(signature, &self.rules.heads, &self.scene) {
+            return false;
+        }
+        if signature.packet.is_empty() {
+            return true;
+        }
+        let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+        let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
+        signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
+    }
+
+    fn values_hold(&mut self, signature: &Signature, packet: &PacketView<'_>, payload: &[u8]) -> bool {
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        signature.values.iter().all(|check| {
+            let data = match check.buffer {
+                BufferRef::Payload => Some(payload),
+                BufferRef::Packet(buffer) => {
+                    PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
+                }
+                BufferRef::Tx(_) | BufferRef::Frame(_) => None,
+            };
+            match data {
+                Some(data) => self.run(check, data, true) == Outcome::Match,
+                None => check.absent != Absent::No,
+            }
+        })
+    }
+
+    /// Transforms a value and runs the program on it.
+    fn run(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> Outcome {
+        let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
+        let data = if check.transforms.is_empty() {
+            data
+        } else {
+            value.clear();
+            value.extend_from_slice(data);
+            for transform in &check.transforms {
+                next.clear();
+                transform.apply(&value, &mut next);
+                core::mem::swap(&mut value, &mut next);
+            }
+            &value
+        };
+        let mut run = Evaluation {
+            scene: Scene { state: Some(&self.flow.state), ..self.scene },
+            scratch: &mut self.worker.scratch,
+            variables: &mut self.worker.variables,
+            decoded: &mut self.worker.decoded,
+            captured: &mut self.worker.captured,
+            measured: &mut self.worker.measured,
+            little_endian: false,
+            complete,
+            steps: 0,
+            limit_hit: false,
+        };
+        let outcome = evaluate(&check.program, data, &mut run);
+        let limit_hit = run.limit_hit;
+        self.worker.limits_hit += u64::from(limit_hit);
+        for measure in self.worker.measured.drain(..) {
+            self.flow.state.set_measure(measure.name, measure.value);
+        }
+        self.worker.transformed = [value, next];
+        outcome
+    }
+
+    /// Hands out what the conditions of a match left.
+    fn take_captured(&mut self, rule: u32, tx: Option<TxId>) {
+        let mut captured = core::mem::take(&mut self.worker.captured);
+        for (capture, value) in captured.drain(..) {
+            let (name, kind) = match capture {
+                Capture::Flow(name) => {
+                    self.flow.state.set_variable(name, &value);
+                    continue;
+                }
+                Capture::Replace(at) => {
+                    self.worker.edits.push((at, value));
+                    continue;
+                }
+                Capture::Packet(name) => (name, LeftKind::PacketVariable),
+                Capture::Alert(name) => (name, LeftKind::Text),
+                Capture::Context(name) => (name, LeftKind::Json),
+            };
+            self.worker.left.push(Left { rule, tx, name, kind, value });
+        }
+        self.worker.captured = captured;
+    }
+
+    /// Carries out what matches asked of a transaction and its files.
+    fn carry_out(&mut self, tx: &mut dyn Transaction, id: TxId) {
+        let rules = self.rules;
+        let asked = core::mem::take(&mut self.worker.asked);
+        for one in asked.iter().filter(|a| a.tx == id) {
+            let checks = rules.signatures.get(one.rule as usize).map_or(&[][..], |s| &s.tx);
+            let matched = |file: &_| checks.iter().all(|c| c.condition.holds_for(file) != Some(false));
+            carry_out(one, tx, &mut self.flow.state, matched);
+        }
+        self.worker.asked = asked;
+        mark_files(tx, self.flow);
+    }
+
+    /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.
+    fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
+        let scene = Scene { state: None, ..self.scene };
+        self.take_captured(index, tx);
+        for effect in &signature.effects {
+            let state = self.has_flow.then_some(&mut self.flow.state);
+            if !effect.apply(signature.id, &scene, state) {
+                return;
+            }
+        }
+        self.ask(index, signature, tx);
+        self.worker.matched.push(index);
+        let action = signature.action;
+        let alert = signature.reports();
+        let guess = if tx.is_none() { self.guess_tx(signature) } else { None };
+        self.worker.hits.push(Hit {
+            rule: index,
+            tx,
+            guess,
+            frame: None,
+            stream,
+            alert,
+            action,
+            for_flow: false,
+            by_limit: false,
+        });
+    }
+
+    /// Notes what a match asks of the records and files of its transaction.
+    fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
+        let direction = self.scene.direction;
+        if signature.requests.contains(&Request::StoreCertificates) {
+            self.flow.state.certificates[direction] = true;
+        }
+        let Some(tx) = tx.or(self.guess) else { return };
+        let asked = |request: &Request| Asked {
+            tx,
+            rule: index,
+            sid: signature.id.sid,
+            direction,
+            request: *request,
+        };
+        self.worker.asked.extend(signature.requests.iter().map(asked));
+    }
+
+    /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
+    /// others when the settings ask for guesses; and only so often for each transaction.
+    fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
+        let datagram = self.scene.flow.is_some_and(|f| f.protocol == UDP);
+        let certain = datagram && !signature.protocol.app.is_empty();
+        let id = self.guess.filter(|_| certain || self.rules.guess_tx)?;
+        self.flow.guess(id, self.rules.guess_limit).then_some(id)
+    }
+
+    /// Asks the thresholds of a rule. `None`: the match does not count.
+    fn limit(&mut self, signature: &Member, mut hit: Hit) -> Option<Hit> {
+        let scene = Scene { state: None, ..self.scene };
+        for threshold in &signature.thresholds {
+            let state = self.has_flow.then_some(&mut self.flow.state);
+            match threshold.judge(signature.id, &scene, state) {
+                Limited::Alert => {}
+                Limited::Act(other) => {
+                    hit.action = other;
+                    hit.by_limit = true;
+                    // What a rate filter lets pass is not reported.
+                    hit.alert &= other != RuleAction::Pass;
+                }
+                // A pass beyond its limit holds no longer; other actions do, without an alert.
+                Limited::Silent if hit.action == RuleAction::Pass => return None,
+                Limited::Silent => {
+                    hit.alert = false;
+                    break;
+                }
+                Limited::Nothing => return None,
+            }
+        }
+        Some(hit)
+    }
+
+    /// Whether the engine made the packet.
+    fn is_made(&self) -> bool {
+        self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made())
+    }
+
+    /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it, and what
+    /// an earlier match has refused is not passed by a later one.
+    fn finish(&mut self) {
+        let rules = self.rules;
+        let mut hits = core::mem::take(&mut self.worker.hits);
+        hits.sort_by_key(|h| (h.rule, core::cmp::Reverse(h.tx)));
+        let mut refused = false;
+        let mut passed = false;
+        hits.retain_mut(|hit| {
+            let Some(signature) = rules.signatures.get(hit.rule as usize) else { return false };
+            if passed {
+                return false;
+            }
+            let Some(limited) = self.limit(signature, *hit) else {
+                self.worker.withheld += 1;
+                return false;
+            };
+            *hit = limited;
+            self.flow.state.alerted |= hit.alert;
+            let refuses = matches!(hit.action, RuleAction::Drop | RuleAction::Reject(_));
+            let passes = hit.action == RuleAction::Pass;
+            if refuses || passes && !refused {
+                hit.for_flow = self.has_flow
+                    && match signature.scope {
+                        Some(scope) => scope == ActionScope::Flow,
+                        None => signature.kind.acts_on_flow(hit.stream || hit.tx.is_some()),
+                    };
+                let state = &mut self.flow.state;
+                // The first decision about a flow stands.
+                if hit.for_flow && state.passed.is_none() && state.dropped.is_none() {
+                    state.passed = passes.then_some(signature.id);
+                    state.dropped = refuses.then_some(signature.id);
+                }
+            }
+            refused |= refuses;
+            passed = passes;
+            true
+        });
+        self.worker.hits = hits;
+    }
+}

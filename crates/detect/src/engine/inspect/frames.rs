@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules on frames: evaluated once for each frame, when it is complete or enough of it is new.
+
+use super::{Pass, is_in_group};
+use crate::engine::evaluate::Outcome;
+use crate::model::buffers::BufferRef;
+use crate::model::content::VARIABLES_MAX;
+use crate::model::signature::{Signature, ValueCheck};
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::frames::Frames;
+
+impl Pass<'_, '_> {
+    /// Inspects the frames of the packet's direction that are complete, or have enough that is new.
+    pub(super) fn frames(&mut self, app: &mut AppLayer) {
+        let rules = self.rules;
+        if rules.prefilters.frames.is_empty() {
+            return;
+        }
+        let direction = self.scene.direction;
+        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+        let Some(frames) = app.frames_mut() else { return };
+        let due = frames.due(direction, self.prevention);
+        for id in &due {
+            let Some(frame) = frames.get(direction, *id) else { continue };
+            let (kind, tx) = (frame.kind, frame.tx);
+            let Some(of_kind) = rules.prefilters.frames.get(&(protocol, kind)) else { continue };
+            for rule in of_kind[direction].iter().copied() {
+                if !is_in_group(self.group, &rules.head_of, rule) {
+                    continue;
+                }
+                let known = frames.get(direction, *id).is_none_or(|frame| frame.matched.contains(&rule));
+                let Some(signature) = rules.signatures.get(rule as usize).filter(|_| !known) else {
+                    continue;
+                };
+                if !self.header_holds(signature) || !self.frame_holds(signature, frames, *id) {
+                    continue;
+                }
+                if let Some(frame) = frames.get_mut(direction, *id) {
+                    frame.note(rule);
+                }
+                let before = self.worker.hits.len();
+                self.hit(rule, signature, tx, true);
+                if let Some(hit) = self.worker.hits.get_mut(before) {
+                    hit.frame = Some(*id);
+                }
+            }
+        }
+        frames.looked(direction, &due);
+    }
+
+    /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another kind.
+    fn frame_holds(&mut self, signature: &Signature, frames: &Frames, id: u64) -> bool {
+        let direction = self.scene.direction;
+        let Some(kind) = frames.get(direction, id).map(|frame| frame.kind) else { return false };
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        signature.values.iter().all(|check| match check.buffer {
+            BufferRef::Frame(buffer) => match self.rules.buffers.frame(buffer).map(|f| f.kind) {
+                Some(wanted) if wanted == kind => self.in_frame(check, frames, id),
+                Some(wanted) => {
+                    let mut others = frames.of_kind(direction, wanted).into_iter();
+                    others.any(|other| self.in_frame(check, frames, other))
+                }
+                None => false,
+            },
+            BufferRef::Payload => {
+                let packet = self.scene.packet;
+                let stream = self.stream;
+                stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                    || packet.is_some_and(|p| self.run(check, p.payload(), true) == Outcome::Match)
+            }
+            BufferRef::Packet(_) | BufferRef::Tx(_) => false,
+        })
+    }
+
+    /// Whether a part of a frame meets a check.
+    fn in_frame(&mut self, check: &ValueCheck, frames: &Frames, id: u64) -> bool {
+        let direction = self.scene.direction;
+        let Some(frame) = frames.get(direction, id) else { return false };
+        frames
+            .chunks(direction, frame)
+            .any(|chunk| self.run(check, chunk.bytes, chunk.last) == Outcome::Match)
+    }
+}

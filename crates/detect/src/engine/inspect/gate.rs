@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The firewall ([`crate::compile::firewall`]): judges the packet, then each transaction that the packet changed, state by state.
+//!
+//! A state in which a transaction stays is judged at each look; one that it has left, once. So what a rule accepted in the middle of a state is
+//! not accepted for all of it, and what came later in it is seen.
+
+use super::{Hit, Pass, is_in_group};
+use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
+use crate::engine::txstate::{Entry, GateState, Side};
+use crate::model::condition::Answer;
+use crate::model::signature::Member;
+use bartizan_applayer::protocol::ProtocolId;
+use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_packet::{Network, PacketView};
+
+/// What was decided at a table.
+struct Decided {
+    act: Act,
+    /// Detection passes over it.
+    pass: bool,
+    /// The rule's position; `None`: the policy.
+    rule: Option<u32>,
+}
+
+impl Pass<'_, '_> {
+    /// Judges the packet itself.
+    pub(super) fn gate_packet(&mut self, packet: &PacketView<'_>) -> Gate {
+        let rules = self.rules;
+        let Some(firewall) = &rules.firewall else { return Gate::Open };
+        // What the engine made only carries what is left of a stream; of an accepted flow everything goes on.
+        if packet.decoded().source.is_made() || self.flow.state.accepted.is_some() {
+            return Gate::Open;
+        }
+        if firewall.accepts_arp && matches!(packet.decoded().network, Network::Arp(_)) {
+            return Gate::Packet;
+        }
+        let gate = self.packet_tables(firewall, packet);
+        if matches!(gate, Gate::Refused(_)) && !packet.payload().is_empty() {
+            self.flow.withhold(self.scene.direction);
+        }
+        gate
+    }
+
+    fn packet_tables(&mut self, firewall: &Firewall, packet: &PacketView<'_>) -> Gate {
+        for table in firewall.packets.iter().filter(|table| table.is_asked(packet.decoded().proto())) {
+            let mut decided = None;
+            for index in table.rules.iter().copied() {
+                if !is_in_group(self.group, &self.rules.head_of, index) {
+                    continue;
+                }
+                let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
+                // Rules are about IP; the policies speak of the rest.
+                if packet.decoded().src().is_none() {
+                    continue;
+                }
+                if !self.header_holds(signature) || !self.packet_values_hold(signature, packet) {
+                    continue;
+                }
+                if let Some(found) = self.gate_hit(index, signature, None) {
+                    decided = Some(found);
+                    break;
+                }
+            }
+            let decided = decided.unwrap_or_else(|| self.by_policy(&table.policy, None));
+            let by_rule = decided.rule.is_some();
+            let cause = match table.hook {
+                _ if !by_rule => Cause::PacketPolicy,
+                PacketHook::PreFlow => Cause::PreFlow,
+                PacketHook::PreStream => Cause::PreStream,
+                PacketHook::Filter => Cause::Rule,
+            };
+            match self.carry(&decided, cause) {
+                Carried::On | Carried::Tx => {}
+                Carried::Packet => return Gate::Packet,
+                Carried::Flow => return Gate::Open,
+                Carried::Refused(refusal) => return Gate::Refused(refusal),
+            }
+        }
+        Gate::Open
+    }
+
+    /// A rule that looks at the payload matches on the packet's own, or on the stream as it is shown with it.
+    fn packet_values_hold(&mut self, signature: &Member, packet: &PacketView<'_>) -> bool {
+        if signature.values.is_empty() {
+            return true;
+        }
+        let own = self.values_hold(signature, packet, packet.payload());
+        own || !signature.protocol.packet_only
+            && self.stream.is_some_and(|data| self.values_hold(signature, packet, data))
+    }
+
+    /// Judges a transaction at the states that it has come to in the packet's direction.
+    pub(super) fn gate_tx(&mut self, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) -> Gate {
+        let rules = self.rules;
+        let direction = self.scene.direction;
+        let Some(states) = rules.firewall.as_ref().and_then(|f| f.states(protocol, direction)) else {
+            return Gate::Open;
+        };
+        if self.flow.state.accepted.is_some() {
+            return Gate::Open;
+        }
+        // What was parsed of the direction was judged when it came, or waits for its packet to come again.
+        if !self.fresh || self.flow.is_tx_accepted(id) {
+            return Gate::Open;
+        }
+        let mut known = self.flow.gate(id, direction);
+        let progress = crate::model::hook::progress(tx, direction);
+        let last = states.policies.len().saturating_sub(1);
+        while usize::from(known.from) <= usize::from(progress).min(last) {
+            let decided = match self.at_state(&states.rules, known, progress, protocol, tx, id) {
+                AtState::Rule(decided, state) => {
+                    known.from = state;
+                    known.ruled = true;
+                    decided
+                }
+                // A rule that accepts the states up to its own may still match.
+                AtState::Waits => break,
+                AtState::None { covered } => {
+                    known.from = covered.unwrap_or(known.from);
+                    match states.policies.get(usize::from(known.from)) {
+                        Some(policy) => self.by_policy(policy, Some(id)),
+                        None => break,
+                    }
+                }
+            };
+            let cause = if decided.rule.is_some() { Cause::Rule } else { Cause::AppPolicy };
+            let carried = self.carry(&decided, cause);
+            self.flow.set_gate(id, direction, known);
+            match carried {
+                Carried::On if known.from < progress => known.from = known.from.saturating_add(1),
+                Carried::On => break,
+                Carried::Tx => {
+                    self.flow.accept_tx(id);
+                    return Gate::Open;
+                }
+                Carried::Flow => return Gate::Open,
+                Carried::Packet => return Gate::Packet,
+                Carried::Refused(refusal) => return Gate::Refused(refusal),
+            }
+        }
+        self.flow.set_gate(id, direction, known);
+        Gate::Open
+    }
+
+    /// What the rules say of the state that a transaction is judged at. Rules with `<` of later states speak for this one as long as no rule has
+    /// accepted an earlier one; a rule of a later state that matches before theirs leaves this one to its policy (as in Suricata).
+    fn at_state(
+        &mut self,
+        rules: &[(u8, u32)],
+        known: GateState,
+        progress: u8,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        id: TxId,
+    ) -> AtState {
+        let mut waits = false;
+        let mut covered = None;
+        let first = rules.partition_point(|(state, _)| *state < known.from);
+        for (state, index) in rules.get(first..).unwrap_or_default().iter().copied() {
+            let later = state > known.from;
+            if later && known.ruled {
+                break;
+            }
+            let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
+            let Some(own) = &signature.firewall else { continue };
+            if !is_in_group(self.group, &self.rules.head_of, index) || !self.header_holds(signature) {
+                continue;
+            }
+            if state > progress {
+                if own.covers_earlier {
+                    return AtState::Waits;
+                }
+                continue;
+            }
+            self.worker.variables = [0; crate::model::content::VARIABLES_MAX];
+            self.worker.captured.clear();
+            let mut entry = Entry { rule: index, side: Side::Of(self.scene.direction), ..Entry::default() };
+            if self.tx_checks(signature, protocol, tx, &mut entry) != Answer::Yes {
+                waits |= own.covers_earlier && state == progress;
+                // What comes before its state is accepted, and its state is one that nobody accepts.
+                if own.covers_earlier && later && covered.is_none() {
+                    covered = Some(state);
+                }
+                continue;
+            }
+            if later && !own.covers_earlier {
+                return AtState::None { covered: None };
+            }
+            if let Some(decided) = self.gate_hit(index, signature, Some(id)) {
+                return AtState::Rule(decided, state);
+            }
+        }
+        if waits { AtState::Waits } else { AtState::None { covered } }
+    }
+
+    /// A rule matches: its effects, and what is reported. `None`: it decides nothing.
+    fn gate_hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>) -> Option<Decided> {
+        let own = signature.firewall.as_deref()?;
+        let scene = crate::model::condition::Scene { state: None, ..self.scene };
+        self.take_captured(index, tx);
+        for effect in &signature.effects {
+            let state = self.has_flow.then_some(&mut self.flow.state);
+            if !effect.apply(signature.id, &scene, state) {
+                return None;
+            }
+        }
+        self.ask(index, signature, tx);
+        if own.act == Act::Nothing {
+            return None;
+        }
+        self.report(index, signature, tx);
+        Some(Decided { act: own.act, pass: own.pass, rule: Some(index) })
+    }
+
+    /// What a table's policy says.
+    fn by_policy(&mut self, policy: &Policy, tx: Option<TxId>) -> Decided {
+        if let Some(index) = policy.report
+            && let Some(signature) = self.rules.signatures.get(index as usize)
+        {
+            self.report(index, signature, tx);
+        }
+        Decided { act: policy.act, pass: policy.pass, rule: None }
+    }
+
+    /// Notes the match for whoever writes it down.
+    fn report(&mut self, index: u32, signature: &Member, tx: Option<TxId>) {
+        let hit = Hit {
+            rule: index,
+            tx,
+            guess: None,
+            frame: None,
+            stream: false,
+            alert: signature.reports(),
+            action: signature.action,
+            for_flow: false,
+            by_limit: false,
+        };
+        // Thresholds are about what is reported: what the firewall does does not depend on them.
+        let judged = if hit.alert { self.limit(signature, hit) } else { None };
+        let alert = judged.is_some_and(|judged| judged.alert);
+        self.flow.state.alerted |= alert;
+        self.worker.gate_hits.push(Hit { alert, ..hit });
+    }
+
+    /// Carries a decision out, as far as the flow is concerned.
+    fn carry(&mut self, decided: &Decided, cause: Cause) -> Carried {
+        let id = decided.rule.and_then(|rule| self.rules.signatures.get(rule as usize)).map(|s| s.id);
+        match decided.act {
+            Act::Nothing => Carried::On,
+            Act::Accept(reach) => {
+                if decided.pass && reach == Reach::Flow && self.has_flow && self.flow.state.passed.is_none() {
+                    self.flow.state.passed = Some(id.unwrap_or_default());
+                }
+                self.passes |= decided.pass;
+                match reach {
+                    Reach::Hook => Carried::On,
+                    Reach::Tx => Carried::Tx,
+                    Reach::Packet => Carried::Packet,
+                    Reach::Flow => {
+                        if self.has_flow {
+                            self.flow.state.accepted = Some(id.unwrap_or_default());
+                        }
+                        Carried::Flow
+                    }
+                }
+            }
+            Act::Refuse { flow, reject } => {
+                Carried::Refused(Refusal { cause, flow: flow && self.has_flow, reject, rule: id })
+            }
+        }
+    }
+}
+
+/// What the rules say of a state.
+enum AtState {
+    /// One decides, at this state.
+    Rule(Decided, u8),
+    /// None yet, and one that accepts what comes before its state still can.
+    Waits,
+    /// None; the policy that decides is that of this state, or of the one that is judged.
+    None {
+        /// The state of a rule that accepts those before its own.
+        covered: Option<u8>,
+    },
+}
+
+/// What becomes of the packet.
+enum Carried {
+    /// The next table is asked.
+    On,
+    /// The transaction is not asked about any more.
+    Tx,
+    /// Nothing more is asked of the packet.
+    Packet,
+    /// Nor of what comes after it.
+    Flow,
+    /// It does not go on.
+    Refused(Refusal),
+}

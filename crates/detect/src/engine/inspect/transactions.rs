@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules on transactions: which are worth evaluating, and what their buffers and conditions say.
+
+use super::{Pass, WHOLE, is_in_group};
+use crate::engine::candidates::Candidates;
+use crate::engine::evaluate::Outcome;
+use crate::engine::request::ask_for_certificates;
+use crate::engine::txstate::{Entry, Side, Status};
+use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
+use crate::model::condition::{Answer, Scene};
+use crate::model::content::VARIABLES_MAX;
+use crate::model::firewall::Gate;
+use crate::model::prefilter::{TxRules, check_directions};
+use crate::model::signature::{Absent, Signature, ValueCheck};
+use bartizan_applayer::flow::AppLayer;
+use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
+use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
+use bartizan_applayer::worklist::Look;
+use bartizan_base::{Direction, PerDirection};
+
+/// What [`super::inspect`] does where there is nothing to look for ([`crate::ruleset::RuleSet::watches_nothing`]): what waits of a
+/// direction is marked, so that it can be let go of, and nothing is remembered of the flow.
+pub fn pass_over(app: &mut AppLayer, direction: Direction) {
+    let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+    let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
+    let fresh = app.take_parsed(direction);
+    let Some(parser) = app.parser_mut() else { return };
+    if !parser.worklist().waits(Look::Inspect, direction) {
+        return;
+    }
+    let held = parser.tx_range();
+    let changed = parser.worklist_mut().take(Look::Inspect, direction);
+    for id in changed.iter().copied().filter(|id| held.contains(id)) {
+        let Some(tx) = parser.tx_mut(id).filter(|tx| !tx.common().inspected[direction]) else { continue };
+        settle(tx, spec, direction, fresh);
+        parser.worklist_mut().inspected(id, direction);
+    }
+    parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+}
+
+/// Notes how far a transaction was looked at; where that is all of a direction, it counts as inspected there. Whether it is done with in
+/// both directions by that.
+fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, fresh: bool) -> bool {
+    let progress = crate::model::hook::progress(tx, direction);
+    let common = tx.common_mut();
+    if fresh {
+        common.looked[direction] = progress;
+    }
+    if progress < spec.complete[direction] && !common.ended[direction] {
+        return false;
+    }
+    common.inspected[direction] = true;
+    common.inspected == PerDirection::new(true, true)
+}
+
+impl Pass<'_, '_> {
+    /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
+    /// some as well was refused. That one's are judged when it comes again.
+    pub(super) fn let_transactions_go(&mut self, app: &mut AppLayer) {
+        if !self.flow.withheld(self.scene.direction) {
+            self.judge_transactions(app, false, false);
+        }
+    }
+
+    /// Inspects the transactions; without `inspect` they are only marked.
+    pub(super) fn transactions(&mut self, app: &mut AppLayer, inspect: bool) {
+        self.flow.hand_out(self.scene.direction);
+        self.judge_transactions(app, inspect, true);
+    }
+
+    /// As it says; `gate`: the firewall judges them before.
+    fn judge_transactions(&mut self, app: &mut AppLayer, inspect: bool, gate: bool) {
+        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+        let rules = self.rules;
+        let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
+        let direction = self.scene.direction;
+        self.fresh = app.take_parsed(direction);
+        let Some(parser) = app.parser_mut() else { return };
+        let empty = TxRules::default();
+        let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
+        let held = parser.tx_range();
+        let changed = parser.worklist_mut().take(Look::Inspect, direction);
+        let mut gate = gate && rules.firewall.is_some() && !self.is_made();
+        for id in changed.iter().copied().filter(|id| held.contains(id)) {
+            let Some(tx) = parser.tx_mut(id) else { continue };
+            if tx.common().inspected[direction] {
+                continue;
+            }
+            // What was refused with the packet is only marked.
+            let mut inspect = inspect && !self.worker.gate.refuses();
+            if gate && !self.worker.gate.refuses() {
+                match self.gate_tx(protocol, tx, id) {
+                    Gate::Open => {}
+                    Gate::Packet => gate = false,
+                    refused @ Gate::Refused(_) => {
+                        self.worker.gate = refused;
+                        inspect = false;
+                    }
+                }
+                inspect &= !self.passes;
+            }
+            if inspect {
+                self.transaction(protocol, tx_rules, tx, id);
+            }
+            if inspect || !self.worker.asked.is_empty() {
+                self.carry_out(tx, id);
+            }
+            let silent = tx.common().silent && !tx.common().logged;
+            if settle(tx, spec, direction, self.fresh) {
+                self.flow.forget_tx(id);
+            }
+            if silent {
+                parser.silence(id);
+            }
+            parser.worklist_mut().inspected(id, direction);
+        }
+        parser.worklist_mut().give_back(Look::Inspect, direction, changed);
+        if self.flow.state.certificates != PerDirection::default() {
+            ask_for_certificates(parser, &mut self.flow.state, direction);
+        }
+    }
+
+    fn transaction(&mut self, protocol: ProtocolId, tx_rules: &TxRules, tx: &dyn Transaction, id: TxId) {
+        if tx_rules.is_empty() && !self.flow.has_transactions() {
+            return;
+        }
+        let mut candidates = core::mem::take(&mut self.worker.candidates);
+        tx_rules.always.add_to(self.group, &mut candidates);
+        if self.stream.is_some() {
+            tx_rules.beside_stream.add_to(self.group, &mut candidates);
+        }
+        let direction = self.scene.direction;
+        let (progress, common) = (tx.progress(direction), tx.common());
+        let ended = common.ended[direction];
+        let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
+        let complete = ended || state.is_some_and(|complete| progress >= complete);
+        // Most sets have been scanned, or their value has not come: asked before anything is looked up.
+        let scanned = self.flow.sets_scanned(id, direction);
+        for (number, set) in tx_rules.sets.iter().enumerate() {
+            // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
+            // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
+            let again = self.fresh && common.looked[direction] <= set.spec.state;
+            let passed_over = !set.spec.kind.grows()
+                && (progress < set.spec.early && !ended || scanned.has(number) && !again);
+            if !passed_over && set.set.is_met(self.group) {
+                self.prefilter_tx((set, number), tx, (id, complete, again), &mut candidates);
+            }
+        }
+        self.flow.pending(id, direction, |rule| candidates.add(rule));
+        let (group, rules, fresh) = (self.group, self.rules, self.fresh);
+        // Asked of all candidates at once: most of these rules are in no cache, and they come together.
+        let waits = |rule: u32| rules.signatures.get(rule as usize).is_none_or(|s| s.hooked) && !fresh;
+        for rule in candidates.sorted(|rule| is_in_group(group, &rules.head_of, rule) && !waits(rule)) {
+            self.tx_rule(rule, protocol, tx, id);
+        }
+        candidates.clear();
+        self.worker.candidates = candidates;
+    }
+
+    fn prefilter_tx(
+        &mut self,
+        (set, number): (&crate::model::prefilter::TxSet, usize),
+        tx: &dyn Transaction,
+        (id, complete, again): (TxId, bool, bool),
+        candidates: &mut Candidates,
+    ) {
+        let direction = self.scene.direction;
+        let kind = set.spec.kind;
+        // What is looked at before it is complete is scanned as it comes, and once more when it is: a value may have grown.
+        let early = !kind.grows() && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction];
+        // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
+        let noted =
+            if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
+        let first = if early || noted & WHOLE != 0 && !again { noted & !WHOLE } else { 0 };
+        let mut next_value = first;
+        for index in first.. {
+            let mut scratch = core::mem::take(&mut self.worker.buffer);
+            scratch.clear();
+            let query = BufferQuery { id: set.spec.id, direction, index };
+            let view = tx.buffer(query, &mut scratch);
+            let more = view.is_some() && kind.is_multi();
+            if let Some(view) = view {
+                next_value = index.saturating_add(1);
+                if early && kind == BufferKind::Single {
+                    // Of one value it is remembered how long it was: it is scanned again when it has grown.
+                    let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
+                    if self.flow.values_scanned(id, direction, number) == length {
+                        self.worker.buffer = scratch;
+                        return;
+                    }
+                    self.flow.set_values_scanned(id, direction, number, length);
+                }
+                if set.transforms.is_empty() {
+                    let place = (number, index);
+                    let from = if kind.grows() {
+                        self.flow.scan_from(id, direction, place, view.offset, set.set.longest())
+                    } else {
+                        0
+                    };
+                    let fresh = view.data.get(from..).unwrap_or(&[]);
+                    set.set.scan(&mut self.worker.scratch, fresh, candidates);
+                    if kind.grows() {
+                        let end = view.offset.saturating_add(view.data.len() as u64);
+                        self.flow.set_scanned_to(id, direction, place, end);
+                    }
+                } else {
+                    let [mut value, mut next] = core::mem::take(&mut self.worker.transformed);
+                    value.clear();
+                    value.extend_from_slice(view.data);
+                    for transform in &set.transforms {
+                        next.clear();
+                        transform.apply(&value, &mut next);
+                        core::mem::swap(&mut value, &mut next);
+                    }
+                    set.set.scan(&mut self.worker.scratch, &value, candidates);
+                    self.worker.transformed = [value, next];
+                }
+            }
+            self.worker.buffer = scratch;
+            if !more {
+                break;
+            }
+        }
+        if next_value == 0 || kind.grows() || early && kind == BufferKind::Single {
+            return;
+        }
+        if kind == BufferKind::Multi && !complete {
+            let whole = if early { 0 } else { WHOLE };
+            self.flow.set_values_scanned(id, direction, number, next_value | whole);
+        } else {
+            self.flow.set_scanned(id, direction, number);
+        }
+    }
+
+    fn tx_rule(&mut self, index: u32, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) {
+        let rules = self.rules;
+        let Some(signature) = rules.signatures.get(index as usize) else { return };
+        let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
+        let mut entry = self.flow.entry(id, index, side);
+        if entry.status != Status::Pending || !self.header_holds(signature) {
+            if entry.status == Status::Pending && entry.held != 0 {
+                self.flow.set_entry(id, entry);
+            }
+            return;
+        }
+        self.worker.variables = [0; VARIABLES_MAX];
+        self.worker.captured.clear();
+        let answer = self.tx_checks(signature, protocol, tx, &mut entry);
+        match answer {
+            Answer::Yes if signature.repeats => {
+                self.hit(index, signature, Some(id), false);
+                return;
+            }
+            Answer::No if signature.repeats => return,
+            Answer::Yes => {
+                let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
+                entry.status = Status::Matched;
+                self.hit(index, signature, Some(id), stream);
+            }
+            Answer::No => entry.status = Status::Failed,
+            Answer::NotYet => {}
+        }
+        self.flow.set_entry(id, entry);
+    }
+
+    /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
+    pub(super) fn tx_checks(
+        &mut self,
+        signature: &Signature,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        entry: &mut Entry,
+    ) -> Answer {
+        let mut all = Answer::Yes;
+        for (number, check) in signature.values.iter().enumerate() {
+            let bit = 1u64.checked_shl(number as u32).unwrap_or(0);
+            if entry.held & bit != 0 {
+                continue;
+            }
+            match self.value_on_tx(check, protocol, tx, signature.spans_directions) {
+                Answer::Yes => entry.held |= bit,
+                Answer::No => return Answer::No,
+                Answer::NotYet => all = Answer::NotYet,
+            }
+        }
+        let base = signature.values.len();
+        for (number, check) in signature.tx.iter().enumerate() {
+            let bit = 1u64.checked_shl((base + number) as u32).unwrap_or(0);
+            if entry.held & bit != 0 {
+                continue;
+            }
+            let direction = self.scene.direction;
+            let ready = check.directions[direction]
+                && (tx.progress(direction) >= check.ready || tx.common().ended[direction]);
+            let answer = if !check.protocols.is_empty() && !check.protocols.contains(&protocol) {
+                Answer::No
+            } else if ready {
+                let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+                check.condition.matches(tx, direction, &scene)
+            } else {
+                Answer::NotYet
+            };
+            match answer {
+                Answer::Yes => entry.held |= bit,
+                Answer::No => return Answer::No,
+                Answer::NotYet => all = Answer::NotYet,
+            }
+        }
+        all
+    }
+
+    fn value_on_tx(
+        &mut self,
+        check: &ValueCheck,
+        protocol: ProtocolId,
+        tx: &dyn Transaction,
+        spans: bool,
+    ) -> Answer {
+        let direction = self.scene.direction;
+        let BufferRef::Tx(buffer) = check.buffer else {
+            // Header conditions beside transaction conditions look at the packet in hand, payload conditions at the stream
+            // as it is shown with it, or at the packet's own payload.
+            let Some(packet) = self.scene.packet else { return Answer::NotYet };
+            let holds = match check.buffer {
+                BufferRef::Packet(buffer) => {
+                    let data = PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet));
+                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                }
+                // What goes into the stream is looked at when that is shown, and places are counted in what is shown.
+                _ => {
+                    let data = self.stream.or((!self.stored).then_some(packet.payload()));
+                    data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
+                }
+            };
+            return if holds { Answer::Yes } else { Answer::NotYet };
+        };
+        let rules = self.rules;
+        let Some(spec) = rules.buffers.tx(buffer).and_then(|b| b.of(protocol)) else {
+            return Answer::from(check.absent != Absent::No);
+        };
+        let directions = check_directions(check, spec);
+        // A rule about both directions looks at what is there of either, whichever the packet is of.
+        let direction = if spans && !directions[direction] { direction.flip() } else { direction };
+        if !directions[direction] {
+            return Answer::NotYet;
+        }
+        let ended = tx.common().ended[direction];
+        let past = tx.progress(direction) >= spec.ready || ended;
+        if !past && !spec.kind.grows() && tx.progress(direction) < spec.early {
+            return Answer::NotYet;
+        }
+        let complete = bartizan_applayer::protocols::spec(protocol)
+            .is_some_and(|s| tx.progress(direction) >= s.complete[direction])
+            || ended;
+        // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
+        // match any more either.
+        let elsewhere = spans && directions[direction.flip()] && !tx.common().inspected[direction.flip()];
+        let mut answer = Answer::No;
+        let mut found = false;
+        for index in 0.. {
+            let mut scratch = core::mem::take(&mut self.worker.buffer);
+            scratch.clear();
+            let view = tx.buffer(BufferQuery { id: spec.id, direction, index }, &mut scratch);
+            let there = view.is_some();
+            found |= there;
+            if let Some(view) = view {
+                match self.run(check, view.data, view.complete || complete) {
+                    Outcome::Match => answer = Answer::Yes,
+                    Outcome::NotYet => answer = Answer::NotYet,
+                    Outcome::NoMatch if spec.kind.grows() && !view.complete && !complete => {
+                        answer = Answer::NotYet;
+                    }
+                    Outcome::NoMatch => {}
+                }
+            }
+            self.worker.buffer = scratch;
+            if answer == Answer::Yes || !there || !spec.kind.is_multi() {
+                break;
+            }
+        }
+        if !found && !past && !spec.kind.grows() {
+            answer = Answer::NotYet;
+        } else if !found {
+            answer = match check.absent {
+                Absent::Only | Absent::OrElse => Answer::Yes,
+                Absent::No if complete || !spec.kind.grows() && past => Answer::No,
+                Absent::No => Answer::NotYet,
+            };
+        } else if check.absent == Absent::Only {
+            answer = Answer::No;
+        }
+        let open = !past && !spec.kind.grows();
+        if answer == Answer::No && (elsewhere || spec.kind.is_multi() && !complete)
+            || answer != Answer::Yes && open
+        {
+            answer = Answer::NotYet;
+        }
+        answer
+    }
+}

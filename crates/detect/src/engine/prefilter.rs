@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Candidates without a literal: rules that always are, and those that are found by a property of the packet.
+
+use crate::compile::groups::Group;
+use crate::engine::candidates::Candidates;
+use crate::model::condition::PrefilterKey;
+use crate::model::prefilter::Always;
+
+impl Always {
+    /// Adds those of a flow's group to `candidates`; without a group all.
+    pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
+        for (word, heads, first) in &self.words {
+            let met = group.map_or(u64::MAX, |g| g.word(*word)) & heads;
+            if met == 0 {
+                continue;
+            }
+            let rules = self.rules.get(*first as usize..).unwrap_or_default();
+            for (head, rule) in rules.iter().take_while(|(head, _)| head / 64 == *word) {
+                if met >> (head % 64) & 1 == 1 {
+                    candidates.add(*rule);
+                }
+            }
+        }
+    }
+}
+
+/// The keys of a packet.
+pub struct PrefilterKeys;
+
+impl PrefilterKeys {
+    /// Decode events, stream events and the ICMP type of a packet.
+    pub fn of<'k>(
+        packet: &'k bartizan_packet::PacketView<'_>,
+        stream_events: &'k [bartizan_flow::tcp::StreamEvent],
+    ) -> impl Iterator<Item = PrefilterKey> + 'k {
+        let decoded = packet.decoded();
+        let icmp = match &decoded.transport {
+            bartizan_packet::Transport::Icmp(icmp) | bartizan_packet::Transport::Icmpv6(icmp) => {
+                Some(PrefilterKey::IcmpType(icmp.kind))
+            }
+            _ => None,
+        };
+        decoded
+            .events
+            .as_slice()
+            .iter()
+            .map(|event| PrefilterKey::DecodeEvent(*event as u16))
+            .chain(stream_events.iter().map(|event| PrefilterKey::StreamEvent(*event as u16)))
+            .chain(icmp)
+    }
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What detection remembers of one flow from packet to packet.
+//!
+//! The part that points into a rule set (which rules are half way through a transaction) carries the set's generation
+//! and is dropped when another one runs.
+
+use crate::engine::window::WindowScan;
+use crate::ruleset::{RuleSet, Says};
+use crate::state::FlowState;
+use bartizan_applayer::memory::Held as _;
+use bartizan_applayer::transaction::TxId;
+use bartizan_base::{Direction, Generation, PerDirection};
+use bartizan_function::SlotState;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// How far a rule got with a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// Some conditions are open.
+    #[default]
+    Pending,
+    /// It matched; it will not match again.
+    Matched,
+    /// It cannot match any more.
+    Failed,
+}
+
+/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for something of
+/// both has one progress for the whole transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// What the rule found in this direction.
+    Of(Direction),
+    /// What it found in both.
+    #[default]
+    Both,
+}
+
+/// A rule's progress with a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    /// The rule's position in the rule set.
+    pub rule: u32,
+    /// Whose progress it is.
+    pub side: Side,
+    /// Status.
+    pub status: Status,
+    /// Conditions that hold, a bit each.
+    pub held: u64,
+}
+
+/// In the place of a value's number: not how far it was scanned, but how many values were.
+const VALUES: u32 = u32::MAX;
+
+/// How far the firewall is with a direction of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateState {
+    /// The state that is judged next.
+    pub from: u8,
+    /// A rule has accepted a state.
+    pub ruled: bool,
+}
+
+#[derive(Debug, Default)]
+struct TxState {
+    id: TxId,
+    /// By rule and side: there can be a hundred, and they are asked for one after the other.
+    entries: SmallVec<[Entry; 4]>,
+    /// How far the firewall is with it, by direction.
+    gate: [GateState; 2],
+    /// The firewall has accepted all of it, both directions.
+    accepted: bool,
+    /// Alerts of rules on packets that showed it.
+    guessed: u8,
+    /// Sets that were scanned, a bit each, by direction.
+    scanned: [u64; 2],
+    /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many were scanned
+    /// ([`VALUES`]).
+    growing: SmallVec<[(u8, u16, u32, u64); 2]>,
+}
+
+impl TxState {
+    /// Where a rule's progress stands, or is to be put.
+    fn place_of(&self, rule: u32, side: Side) -> Result<usize, usize> {
+        // Rules are evaluated in their order, so most that are new come last.
+        match self.entries.last() {
+            Some(last) if (last.rule, last.side) >= (rule, side) => {
+                self.entries.binary_search_by(|e| (e.rule, e.side).cmp(&(rule, side)))
+            }
+            _ => Err(self.entries.len()),
+        }
+    }
+
+    /// Bytes of memory held beside its own place.
+    fn held(&self) -> usize {
+        self.entries.held().saturating_add(self.growing.held())
+    }
+}
+
+/// Sets of literals that were scanned for a direction of a transaction, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetsScanned(u64);
+
+impl SetsScanned {
+    /// Whether a set was. Of sets beyond the 64th nothing is remembered.
+    pub(crate) fn has(self, set: usize) -> bool {
+        set < 64 && self.0 >> set & 1 == 1
+    }
+}
+
+/// Transactions remembered per flow; the oldest are forgotten beyond that.
+const TRANSACTIONS_MAX: usize = 512;
+/// Room for so many is kept for those that come when none is remembered any more.
+const ROOM_KEPT: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FlowDetect {
+    generation: Generation,
+    /// What rules set in this flow; lives on from generation to generation.
+    pub state: FlowState,
+    /// In the order of their ids.
+    tx: VecDeque<TxState>,
+    /// Bytes of memory that they hold beside their places.
+    tx_held: usize,
+    /// Rules on addresses were evaluated, by direction.
+    ip_only_done: [bool; 2],
+    /// What is known of the windows that the stream is shown with, by direction.
+    windows: PerDirection<WindowScan>,
+    /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
+    withheld: PerDirection<bool>,
+    turned: bool,
+}
+
+impl FlowDetect {
+    /// Drops what belongs to another generation. What a rule decided for the whole flow stands while the rules have that rule
+    /// and it still says so.
+    pub fn enter_generation(&mut self, rules: &RuleSet) {
+        if self.generation != rules.generation {
+            // A frame that another worker began in an earlier generation lifts nothing.
+            let forward = self.generation < rules.generation;
+            self.generation = rules.generation;
+            self.forget_all_tx();
+            self.ip_only_done = [false; 2];
+            self.windows = PerDirection::default();
+            let FlowState { passed, dropped, accepted, .. } = &mut self.state;
+            *accepted = accepted.filter(|rule| rules.accepts(rule));
+            *passed = passed.filter(|rule| rules.says(rule, Says::Pass));
+            *dropped = dropped.filter(|rule| !forward || rules.says(rule, Says::Refuse));
+        }
+    }
+
+    /// The firewall refuses a packet that brings something to transactions.
+    pub(crate) fn withhold(&mut self, direction: Direction) {
+        self.withheld[direction] = true;
+    }
+
+    /// The transactions of a direction are judged.
+    pub(crate) fn hand_out(&mut self, direction: Direction) {
+        self.withheld[direction] = false;
+    }
+
+    /// Whether something of a direction waits to be judged.
+    pub(crate) fn withheld(&self, direction: Direction) -> bool {
+        self.withheld[direction]
+    }
+
+    /// How far the firewall is with a direction of a transaction.
+    pub(crate) fn gate(&self, id: TxId, direction: Direction) -> GateState {
+        self.tx(id).and_then(|tx| tx.gate.get(direction as usize)).copied().unwrap_or_default()
+    }
+
+    /// Whether the firewall has accepted all of a transaction.
+    pub(crate) fn is_tx_accepted(&self, id: TxId) -> bool {
+        self.tx(id).is_some_and(|tx| tx.accepted)
+    }
+
+    /// The firewall accepts all of a transaction.
+    pub(crate) fn accept_tx(&mut self, id: TxId) {
+        if let Some(tx) = self.tx_mut(id) {
+            tx.accepted = true;
+        }
+    }
+
+    /// Notes that.
+    pub(crate) fn set_gate(&mut self, id: TxId, direction: Direction, state: GateState) {
+        if let Some(gate) = self.tx_mut(id).and_then(|tx| tx.gate.get_mut(direction as usize)) {
+            *gate = state;
+        }
+    }
+
+    /// Drops what belongs to the streams as they were before the flow was turned round.
+    pub(crate) fn turn(&mut self, turned: bool) {
+        if self.turned != turned {
+            self.turned = turned;
+            self.windows = PerDirection::default();
+        }
+    }
+
+    /// What is known of the window on a direction's stream, for the generation's set of literals.
+    pub(crate) fn window(&mut self, direction: Direction) -> &mut WindowScan {
+        &mut self.windows[direction]
+    }
+
+    /// Whether the rules on addresses were evaluated for this direction already.
+    #[must_use]
+    pub fn ip_only_done(&self, direction: Direction) -> bool {
+        self.ip_only_done.get(direction as usize).copied().unwrap_or(false)
+    }
+
+    /// The rules on addresses are evaluated for this direction.
+    pub fn set_ip_only_done(&mut self, direction: Direction) {
+        if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
+            *done = true;
+        }
+    }
+
+    /// Whether anything is remembered of transactions.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        !self.tx.is_empty()
+    }
+
+    fn tx(&self, id: TxId) -> Option<&TxState> {
+        let at = self.tx.binary_search_by_key(&id, |t| t.id).ok()?;
+        self.tx.get(at)
+    }
+
+    fn tx_mut(&mut self, id: TxId) -> Option<&mut TxState> {
+        let at = match self.tx.binary_search_by_key(&id, |t| t.id) {
+            Ok(at) => at,
+            Err(mut at) => {
+                if self.tx.len() >= TRANSACTIONS_MAX
+                    && let Some(oldest) = self.tx.pop_front()
+                {
+                    self.tx_held = self.tx_held.saturating_sub(oldest.held());
+                    at = at.saturating_sub(1);
+                }
+                self.tx.insert(at, TxState { id, ..TxState::default() });
+                at
+            }
+        };
+        self.tx.get_mut(at)
+    }
+
+    /// Counts an alert that shows a transaction by guess; `false` when the limit is reached.
+    pub fn guess(&mut self, id: TxId, limit: u8) -> bool {
+        let Some(tx) = self.tx_mut(id) else { return false };
+        let more = tx.guessed < limit;
+        tx.guessed = tx.guessed.saturating_add(1);
+        more
+    }
+
+    /// Forgets a transaction.
+    pub fn forget_tx(&mut self, id: TxId) {
+        if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
+            && let Some(tx) = self.tx.remove(at)
+        {
+            self.tx_held = self.tx_held.saturating_sub(tx.held());
+            if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
+                self.forget_all_tx();
+            }
+        }
+    }
+
+    fn forget_all_tx(&mut self) {
+        self.tx = VecDeque::new();
+        self.tx_held = 0;
+    }
+
+    /// Changes what is remembered of a transaction, and counts what it holds then.
+    fn change(&mut self, id: TxId, change: impl FnOnce(&mut TxState)) {
+        let Some(tx) = self.tx_mut(id) else { return };
+        let before = tx.held();
+        change(tx);
+        let after = tx.held();
+        self.tx_held = self.tx_held.saturating_add(after).saturating_sub(before);
+    }
+
+    /// A rule's progress with a transaction.
+    #[must_use]
+    pub fn entry(&self, id: TxId, rule: u32, side: Side) -> Entry {
+        self.tx(id).and_then(|t| t.entries.get(t.place_of(rule, side).ok()?)).copied().unwrap_or(Entry {
+            rule,
+            side,
+            ..Entry::default()
+        })
+    }
+
+    /// Remembers a rule's progress.
+    pub fn set_entry(&mut self, id: TxId, entry: Entry) {
+        self.change(id, |tx| match tx.place_of(entry.rule, entry.side) {
+            Ok(at) => {
+                if let Some(known) = tx.entries.get_mut(at) {
+                    *known = entry;
+                }
+            }
+            Err(at) => tx.entries.insert(at, entry),
+        });
+    }
+
+    /// Rules that are half way through a transaction, as far as a direction concerns them.
+    pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
+        if let Some(tx) = self.tx(id) {
+            let concerns = |e: &&Entry| e.side == Side::Both || e.side == Side::Of(direction);
+            for entry in tx.entries.iter().filter(|e| e.status == Status::Pending).filter(concerns) {
+                found(entry.rule);
+            }
+        }
+    }
+
+    /// The sets that were scanned for a transaction.
+    #[must_use]
+    pub(crate) fn sets_scanned(&self, id: TxId, direction: Direction) -> SetsScanned {
+        SetsScanned(self.tx(id).and_then(|t| t.scanned.get(direction as usize)).copied().unwrap_or(0))
+    }
+
+    /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never wrong.
+    pub fn set_scanned(&mut self, id: TxId, direction: Direction, set: usize) {
+        let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
+        if let Some(scanned) = self.tx_mut(id).and_then(|t| t.scanned.get_mut(direction as usize)) {
+            *scanned |= bit;
+        }
+    }
+
+    /// Where in a growing value (set, which of its values) to scan on, given the offset of its first byte there and the longest
+    /// literal.
+    #[must_use]
+    pub fn scan_from(
+        &self,
+        id: TxId,
+        direction: Direction,
+        (set, value): (usize, u32),
+        offset: u64,
+        longest: usize,
+    ) -> usize {
+        let done = self.scanned_to(id, (direction as u8, set as u16, value));
+        let from = done.saturating_sub(longest.saturating_sub(1) as u64).saturating_sub(offset);
+        usize::try_from(from).unwrap_or(usize::MAX)
+    }
+
+    /// Remembers how far a growing value was scanned.
+    pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, (set, value): (usize, u32), end: u64) {
+        self.note_scanned(id, (direction as u8, set as u16, value), end);
+    }
+
+    /// How many values of a buffer that can have several were scanned.
+    #[must_use]
+    pub fn values_scanned(&self, id: TxId, direction: Direction, set: usize) -> u32 {
+        u32::try_from(self.scanned_to(id, (direction as u8, set as u16, VALUES))).unwrap_or(VALUES)
+    }
+
+    /// Remembers how many values were scanned.
+    pub fn set_values_scanned(&mut self, id: TxId, direction: Direction, set: usize, values: u32) {
+        self.note_scanned(id, (direction as u8, set as u16, VALUES), u64::from(values));
+    }
+
+    fn scanned_to(&self, id: TxId, key: (u8, u16, u32)) -> u64 {
+        self.tx(id).and_then(|t| t.growing.iter().find(|g| (g.0, g.1, g.2) == key)).map_or(0, |g| g.3)
+    }
+
+    fn note_scanned(&mut self, id: TxId, key: (u8, u16, u32), end: u64) {
+        self.change(id, |tx| match tx.growing.iter_mut().find(|g| (g.0, g.1, g.2) == key) {
+            Some(known) => known.3 = end,
+            None => tx.growing.push((key.0, key.1, key.2, end)),
+        });
+    }
+}
+
+impl SlotState for FlowDetect {
+    fn held(&self) -> usize {
+        let windows = self.windows.to_server.held().saturating_add(self.windows.to_client.held());
+        let transactions = self.tx.held().saturating_add(self.tx_held);
+        transactions.saturating_add(windows).saturating_add(self.state.held())
+    }
+
+    fn let_go(&mut self) {
+        self.forget_all_tx();
+        self.windows = PerDirection::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_has_its_own_progress_by_side_whatever_the_order() {
+        let mut flow = FlowDetect::default();
+        let sides = [Side::Both, Side::Of(Direction::ToServer), Side::Of(Direction::ToClient)];
+        let order = |n: u64| (n * 7919 % 101, n);
+        for (rule, n) in (0..101).map(order) {
+            for (at, side) in sides.into_iter().enumerate() {
+                let entry = Entry { rule: rule as u32, side, held: n * 3 + at as u64, ..Entry::default() };
+                flow.set_entry(5, entry);
+                flow.set_entry(5, Entry { status: Status::Matched, ..entry });
+            }
+        }
+        for (rule, n) in (0..101).map(order) {
+            for (at, side) in sides.into_iter().enumerate() {
+                let entry = flow.entry(5, rule as u32, side);
+                assert_eq!(
+                    (entry.status, entry.held),
+                    (Status::Matched, n * 3 + at as u64),
+                    "{rule} {side:?}"
+                );
+            }
+        }
+        assert_eq!(flow.tx(5).unwrap().entries.len(), 303);
+        assert_eq!(flow.entry(5, 500, Side::Both).status, Status::Pending);
+    }
+
+    #[test]
+    fn what_is_held_is_counted_and_let_go_of() {
+        let mut flow = FlowDetect::default();
+        assert_eq!(flow.held(), 0);
+        for id in 0..TRANSACTIONS_MAX as u64 * 2 {
+            for rule in 0..9 {
+                flow.set_entry(id, Entry { rule, ..Entry::default() });
+                flow.set_scanned_to(id, Direction::ToServer, (rule as usize, 0), 7);
+            }
+        }
+        let counted: usize = flow.tx.iter().map(TxState::held).sum();
+        assert!(counted > 0 && flow.tx_held == counted, "{} {counted}", flow.tx_held);
+        let held = flow.held();
+        assert!(held >= counted + TRANSACTIONS_MAX * size_of::<TxState>(), "{held}");
+        let remembered = TRANSACTIONS_MAX as u64..TRANSACTIONS_MAX as u64 * 2;
+        remembered.for_each(|id| flow.forget_tx(id));
+        assert_eq!((flow.held(), flow.tx.capacity()), (0, 0), "a burst leaves nothing behind");
+
+        flow.set_entry(1, Entry::default());
+        flow.state.set_variable(1, &[0; 1000]);
+        flow.state.set_bit(1);
+        flow.let_go();
+        assert!(!flow.has_transactions() && flow.state.bit(1) && flow.state.variable(1).is_some());
+        let variable = flow.held();
+        assert!((1000..1400).contains(&variable), "{variable}");
+        flow.state.set_variable(1, &[0; 10]);
+        assert!(flow.held() < variable - 900, "{}", flow.held());
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What keywords compile to: conditions on packets, transactions and buffers, and effects after a match.
+//!
+//! Each is a trait with one implementation per keyword, made when rules load and called without allocation.
+
+use crate::model::action::RuleAction;
+use crate::state::FlowState;
+use bartizan_applayer::file::FileTrack;
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::{Direction, RuleId, Timestamp};
+use bartizan_function::view::FlowView;
+use bartizan_packet::PacketView;
+
+/// What a condition may look at.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// Packet clock.
+    pub now: Timestamp,
+    /// The packet that is being inspected; for work done at the end of a flow there is none.
+    pub packet: Option<&'a PacketView<'a>>,
+    /// Direction of the packet within its flow.
+    pub direction: Direction,
+    /// The flow, unless the packet has none.
+    pub flow: Option<&'a FlowView<'a>>,
+    /// Flow variables as they stand now.
+    pub state: Option<&'a FlowState>,
+    /// Events that the stream engine raised for this packet.
+    pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
+    /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
+    pub app_events: &'a [bartizan_applayer::event::EventCode],
+    /// New data of the stream are shown with this packet, whether it brought them itself or not.
+    pub shows_stream: bool,
+    /// With this packet protocol detection of its direction came to an end.
+    pub detection_done: bool,
+    /// Whose traffic it is.
+    pub tenant: bartizan_base::TenantId,
+    /// What belongs to no flow: host table, names.
+    pub shared: &'a crate::state::shared::Shared,
+}
+
+impl Scene<'_> {
+    /// Source and destination address of what is being inspected.
+    #[must_use]
+    pub fn addresses(&self) -> Option<(core::net::IpAddr, core::net::IpAddr)> {
+        if let Some(packet) = self.packet {
+            let decoded = packet.decoded();
+            return decoded.src().zip(decoded.dst());
+        }
+        let flow = self.flow?;
+        Some((flow.source(self.direction).0, flow.destination(self.direction).0))
+    }
+}
+
+/// A condition on the packet or flow.
+pub trait PacketCondition: Send + Sync {
+    /// Whether it holds.
+    fn matches(&self, scene: &Scene<'_>) -> bool;
+
+    /// Key by which rules without literals are looked up instead of being evaluated for each packet.
+    fn prefilter(&self) -> Option<PrefilterKey> {
+        None
+    }
+
+    /// The condition is about one packet (flags, `dsize`, header fields, what its flow has counted by then): a rule with it
+    /// and content looks at packets, not at the stream, and cannot ask for transactions.
+    fn needs_packet(&self) -> bool {
+        false
+    }
+
+    /// The condition cannot hold for a packet that the engine made to inspect what is left of a flow.
+    fn needs_real_packet(&self) -> bool {
+        self.needs_packet()
+    }
+
+    /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`, as in Suricata).
+    fn wants_packets_too(&self) -> bool {
+        false
+    }
+
+    /// The longest payload of a packet, in bytes, with which it can hold; `None`: any. Longer ones are not searched for the rule's
+    /// literals.
+    fn longest_payload(&self) -> Option<usize> {
+        None
+    }
+
+    /// The most bytes of payload that Suricata 8.0.8 reckons with when it asks whether the rule's contents fit at all; `None`: it does
+    /// not ask. (`dsize:<5` counts as 5 there.)
+    fn room_for_contents(&self) -> Option<i64> {
+        None
+    }
+
+    /// The condition needs a flow (else the rule is evaluated for packets without one as well).
+    fn needs_flow(&self) -> bool {
+        false
+    }
+
+    /// The condition is about addresses only: a rule with nothing else is evaluated once per flow and direction.
+    fn is_ip_only(&self) -> bool {
+        false
+    }
+
+    /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once per
+    /// direction, when detection ends ([`Scene::detection_done`]).
+    fn is_detection(&self) -> bool {
+        false
+    }
+}
+
+/// A cheap property of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PrefilterKey {
+    /// The packet raised this decode event (number of `bartizan_packet::DecodeEvent`).
+    DecodeEvent(u16),
+    /// The packet raised this stream event.
+    StreamEvent(u16),
+    /// The ICMP or ICMPv6 type is this.
+    IcmpType(u8),
+}
+
+/// A condition on a transaction.
+pub trait TxCondition: Send + Sync {
+    /// Whether it holds; [`Answer::NotYet`] while more data may change that.
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer;
+
+    /// Whether it holds for one file, where it is about files.
+    fn holds_for(&self, file: &FileTrack) -> Option<bool> {
+        let _ = file;
+        None
+    }
+}
+
+/// Answer of a condition on something that grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It holds.
+    Yes,
+    /// It does not and never will.
+    No,
+    /// It does not, but more data may change that.
+    NotYet,
+}
+
+impl From<bool> for Answer {
+    fn from(holds: bool) -> Self {
+        if holds { Answer::Yes } else { Answer::No }
+    }
+}
+
+/// What a condition computed of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// Interned name of the buffer.
+    pub name: u32,
+    /// The result.
+    pub value: f64,
+    /// Whether the condition holds for it.
+    pub holds: bool,
+}
+
+/// A condition on the value of a buffer as a whole (`bsize`, `to_sha256` datasets ...), besides the content program.
+pub trait BufferCondition: Send + Sync {
+    /// Whether it holds. `complete`: no more data will follow.
+    fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
+
+    /// What it computes of the value, matching or not, that events of the flow show.
+    fn measure(&self, data: &[u8]) -> Option<Measure> {
+        let _ = data;
+        None
+    }
+
+    /// What is known of a value that matched, for the alert: interned name and JSON.
+    fn context(&self, data: &[u8]) -> Option<(u32, std::sync::Arc<[u8]>)> {
+        let _ = data;
+        None
+    }
+}
+
+/// A change of a buffer's value before it is matched (`to_lowercase`, `url_decode`, `to_sha256` ...).
+pub trait Transform: Send + Sync {
+    /// Writes the changed value of `input` to `output`, which is empty.
+    fn apply(&self, input: &[u8], output: &mut Vec<u8>);
+
+    /// Identity of transform and options: buffers with equal chains are computed once.
+    fn key(&self) -> String;
+}
+
+/// What happens when all conditions of a rule hold, before the alert is written.
+pub trait Effect: Send + Sync {
+    /// Applies the effect. `false` takes the match back (a threshold that is not reached).
+    fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> bool;
+}
+
+/// What a threshold makes of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// The match counts as it is.
+    Alert,
+    /// It counts with another action (rate filter).
+    Act(RuleAction),
+    /// Its action applies, but it is not reported.
+    Silent,
+    /// It does not count: neither action nor report.
+    Nothing,
+}
+
+/// Which keyword or entry a threshold comes from; decides how entries of a threshold file combine with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// `threshold`, or `event_filter` of a file.
+    Threshold,
+    /// `detection_filter`.
+    DetectionFilter,
+    /// `rate_filter` of a file.
+    RateFilter,
+    /// `suppress` of a file.
+    Suppress,
+}
+
+/// A threshold: says how much of a match counts. Asked after the effects, in order, until one says less than
+/// [`Limited::Alert`].
+pub trait Limit: Send + Sync {
+    /// Counts the match and judges it.
+    fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowState>) -> Limited;
+
+    /// What it is.
+    fn kind(&self) -> LimitKind;
+}

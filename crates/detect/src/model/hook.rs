@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! States of transactions, by which rules are hooked to them. Source: Suricata 8's user guide, "Explicit rule hook (states)".
+
+use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocols;
+use bartizan_applayer::transaction::Transaction;
+use bartizan_base::Direction;
+
+/// A state of a protocol's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// The protocol.
+    pub protocol: ProtocolId,
+    /// Whose progress.
+    pub direction: Direction,
+    /// The progress.
+    pub state: u8,
+}
+
+/// How far a direction got. What the flow's end cut off has not come to a later state.
+pub(crate) fn progress(tx: &dyn Transaction, direction: Direction) -> u8 {
+    tx.progress(direction)
+}
+
+/// A state by its name: the protocol's own, or those that each protocol has.
+pub(crate) fn find(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
+    let hook = |direction, state| Hook { protocol, direction, state };
+    let general = match name {
+        "request_started" => Some(hook(Direction::ToServer, 0)),
+        "request_complete" => Some(hook(Direction::ToServer, spec.complete.to_server)),
+        "response_started" => Some(hook(Direction::ToClient, 0)),
+        "response_complete" => Some(hook(Direction::ToClient, spec.complete.to_client)),
+        _ => None,
+    };
+    general.or_else(|| find_own(protocol, spec, name))
+}
+
+/// A state by the name that the protocol itself gives it.
+pub(crate) fn find_own(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
+    Direction::BOTH.into_iter().find_map(|direction| {
+        let at = spec.states[direction].iter().position(|state| *state == name)?;
+        Some(Hook { protocol, direction, state: u8::try_from(at).ok()? })
+    })
+}
+
+/// Every hook of every protocol, as rules name it: `http1:request_line`.
+#[must_use]
+pub fn all() -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for spec in protocols::TABLE {
+        let protocol = spec.aliases.iter().find(|alias| **alias == "http1").unwrap_or(&spec.name);
+        for (direction, started, complete) in [
+            (Direction::ToServer, "request_started", "request_complete"),
+            (Direction::ToClient, "response_started", "response_complete"),
+        ] {
+            let own = spec.states[direction].iter().copied();
+            for name in core::iter::once(started).chain(own).chain([complete]) {
+                let hook = format!("{protocol}:{name}");
+                // The last of those that a protocol has under both names.
+                found.retain(|known| *known != hook);
+                found.push(hook);
+            }
+        }
+    }
+    found
+}
+
+/// The names of one state: the protocol's own, and those that each protocol has.
+pub(crate) fn names_of(
+    protocol: ProtocolId,
+    spec: &ProtocolSpec,
+    direction: Direction,
+    state: u8,
+) -> impl Iterator<Item = &'static str> {
+    let wanted = Hook { protocol, direction, state };
+    names(spec).into_iter().filter(move |name| find(protocol, spec, name) == Some(wanted))
+}
+
+/// All names of a protocol's states.
+pub(crate) fn names(spec: &ProtocolSpec) -> Vec<&'static str> {
+    let general = ["request_started", "request_complete", "response_started", "response_complete"];
+    let own = Direction::BOTH.into_iter().flat_map(|d| spec.states[d].iter().copied());
+    own.chain(general).collect()
+}

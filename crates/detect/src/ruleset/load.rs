@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Loading: files of rules become a set.
+
+use super::rule::{Built, LoadInput, Rest, Whose, compile, member};
+use super::{RuleSet, Says};
+use crate::compile::environment::Environment;
+use crate::compile::firewall::{self, Act, Firewall, Policies};
+use crate::compile::heads::Collector;
+use crate::compile::known::Known;
+use crate::compile::prefilter;
+use crate::compile::refusal::RefusalCode;
+use crate::compile::unknown_classes::UnknownClasses;
+use crate::model::buffers::Buffers;
+use crate::model::signature::{Member, RuleAction};
+use bartizan_base::Settings;
+use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetReport, Severity};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Nothing of the generation can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A pattern engine could not build the sets.
+    #[error("the pattern sets of the rules cannot be built: {0}")]
+    Patterns(#[from] bartizan_pattern::BuildError),
+    /// The firewall's settings cannot be understood.
+    #[error("{0}")]
+    Firewall(#[from] bartizan_base::SettingError),
+}
+
+/// Outcome of loading: the set, and what is to be said about single rules.
+pub struct Loaded {
+    /// The set.
+    pub rules: RuleSet,
+    /// One finding per refused rule, and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided by others.
+    pub firewall_refused: u64,
+    /// The refused rules, by file.
+    pub refused: Vec<RefusedRule>,
+}
+
+/// A rule that is not there, or a line that is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRule {
+    /// Gid and sid, as far as they could be read.
+    pub id: Option<(u32, u32)>,
+    /// It is no rule, or one that Suricata refuses as well; else it is right and cannot be evaluated here.
+    pub malformed: bool,
+    /// The file, as it was named to the parser.
+    pub file: Arc<str>,
+    /// Line and character of what is wrong, from 1.
+    pub place: (u32, u32),
+    /// What is wrong.
+    pub message: String,
+}
+
+impl RefusedRule {
+    fn of(rule: &Rule, code: RefusalCode, finding: &Diagnostic) -> Self {
+        RefusedRule {
+            id: Some((rule.id().gid, rule.id().sid)),
+            malformed: !code.is_unsupported(),
+            file: Arc::clone(&finding.file),
+            place: (finding.line, finding.column),
+            message: finding.message.clone(),
+        }
+    }
+
+    /// The lines of a file that are no rules, each with its first error.
+    fn lines(file: &RuleFile) -> impl Iterator<Item = Self> {
+        let mut errors = file.diagnostics.iter().filter(|d| d.severity == Severity::Error).peekable();
+        file.refused.iter().map(move |line| {
+            // Both are in the order of the file.
+            while errors.next_if(|error| error.line < line.line).is_some() {}
+            let error = errors.peek();
+            RefusedRule {
+                id: line.sid.map(|sid| (1, sid)),
+                malformed: true,
+                file: Arc::clone(file.source.name()),
+                place: error.map_or((line.line, 1), |error| (error.line, error.column)),
+                message: error.map_or_else(|| line.code.to_owned(), |error| error.message.clone()),
+            }
+        })
+    }
+}
+
+/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
+///
+/// The rules are taken out of their files: a large set's syntax trees hold as much memory as what is made of them, and pattern sets,
+/// which come last, need theirs for a while.
+///
+/// # Errors
+/// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
+pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, LoadError> {
+    input.shared.begin_load();
+    input.known.into_iter().for_each(Known::tidy);
+    let buffers = Buffers::new();
+    let mut report = RuleSetReport::new();
+    let mut diagnostics = Vec::new();
+    let mut heads = Collector::default();
+    let mut resolver = input.variables.resolver();
+    let mut duplicates = Duplicates::default();
+    let mut built: Vec<Option<Member>> = Vec::new();
+    let mut words = HashSet::new();
+    let mut classes = UnknownClasses::default();
+    let firewall = firewall::is_enabled(input.settings)?;
+    let mut firewall_refused = 0u64;
+    let mut refused = Vec::new();
+    for file in files {
+        report.add_file(file);
+        if file.firewall {
+            firewall_refused += file.refused.len() as u64;
+        }
+        diagnostics.extend(file.diagnostics.iter().cloned());
+        refused.extend(RefusedRule::lines(file));
+        let name = file.source.name().to_string();
+        let folder = std::path::Path::new(&name).parent().unwrap_or(std::path::Path::new("")).to_owned();
+        let environment = Environment::new(&buffers, input.settings, input.shared, &folder);
+        let mut rest =
+            Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
+        for rule in core::mem::take(&mut file.rules) {
+            let rule = &rule;
+            let whose = Whose { own: file.firewall, mode: firewall };
+            match member(rule, whose, &environment, input, &mut rest) {
+                Ok(None) => report.skip("requires"),
+                Ok(Some(one)) => match judge(&mut duplicates, rule, &built, file.firewall) {
+                    Duplicate::New => {
+                        report.load();
+                        built.push(Some(one));
+                    }
+                    Duplicate::Replaces(before) => {
+                        report.skip("older revision");
+                        if let Some(slot) = built.get_mut(before) {
+                            *slot = None;
+                        }
+                        built.push(Some(one));
+                    }
+                    Duplicate::Refused(_) => {
+                        // Nobody has this place: a rule that is refused as the firewall's or not may have been given it.
+                        built.push(None);
+                        report.refuse(RefusalCode::Duplicate.name());
+                        firewall_refused += u64::from(file.firewall);
+                        let message = format!(
+                            "a rule with gid {} and sid {} stands earlier",
+                            rule.id().gid,
+                            rule.id().sid
+                        );
+                        let code = RefusalCode::Duplicate;
+                        let finding = rule.diagnostic(rule.span, Severity::Error, code.code(), message);
+                        refused.push(RefusedRule::of(rule, code, &finding));
+                        diagnostics.push(finding);
+                    }
+                },
+                Err((code, finding)) => {
+                    firewall_refused += u64::from(file.firewall);
+                    count(&mut report, rule, code, &finding);
+                    refused.push(RefusedRule::of(rule, code, &finding));
+                    diagnostics.push(*finding);
+                }
+            }
+        }
+    }
+    diagnostics.extend(classes.finish(input.classifications));
+    let built = built.into_iter().flatten();
+    let (of_firewall, mut signatures): (Vec<Member>, Vec<Member>) =
+        built.partition(|member| member.firewall.is_some());
+    sort(&mut signatures, &action_order(input.settings));
+    let detecting = signatures.len();
+    // Those of the firewall keep the order of their files; no prefilter leads to them.
+    signatures.extend(of_firewall);
+    let policies = firewall.then(|| Policies::from_settings(input.settings)).transpose()?;
+    if let Some(policies) = &policies {
+        let mut classes = UnknownClasses::default();
+        let mut rest =
+            Rest { heads: &mut heads, resolver: &mut resolver, classes: &mut classes, words: &mut words };
+        signatures.extend(reporting(policies, &buffers, input, &mut rest));
+    }
+    let prefilters =
+        prefilter::build(signatures.get(..detecting).unwrap_or_default(), &buffers, input.compiler)?;
+    let rules = RuleSet {
+        tags: signatures.iter().any(|s| s.tags),
+        generation: input.generation,
+        head_of: signatures.iter().map(|s| s.head).collect(),
+        deciding: signatures.iter().filter_map(|s| Some(((s.id.gid, s.id.sid), Says::of_rule(s)?))).collect(),
+        accepting: signatures
+            .iter()
+            .filter(|s| s.firewall.as_ref().is_some_and(|f| f.act.accepts_flow()))
+            .filter(|s| !firewall::POLICY_SIDS.contains(&s.id.sid))
+            .map(|s| (s.id.gid, s.id.sid))
+            .collect(),
+        firewall: policies.map(|policies| Firewall::new(&signatures, &policies)),
+        signatures,
+        heads: heads.finish(input.tenants),
+        buffers,
+        prefilters,
+        report,
+        shared: Arc::clone(input.shared),
+        guess_tx: input.settings.bool("detect.guess-applayer-tx", false).unwrap_or(false),
+        guess_limit: input.settings.number("detect.stream-tx-log-limit", 4).unwrap_or(4),
+    };
+    Ok(Loaded { rules, diagnostics, firewall_refused, refused })
+}
+
+/// Rules in whose name the firewall's policies report.
+fn reporting(
+    policies: &Policies,
+    buffers: &Buffers,
+    input: &LoadInput<'_>,
+    rest: &mut Rest<'_, '_>,
+) -> Vec<Member> {
+    let environment = Environment::new(buffers, input.settings, input.shared, std::path::Path::new(""));
+    let mut made = Vec::new();
+    for (sid, hook, policy, act, pass) in policies.reported() {
+        let layer = if sid == firewall::POLICY_SIDS[0] { "packet" } else { "app" };
+        let text = format!(
+            "accept:hook,alert ip:all any any -> any any (msg:\"SURICATA FW default {layer} policy\"; sid:{sid}; rev:1;)"
+        );
+        let file = bartizan_rules::parse_file(text.into_bytes(), "firewall.policies");
+        let whose = Whose { own: true, mode: true };
+        for rule in &file.rules {
+            let Ok(Some(Built { mut signature, head, .. })) = compile(rule, whose, &environment, input, rest)
+            else {
+                continue;
+            };
+            if let Some(own) = &mut signature.firewall {
+                (own.hook, own.policy, own.act, own.pass) = (hook.clone(), policy.clone(), act, pass);
+            }
+            signature.action = firewall_action(act);
+            let mut info = (*signature.info).clone();
+            info.firewall = Some((hook.clone(), policy.clone()));
+            signature.info = Arc::new(info);
+            made.push(Member::new(Arc::new(signature), head));
+        }
+    }
+    made
+}
+
+/// What detection calls the firewall's actions.
+const fn firewall_action(act: Act) -> RuleAction {
+    match act {
+        Act::Accept(_) => RuleAction::Accept,
+        Act::Refuse { reject: Some(side), .. } => RuleAction::Reject(side),
+        Act::Refuse { reject: None, .. } => RuleAction::Drop,
+        Act::Nothing => RuleAction::Config,
+    }
+}
+
+/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other way round: that one would be
+/// missing.
+fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], firewall: bool) -> Duplicate {
+    let is_other = |before: usize| {
+        built.get(before).and_then(Option::as_ref).is_some_and(|known| known.firewall.is_some() != firewall)
+    };
+    match duplicates.judge(rule, built.len()) {
+        Duplicate::Replaces(before) if is_other(before) => Duplicate::Refused(before),
+        judged => judged,
+    }
+}
+
+/// Counts a refused rule, by the protocol or keyword if it is one that is not there.
+fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &Diagnostic) {
+    if !code.is_unsupported() {
+        return report.refuse(code.name());
+    }
+    let of_option = rule.iter().find(|o| {
+        let span = o.option.span;
+        (span.start..span.end).contains(&finding.span.start)
+    });
+    match of_option {
+        Some(option) => report.refuse_keyword(code.name(), &option.keyword().to_ascii_lowercase()),
+        None => report.refuse_protocol(code.name(), &rule.text(rule.protocol).to_ascii_lowercase()),
+    }
+}
+
+/// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says otherwise.
+const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
+
+/// The order of actions that the settings ask for. Actions that are not named keep their places at the end.
+fn action_order(settings: &Settings) -> Vec<&'static str> {
+    let named = settings.children("action-order").filter_map(|item| {
+        let name = settings.get(&format!("action-order.{item}"))?.trim();
+        ACTIONS.into_iter().find(|a| a.eq_ignore_ascii_case(name))
+    });
+    let mut order: Vec<&'static str> = Vec::new();
+    for action in named.chain(ACTIONS) {
+        if !order.contains(&action) {
+            order.push(action);
+        }
+    }
+    order
+}
+
+/// Order of evaluation, as Suricata's: action, then writers of variables before readers (of `xbits` readers first), then priority, then the
+/// order of the files.
+fn sort(members: &mut [Member], order: &[&str]) {
+    let place = |name: &str| order.iter().position(|a| *a == name).unwrap_or(order.len());
+    let action = |a: RuleAction| match a {
+        RuleAction::Pass => place("pass"),
+        RuleAction::Drop => place("drop"),
+        RuleAction::Reject(_) => place("reject"),
+        RuleAction::Alert => place("alert"),
+        RuleAction::Config | RuleAction::Accept => order.len(),
+    };
+    members.sort_by(|a, b| {
+        let o = |x: &Member| {
+            let o = x.ordering;
+            // Writers first: the larger use comes first.
+            let writers = std::cmp::Reverse((o.flowbits, o.flowints, o.flowvars, o.pktvars, o.hostbits));
+            // A packet sees the marks on hosts and pairs as they were before it.
+            (writers, o.xbits)
+        };
+        action(a.action)
+            .cmp(&action(b.action))
+            .then_with(|| o(a).cmp(&o(b)))
+            .then_with(|| a.priority.cmp(&b.priority))
+    });
+}

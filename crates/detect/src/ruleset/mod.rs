@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A compiled set of rules: one generation of detection.
+
+mod load;
+pub mod needs;
+mod rule;
+
+use crate::compile::firewall::Firewall;
+pub use crate::compile::unknown_classes::UNKNOWN_CLASS;
+use crate::model::buffers::Buffers;
+use crate::model::content::Item;
+use crate::model::heads::Heads;
+use crate::model::prefilter::Prefilters;
+use crate::model::signature::{Member, RuleAction, Signature};
+use crate::state::shared::Shared;
+use bartizan_base::{Generation, RuleId};
+use bartizan_function::Together;
+use bartizan_rules::RuleSetReport;
+pub use load::{LoadError, Loaded, RefusedRule, load};
+pub use rule::{LoadInput, origins};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A compiled set of rules.
+pub struct RuleSet {
+    /// Number of the generation.
+    pub generation: Generation,
+    /// The rules in the order of evaluation.
+    pub signatures: Vec<Member>,
+    /// Addresses and ports of their heads, and which is whose.
+    pub heads: Heads,
+    pub(crate) head_of: Vec<u32>,
+    /// Buffers by number.
+    pub buffers: Buffers,
+    /// Which rules are worth evaluating.
+    pub prefilters: Prefilters,
+    /// What became of the rules that were given.
+    pub report: RuleSetReport,
+    /// What belongs to no generation.
+    pub shared: Arc<Shared>,
+    /// Alerts of rules on packets and streams show the transaction that they are probably about.
+    pub guess_tx: bool,
+    /// Some rule tags packets: hosts are asked about every packet.
+    pub tags: bool,
+    /// For one transaction so often.
+    pub guess_limit: u8,
+    /// Rules that say more than alert, by generator and number: what they decided of flows stands with them.
+    pub(crate) deciding: HashMap<(u32, u32), Says>,
+    /// Firewall mode is on: the tables of its rules, which stand behind those of detection in `signatures`.
+    pub firewall: Option<Firewall>,
+    /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as there is such a rule.
+    accepting: HashSet<(u32, u32)>,
+}
+
+/// What a rule can decide of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// It passes.
+    Pass,
+    /// It is dropped or rejected.
+    Refuse,
+}
+
+impl Says {
+    const fn of(action: RuleAction) -> Option<Self> {
+        match action {
+            RuleAction::Pass => Some(Says::Pass),
+            RuleAction::Drop | RuleAction::Reject(_) => Some(Says::Refuse),
+            RuleAction::Alert | RuleAction::Config | RuleAction::Accept => None,
+        }
+    }
+
+    /// What a rule can decide of what detection does with a flow.
+    fn of_rule(signature: &Signature) -> Option<Self> {
+        match &signature.firewall {
+            // What the firewall refuses is its own matter.
+            Some(rule) => rule.pass.then_some(Says::Pass),
+            None => Says::of(signature.action),
+        }
+    }
+}
+
+impl RuleSet {
+    /// Whether there is such a rule, of whatever revision, and that is what it says.
+    #[must_use]
+    pub fn says(&self, rule: &RuleId, what: Says) -> bool {
+        self.deciding.get(&(rule.gid, rule.sid)) == Some(&what)
+    }
+
+    /// Whether the firewall has a rule of this number, of whatever revision, that accepts flows.
+    #[must_use]
+    pub fn accepts(&self, rule: &RuleId) -> bool {
+        self.accepting.contains(&(rule.gid, rule.sid))
+    }
+
+    /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
+    #[must_use]
+    pub fn waits_for_protocol(&self) -> bool {
+        let refuses = |s: &Member| matches!(s.action, RuleAction::Drop | RuleAction::Reject(_));
+        self.signatures.iter().any(|s| refuses(s) && s.packet.iter().any(|c| c.is_detection()))
+    }
+
+    /// Whether there is no rule at all: flows are only recorded.
+    #[must_use]
+    pub fn watches_nothing(&self) -> bool {
+        self.signatures.is_empty() && self.firewall.is_none()
+    }
+
+    /// How segments of a stream that came together may be shown.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let replaces = |s: &Member| {
+            s.values.iter().any(|v| v.program.literals().any(|(_, literal)| literal.replace.is_some()))
+        };
+        if self.tags || self.firewall.is_some() || self.signatures.iter().any(replaces) {
+            // What is tagged or changed is the packet, and each is judged by the firewall.
+            Together::Apart
+        } else if self.prefilters.looks_at_segments() {
+            Together::StreamJoined
+        } else {
+            Together::Joined
+        }
+    }
+}
+
+/// Items of a rule, over all buffers; for `explain`.
+pub fn items(signature: &Signature) -> impl Iterator<Item = &Item> {
+    signature.values.iter().flat_map(|v| v.program.items.iter())
+}
