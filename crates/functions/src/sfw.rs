@@ -14,7 +14,7 @@
 use crate::classes::{self, ByFid};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
-use crate::sfw_tcp::{self, Input, Wants};
+use crate::sfw_tcp::{self, Tracked, Wants};
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
 use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_config::policy::{OneSided, Prefix};
@@ -239,9 +239,15 @@ impl Sfw {
         match (context.flow, packet.transport.tcp()) {
             (Some(flow), Some(segment)) if flow.protocol == 6 => {
                 let (Some(outcome), Some(session)) = (context.notes.tcp, flow.tcp) else { return Ok(false) };
-                let (len, direction) = (packet.payload_len, context.direction);
-                let input = Input::new(outcome, session, segment, len, direction, flow.established);
-                let cell = sfw_table::transition(input.previous, input.class(rules.wants));
+                let tracked = Tracked {
+                    outcome,
+                    session,
+                    segment,
+                    payload_len: packet.payload_len,
+                    direction: context.direction,
+                    established: flow.established,
+                };
+                let cell = tracked.cell(rules.wants);
                 self.segment(rules, cell, flow, session.state(), context, counts)?;
                 Ok(false)
             }
