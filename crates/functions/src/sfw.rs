@@ -24,6 +24,7 @@ use bartizan_function::{
     Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
     RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
 };
+use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
 use core::net::IpAddr;
 use smallvec::SmallVec;
@@ -36,7 +37,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatefulHeaders,
     runs_after: &["pfw"],
     runs_before: &["ids"],
-    buffers: &[],
     header_half: Some(HeaderHalf {
         fields: &[
             HeaderField { name: "fid", width: 32 },
@@ -45,8 +45,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             HeaderField { name: "acknowledgement", width: 32 },
             HeaderField { name: "window", width: 16 },
         ],
-        entry_bytes: 64,
-        lookups: 1,
+        entry_bytes: FlowEntry::LEN as u16,
+        // The flow, and what its state does with the segment.
+        lookups: 2,
     }),
     counters: &[
         Counter { name: "admitted", help: "Flows let in." },
