@@ -34,7 +34,6 @@ static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatefulHeaders,
     runs_after: &[],
     runs_before: &[],
-    buffers: &[],
     header_half: None,
     counters: &[],
 };

@@ -6,7 +6,7 @@
 //! registered does, so that the numbers are the same each time.
 
 use bartizan_base::FunctionId;
-use bartizan_function::FunctionSpec;
+use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX};
 
 /// Functions that a path has room for.
 pub const FUNCTIONS_MAX: usize = 32;
@@ -20,6 +20,9 @@ pub enum OrderError {
     /// More than there are bits in a path.
     #[error("{0} functions are registered, a path has room for {FUNCTIONS_MAX}; leave some out")]
     TooMany(usize),
+    /// A header half that is too large for any level below the host.
+    #[error("the header half of function `{0}` has entries of more than {ENTRY_BYTES_MAX} bytes or more than {LOOKUPS_MAX} lookups; make its tables smaller, or declare none")]
+    HeaderHalf(&'static str),
     /// Two have the same name.
     #[error("two functions are called `{0}`; rename one")]
     SameName(&'static str),
@@ -36,6 +39,11 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
     for (index, spec) in specs.iter().enumerate() {
         if specs.iter().skip(index + 1).any(|other| other.name == spec.name) {
             return Err(OrderError::SameName(spec.name));
+        }
+    }
+    for (spec, half) in specs.iter().filter_map(|spec| Some((spec, spec.header_half?))) {
+        if !half.fits() {
+            return Err(OrderError::HeaderHalf(spec.name));
         }
     }
     let before = |a: &FunctionSpec, b: &FunctionSpec| {
@@ -84,7 +92,7 @@ fn circle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bartizan_function::Model;
+    use bartizan_function::{HeaderHalf, Model};
 
     fn spec(
         name: &'static str,
@@ -97,7 +105,6 @@ mod tests {
             model: Model::StatelessHeaders,
             runs_after: after,
             runs_before: before,
-            buffers: &[],
             header_half: None,
             counters: &[],
         }))
@@ -111,6 +118,19 @@ mod tests {
         let pfw = spec("pfw", &["missing"], &["sfw"]);
         let numbers = order(&[ids, x, sfw, pfw]).unwrap();
         assert_eq!(numbers.iter().map(|n| n.0).collect::<Vec<_>>(), [3, 0, 2, 1]);
+    }
+
+    #[test]
+    fn header_halves_have_bounds() {
+        let with = |entry_bytes, lookups| {
+            let half = HeaderHalf { fields: &[], entry_bytes, lookups };
+            let x = spec("x", &[], &[]);
+            let x: &FunctionSpec = Box::leak(Box::new(FunctionSpec { header_half: Some(half), ..*x }));
+            order(&[x])
+        };
+        assert_eq!(with(128, 2), Ok(vec![FunctionId(0)]));
+        assert_eq!(with(129, 2), Err(OrderError::HeaderHalf("x")));
+        assert_eq!(with(128, 3), Err(OrderError::HeaderHalf("x")));
     }
 
     #[test]

@@ -43,7 +43,6 @@ static WITNESS: FunctionSpec = FunctionSpec {
     model: Model::Payload,
     runs_after: &[],
     runs_before: &[],
-    buffers: &[],
     header_half: None,
     counters: &[],
 };

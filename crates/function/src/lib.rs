@@ -18,7 +18,7 @@ pub use context::{Notes, PacketContext, StreamNews};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
 pub use spec::{
-    Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, RuleSource, RulesError,
-    Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,
+    Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, LOOKUPS_MAX,
+    Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,
 };
 pub use view::FlowView;

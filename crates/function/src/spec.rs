@@ -44,10 +44,24 @@ pub struct HeaderField {
 pub struct HeaderHalf {
     /// What it matches on.
     pub fields: &'static [HeaderField],
-    /// Bytes of one table entry, at most 128.
+    /// Bytes of its longest table entry, at most [`ENTRY_BYTES_MAX`].
     pub entry_bytes: u16,
-    /// Dependent table look-ups per packet, at most 2.
+    /// Table lookups per packet of which each depends on the one before, at most [`LOOKUPS_MAX`].
     pub lookups: u8,
+}
+
+/// Bytes of a table entry that a level below the host reads at once.
+pub const ENTRY_BYTES_MAX: u16 = 128;
+
+/// Lookups depending on each other that a level below the host has time for.
+pub const LOOKUPS_MAX: u8 = 2;
+
+impl HeaderHalf {
+    /// Whether a level below the host has room and time for it.
+    #[must_use]
+    pub const fn fits(&self) -> bool {
+        self.entry_bytes <= ENTRY_BYTES_MAX && self.lookups <= LOOKUPS_MAX
+    }
 }
 
 /// A counter of a function.
@@ -72,8 +86,6 @@ pub struct FunctionSpec {
     pub runs_after: &'static [&'static str],
     /// Functions that it runs before.
     pub runs_before: &'static [&'static str],
-    /// Buffers that it reads (`http.uri`, ...); empty for header functions.
-    pub buffers: &'static [&'static str],
     /// Its header half, if part of it can run at a lower level.
     pub header_half: Option<HeaderHalf>,
     /// Its counters.

@@ -19,7 +19,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatelessHeaders,
     runs_after: &["gate"],
     runs_before: &["pfw", "sfw", "ids"],
-    buffers: &[],
     header_half: Some(HeaderHalf {
         fields: &[HeaderField { name: "fid", width: 32 }, HeaderField { name: "ttl", width: 8 }],
         entry_bytes: 16,

@@ -19,7 +19,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatefulHeaders,
     runs_after: &[],
     runs_before: &["pfw", "sfw", "ids"],
-    buffers: &[],
     header_half: Some(HeaderHalf {
         fields: &[HeaderField { name: "fid", width: 32 }],
         entry_bytes: 16,

@@ -26,7 +26,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::Payload,
     runs_after: &["pfw", "sfw", "ddos"],
     runs_before: &[],
-    buffers: &["*"],
     header_half: None,
     counters: &[
         Counter { name: "alerts", help: "Alerts reported." },

@@ -8,6 +8,7 @@ pub mod ids;
 pub mod ids_kind;
 pub mod pfw;
 pub mod pfw_table;
+pub mod reference;
 pub mod registry;
 pub mod sfw;
 pub mod sfw_messages;

@@ -20,6 +20,7 @@ use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HeaderRules, Model,
     PacketContext, RuleSource, RulesError, WorkerState,
 };
+use bartizan_packet::tables::MatchEntry;
 use core::num::NonZeroU32;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +32,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatelessHeaders,
     runs_after: &[],
     runs_before: &["sfw", "ids"],
-    buffers: &[],
     header_half: Some(HeaderHalf {
         fields: &[
             HeaderField { name: "tenant", width: 16 },
@@ -41,8 +41,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             HeaderField { name: "source_port", width: 16 },
             HeaderField { name: "destination_port", width: 16 },
         ],
-        entry_bytes: 64,
-        lookups: 1,
+        entry_bytes: MatchEntry::LEN as u16,
+        // What matches, and what it does.
+        lookups: 2,
     }),
     counters: &[
         Counter { name: "allowed", help: "Packets that were decided and allowed: the first of each flow." },

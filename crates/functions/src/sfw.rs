@@ -14,7 +14,7 @@
 use crate::classes::{self, ByFid};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
 use crate::sfw_table::{self, Action, Share, Transition};
-use crate::sfw_tcp::{self, Input, Wants};
+use crate::sfw_tcp::{self, Tracked, Wants};
 use bartizan_base::{Decision, Direction, FunctionId, Generation, Reason, Timestamp, Verdict};
 use bartizan_config::policy::sections::{Initiate, Midstream, SfwSection};
 use bartizan_config::policy::{OneSided, Prefix};
@@ -24,6 +24,7 @@ use bartizan_function::{
     Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
     RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
 };
+use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
 use core::net::IpAddr;
 use smallvec::SmallVec;
@@ -36,7 +37,6 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     model: Model::StatefulHeaders,
     runs_after: &["pfw"],
     runs_before: &["ids"],
-    buffers: &[],
     header_half: Some(HeaderHalf {
         fields: &[
             HeaderField { name: "fid", width: 32 },
@@ -45,8 +45,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             HeaderField { name: "acknowledgement", width: 32 },
             HeaderField { name: "window", width: 16 },
         ],
-        entry_bytes: 64,
-        lookups: 1,
+        entry_bytes: FlowEntry::LEN as u16,
+        // The flow, and what its state does with the segment.
+        lookups: 2,
     }),
     counters: &[
         Counter { name: "admitted", help: "Flows let in." },
@@ -239,9 +240,15 @@ impl Sfw {
         match (context.flow, packet.transport.tcp()) {
             (Some(flow), Some(segment)) if flow.protocol == 6 => {
                 let (Some(outcome), Some(session)) = (context.notes.tcp, flow.tcp) else { return Ok(false) };
-                let (len, direction) = (packet.payload_len, context.direction);
-                let input = Input::new(outcome, session, segment, len, direction, flow.established);
-                let cell = sfw_table::transition(input.previous, input.class(rules.wants));
+                let tracked = Tracked {
+                    outcome,
+                    session,
+                    segment,
+                    payload_len: packet.payload_len,
+                    direction: context.direction,
+                    established: flow.established,
+                };
+                let cell = tracked.cell(rules.wants);
                 self.segment(rules, cell, flow, session.state(), context, counts)?;
                 Ok(false)
             }

@@ -359,8 +359,9 @@ pub static TRANSITIONS: [Transition; CELLS] = {
 #[inline]
 #[must_use]
 pub fn transition(state: TcpState, class: Class) -> Transition {
-    let place = state as usize * Class::COUNT + usize::from(class.0);
-    TRANSITIONS.get(place).copied().unwrap_or(const { named(Class::BROKEN) })
+    let column = usize::from(class.0);
+    let cell = TRANSITIONS.get(state as usize * Class::COUNT + column).filter(|_| column < Class::COUNT);
+    cell.copied().unwrap_or(const { named(Class::BROKEN) })
 }
 
 /// What a connection counts for its source, by its state after the segment.

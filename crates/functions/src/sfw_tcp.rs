@@ -5,7 +5,7 @@
 //! what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's state would not take. Old
 //! data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its sender waits for the ACK that it provokes.
 
-use crate::sfw_table::{Class, KINDS, Kind, Place};
+use crate::sfw_table::{self, Class, KINDS, Kind, Place, Transition};
 use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
@@ -72,6 +72,51 @@ pub(crate) struct Input {
     pub facts: Facts,
 }
 
+/// A segment that tracking has seen, with what it said.
+#[derive(Clone, Copy)]
+pub(crate) struct Tracked<'t> {
+    pub outcome: &'t Outcome,
+    pub session: &'t TcpSession,
+    pub segment: &'t Tcp,
+    pub payload_len: u32,
+    pub direction: Direction,
+    /// The flow counts as established.
+    pub established: bool,
+}
+
+impl Tracked<'_> {
+    /// What the table says of it.
+    #[inline]
+    pub(crate) fn cell(&self, wants: Wants) -> Transition {
+        if self.is_plain() {
+            return sfw_table::transition(TcpState::Established, plain(self.direction));
+        }
+        let input = Input::new(self);
+        sfw_table::transition(input.previous, input.class(wants))
+    }
+
+    /// Whether it plainly goes on with an established connection, as nearly all segments do: its class is known without its facts.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let Tracked { outcome, session, segment, payload_len, direction, .. } = *self;
+        let flags = segment.flags & (TcpFlags::FIN | TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK);
+        flags == TcpFlags::ACK
+            && outcome.previous == TcpState::Established
+            && outcome.state == TcpState::Established
+            && !outcome.rejected
+            && !outcome.checksum_invalid
+            && outcome.events.is_empty()
+            && !session.is_midstream()
+            && !session.is_async()
+            && !Seq(segment.seq).plus(payload_len).before(session.oldest(direction))
+    }
+}
+
+/// The class of such segments.
+pub(crate) const fn plain(direction: Direction) -> Class {
+    Class::taken(Kind::Ack, Place::Stays, direction)
+}
+
 /// What a segment is by its flags.
 pub(crate) fn kind(flags: TcpFlags) -> Kind {
     let bits = flags.bits();
@@ -81,15 +126,9 @@ pub(crate) fn kind(flags: TcpFlags) -> Kind {
 }
 
 impl Input {
-    /// Looks at a segment that tracking has seen. `established`: its flow counts as such.
-    pub(crate) fn new(
-        outcome: &Outcome,
-        session: &TcpSession,
-        segment: &Tcp,
-        payload_len: u32,
-        direction: Direction,
-        established: bool,
-    ) -> Self {
+    /// Looks at a segment that tracking has seen.
+    pub(crate) fn new(tracked: &Tracked<'_>) -> Self {
+        let Tracked { outcome, session, segment, payload_len, direction, established } = *tracked;
         let previous = outcome.previous;
         let (is_async, midstream) = (session.is_async(), session.is_midstream());
         let end = Seq(segment.seq).plus(payload_len);

@@ -2,7 +2,7 @@
 //! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what is expected.
 
 use crate::sfw_table::{self, Action, Class, Kind, MOVES, NONE, Place, STATES, Timeout, timeout_of};
-use crate::sfw_tcp::{Facts, Input, Wants, kind};
+use crate::sfw_tcp::{Facts, Input, Tracked, Wants, kind, plain};
 use bartizan_base::{Direction, Reason, Timestamp};
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{
@@ -16,17 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Flags that segments of connections have, the commonest more than once.
 const FLAGS: [u8; 14] = [0x02, 0x02, 0x12, 0x12, 0x10, 0x10, 0x18, 0x18, 0x11, 0x11, 0x04, 0x14, 0x00, 0x13];
 
-/// One segment of a random session: what tracking makes of it.
-struct Seen<'s> {
-    outcome: &'s Outcome,
-    session: &'s TcpSession,
-    segment: &'s Tcp,
-    payload_len: u32,
-    direction: Direction,
-}
-
 /// Runs sessions and shows each segment.
-fn sessions(count: u64, mut each: impl FnMut(Seen<'_>)) {
+fn sessions(count: u64, mut each: impl FnMut(Tracked<'_>)) {
     for seed in 0..count {
         let mut random = Random::new(seed);
         let config = StreamConfig {
@@ -81,13 +72,16 @@ fn sessions(count: u64, mut each: impl FnMut(Seen<'_>)) {
             }
             let segment =
                 Tcp { seq: seq.0, ack: ack.0, flags: TcpFlags::from_bits_retain(flags), ..Tcp::default() };
-            each(Seen { outcome: &outcome, session: &session, segment: &segment, payload_len, direction });
+            each(Tracked {
+                outcome: &outcome,
+                session: &session,
+                segment: &segment,
+                payload_len,
+                direction,
+                established: false,
+            });
         }
     }
-}
-
-fn input(seen: &Seen<'_>) -> Input {
-    Input::new(seen.outcome, seen.session, seen.segment, seen.payload_len, seen.direction, false)
 }
 
 fn all_wants() -> impl Iterator<Item = Wants> {
@@ -100,7 +94,7 @@ fn sessions_are_let_on_and_refused_for_each_reason() {
     let mut said = BTreeMap::new();
     sessions(1000, |seen| {
         for wants in all_wants() {
-            let input = input(&seen);
+            let input = Input::new(&seen);
             let cell = sfw_table::transition(input.previous, input.class(wants));
             assert_eq!(told(input, wants).err(), cell.reason, "{input:?} {wants:?}");
             *said.entry(cell.reason).or_insert(0) += 1;
@@ -110,12 +104,27 @@ fn sessions_are_let_on_and_refused_for_each_reason() {
     assert!(said.keys().eq(&all) && said.values().all(|count| *count > 100), "{said:?}");
 }
 
+/// The shortcut for what plainly goes on gives the class that the facts give.
+#[test]
+fn what_is_plain_has_the_class_of_its_facts() {
+    let mut plain_ones = 0;
+    sessions(4000, |seen| {
+        for wants in all_wants().filter(|_| seen.is_plain()) {
+            plain_ones += 1;
+            let input = Input::new(&seen);
+            assert_eq!((input.previous, input.class(wants)), (TcpState::Established, plain(seen.direction)));
+            assert_eq!(seen.cell(wants).action, Action::Admit);
+        }
+    });
+    assert!(plain_ones > 1000, "{plain_ones}");
+}
+
 /// Where the table names a state, tracking goes there, from all sessions; and each line that names one is met.
 #[test]
 fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
     let mut met = BTreeSet::new();
     sessions(20_000, |seen| {
-        let input = input(&seen);
+        let input = Input::new(&seen);
         let class = input.class(Wants { window_check: true, beginning: false, one_sided_inspected: false });
         let cell = sfw_table::transition(input.previous, class);
         if let Some(next) = cell.next {
@@ -231,7 +240,9 @@ fn the_cells_are_where_their_numbers_say() {
     let on = sfw_table::transition(TcpState::Established, data);
     assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
     // Numbers that no segment has let nothing through.
-    assert_eq!(sfw_table::transition(TcpState::Closed, Class(250)).action, Action::Refuse);
+    for class in Class::COUNT as u8..=u8::MAX {
+        assert!(STATES.iter().all(|s| sfw_table::transition(*s, Class(class)).action == Action::Refuse));
+    }
     for (class, state) in (0..Class::COUNT as u8).flat_map(|class| STATES.map(|state| (class, state))) {
         let cell = sfw_table::transition(state, Class(class));
         assert_eq!(cell.action == Action::Refuse, cell.reason.is_some(), "{state:?} {class}");

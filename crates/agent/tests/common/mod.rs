@@ -20,7 +20,6 @@ static IDS: FunctionSpec = FunctionSpec {
     model: Model::Payload,
     runs_after: &["pfw", "sfw"],
     runs_before: &[],
-    buffers: &[],
     header_half: None,
     counters: &[],
 };

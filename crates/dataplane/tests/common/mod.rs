@@ -52,7 +52,6 @@ pub const fn spec(name: &'static str, model: Model) -> FunctionSpec {
         model,
         runs_after: &[],
         runs_before: &[],
-        buffers: &[],
         header_half: None,
         counters: &[],
     }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The committed page of the functions is that of their specifications, and what they count they declare. `cargo xtask generate` writes it.
+
+mod common;
+
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
+use bartizan_function::FunctionKind;
+use bartizan_functions::reference::{page, specs};
+use bartizan_functions::sfw::{Hosts, SfwKind};
+use bartizan_functions::{gate, pfw, sfw};
+use common::Bench;
+use std::path::Path;
+use std::sync::Arc;
+
+fn hosts() -> Hosts {
+    Arc::new(HostTable::new(&HostTableConfig {
+        capacity: 64,
+        shards: 2,
+        hasher: FlowHasher::new([1, 2]),
+        when_full: WhenHostsFull::Refuse,
+    }))
+}
+
+#[test]
+fn the_committed_page_is_that_of_the_specifications() {
+    let expected = page(&specs(&hosts()));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/functions.md");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "docs/reference/functions.md differs; run `cargo xtask generate`");
+}
+
+#[test]
+fn every_function_counts_what_it_declares() {
+    let kinds: [(&dyn FunctionKind, &str); 3] = [
+        (&gate::GateKind, "{}"),
+        (&pfw::PfwKind::default(), r#"{"default": "drop"}"#),
+        (&SfwKind::new(hosts()), "{}"),
+    ];
+    assert_eq!(kinds.map(|(kind, _)| kind.spec().name), [gate::SPEC.name, pfw::SPEC.name, sfw::SPEC.name]);
+    for (kind, rules) in kinds {
+        let function = Bench::make(kind, rules).ok().expect("rules");
+        let mut counted = Vec::new();
+        // Counters of single rules have names that only the policy knows.
+        function.log(&function.worker(), &mut |name, _| counted.extend((!name.contains('.')).then_some(name)));
+        let declared: Vec<&str> = kind.spec().counters.iter().map(|counter| counter.name).collect();
+        assert_eq!(counted, declared, "{}", kind.spec().name);
+    }
+}
