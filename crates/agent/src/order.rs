@@ -21,7 +21,9 @@ pub enum OrderError {
     #[error("{0} functions are registered, a path has room for {FUNCTIONS_MAX}; leave some out")]
     TooMany(usize),
     /// A header half that is too large for any level below the host.
-    #[error("the header half of function `{0}` has entries of more than {ENTRY_BYTES_MAX} bytes or more than {LOOKUPS_MAX} lookups; make its tables smaller, or declare none")]
+    #[error(
+        "the header half of function `{0}` has entries of more than {ENTRY_BYTES_MAX} bytes or more than {LOOKUPS_MAX} lookups; make its tables smaller, or declare none"
+    )]
     HeaderHalf(&'static str),
     /// Two have the same name.
     #[error("two functions are called `{0}`; rename one")]

@@ -21,7 +21,7 @@ pub fn page(specs: &[&FunctionSpec]) -> String {
         "# Functions\n\n\
          <!-- Generated from the specifications of the functions; do not edit. -->\n\n\
          What can stand in a policy's chain. A header half may run below the host; its entries and lookups are those of\n\
-         [header halves as data](../design/0013-header-halves.md). Counters are those of `bartizan_function_total` in [metrics](metrics.md).\n",
+         [header halves as data](../design/0014-header-halves.md). Counters are those of `bartizan_function_total` in [metrics](metrics.md).\n",
     );
     for spec in specs {
         let model = match spec.model {

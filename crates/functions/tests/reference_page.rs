@@ -42,10 +42,11 @@ fn every_function_counts_what_it_declares() {
     ];
     assert_eq!(kinds.map(|(kind, _)| kind.spec().name), [gate::SPEC.name, pfw::SPEC.name, sfw::SPEC.name]);
     for (kind, rules) in kinds {
-        let function = Bench::make(kind, rules).ok().expect("rules");
+        let function = Bench::make(kind, rules).unwrap_or_else(|_| panic!("rules"));
         let mut counted = Vec::new();
         // Counters of single rules have names that only the policy knows.
-        function.log(&function.worker(), &mut |name, _| counted.extend((!name.contains('.')).then_some(name)));
+        function
+            .log(&function.worker(), &mut |name, _| counted.extend((!name.contains('.')).then_some(name)));
         let declared: Vec<&str> = kind.spec().counters.iter().map(|counter| counter.name).collect();
         assert_eq!(counted, declared, "{}", kind.spec().name);
     }
