@@ -38,7 +38,7 @@ pub fn circles(tree: &Tree, sources: &str) -> Vec<Circle> {
     found
 }
 
-/// Fails on circles of more than [`LARGEST`] files.
+/// Fails on circles of more than `LARGEST` files.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     find(tree, FOR_NOW)
