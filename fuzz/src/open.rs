@@ -3,7 +3,7 @@
 //! protocol and all that its parser makes of it are the same, and no byte waits for ever.
 //!
 //! Left out are port 53, where a few bytes more may look like another protocol, cuts that mean something (`split`), and one event of HTTP that
-//! says which side was read first ([`ORDER`]).
+//! says which side was read first (`ORDER`).
 
 use crate::planted;
 use crate::protocol::{look, pieces};
