@@ -5,8 +5,8 @@
 use crate::say;
 use bartizan_detect::keyword::RefusalCode;
 use bartizan_detect::ruleset::UNKNOWN_CLASS;
-use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity, code};
-use std::io::{IsTerminal, Write};
+use bartizan_rules::{Diagnostic, RuleSetReport, Severity, code};
+use std::io::IsTerminal;
 
 /// Rules that cannot be evaluated and are shown one by one; more are summed.
 const EACH: u64 = 20;
@@ -78,25 +78,8 @@ pub fn sum(report: &RuleSetReport) -> Option<String> {
     Some(format!("{} not supported: {}", count(total), parts.join("; ")))
 }
 
-/// Writes a finding in its source.
-pub fn write(out: &mut impl Write, finding: &Diagnostic, files: &[RuleFile], color: bool) {
-    match files.iter().find(|f| f.source.name().as_ref() == finding.file.as_ref()) {
-        Some(file) => say::diagnostic(out, finding, &file.source, color),
-        None => {
-            let kind = if finding.severity == Severity::Error { "error" } else { "warning" };
-            say::line(
-                out,
-                format_args!(
-                    "{kind}: {}:{}:{}: {}",
-                    finding.file, finding.line, finding.column, finding.message
-                ),
-            );
-        }
-    }
-}
-
 /// Says at a start, on standard error, which rules were left out and why.
-pub fn report(findings: &[Diagnostic], files: &[RuleFile], report: &RuleSetReport) {
+pub fn report(findings: &[Diagnostic], report: &RuleSetReport) {
     let color = std::io::stderr().is_terminal();
     let mut err = std::io::stderr().lock();
     let few = report.unsupported_total() <= EACH;
@@ -110,13 +93,13 @@ pub fn report(findings: &[Diagnostic], files: &[RuleFile], report: &RuleSetRepor
         f.severity == Severity::Error || f.code == UNKNOWN_CLASS || f.code == code::BAD_THRESHOLD
     };
     let told: Vec<_> = others.into_iter().filter(is_told).collect();
-    told.iter().take(SHOWN).for_each(|finding| write(&mut err, finding, files, color));
+    told.iter().take(SHOWN).for_each(|finding| say::diagnostic(&mut err, finding, color));
     if told.len() > SHOWN {
         let more = told.len() - SHOWN;
         say::line(&mut err, format_args!("... and {more} more findings; `bartizan check` shows all of them"));
     }
     if few {
-        unsupported.iter().for_each(|finding| write(&mut err, finding, files, color));
+        unsupported.iter().for_each(|finding| say::diagnostic(&mut err, finding, color));
     } else if let Some(sum) = sum(report) {
         say::line(&mut err, format_args!("warning: {sum}; they are left out, `bartizan check` says more"));
     }

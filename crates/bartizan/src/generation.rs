@@ -312,7 +312,7 @@ impl Builder {
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         let loaded = self.base.rules(&mut files, &self.settings, number, &[])?;
         let report = loaded.rules.report.clone();
-        findings::report(&loaded.diagnostics, &files, &report);
+        findings::report(&loaded.diagnostics, &report);
         firewall::accepts(&loaded)?;
         self.options.accepts(&report, &self.base.malformed_thresholds())?;
         let mut inventory = Inventory::default();
@@ -496,7 +496,7 @@ impl RuleCompiler for Compiler {
             .base
             .rules(&mut parsed, &self.settings, source.generation, tenants)
             .map_err(|e| e.to_string())?;
-        findings::report(&loaded.diagnostics, &parsed, &loaded.rules.report);
+        findings::report(&loaded.diagnostics, &loaded.rules.report);
         if let Ok(mut inventory) = self.inventory.lock() {
             inventory.add(&parsed, &loaded);
         }

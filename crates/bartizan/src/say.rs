@@ -6,7 +6,7 @@
 //! Only colours of this program's own pass, by [`diagnostic`].
 
 use bartizan_events::harmless;
-use bartizan_rules::{Diagnostic, SourceFile};
+use bartizan_rules::Diagnostic;
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
@@ -27,11 +27,11 @@ pub fn line(out: &mut impl Write, text: Arguments<'_>) {
     let _ = out.write_all(harmless(&text).as_bytes()).and_then(|()| out.write_all(b"\n"));
 }
 
-/// Writes a finding in its source, in colour where that is wanted and the source has nothing that a terminal would obey.
-pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, source: &SourceFile, color: bool) {
-    let plain = finding.render(source, false);
+/// Writes a finding with its line, in colour where that is wanted and the line has nothing that a terminal would obey.
+pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
+    let plain = finding.render(false);
     let safe = harmless(&plain);
-    let colored = (color && safe == plain.as_str()).then(|| finding.render(source, true));
+    let colored = (color && safe == plain.as_str()).then(|| finding.render(true));
     let text = colored.as_deref().unwrap_or(&safe);
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
 }
@@ -99,7 +99,7 @@ mod tests {
         let shown = |rule: &str| {
             let file = bartizan_rules::parse_file(rule.as_bytes().to_vec(), "a.rules");
             let mut out = Vec::new();
-            diagnostic(&mut out, &file.diagnostics[0], &file.source, true);
+            diagnostic(&mut out, &file.diagnostics[0], true);
             String::from_utf8(out).unwrap()
         };
         assert!(shown("alret tcp any any -> any any (sid:1;)").contains('\u{1b}'));

@@ -4,12 +4,13 @@
 //! and is never used again. `R0..` belongs to this crate (the language), `R1..` to the crate that
 //! gives keywords their meaning.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
 use serde::{Serialize, Serializer};
 
-use crate::source::{SourceFile, Span};
+use crate::source::{SourceFile, Span, printable};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -47,9 +48,19 @@ pub struct Diagnostic {
     /// Text that would be right in this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// The place in the joined text, for rendering.
+    /// The place in the joined text.
     #[serde(skip)]
     pub span: Span,
+    /// The line, for rendering: the file's text need not be kept.
+    #[serde(skip)]
+    excerpt: Option<Excerpt>,
+}
+
+/// A line of a file and the place in it to mark, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Excerpt {
+    line: String,
+    place: Range<usize>,
 }
 
 fn text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -87,6 +98,7 @@ impl Diagnostic {
             help: None,
             suggestion: None,
             span,
+            excerpt: Excerpt::of(source, span, start.line, end.line),
         }
     }
 
@@ -116,16 +128,16 @@ impl Diagnostic {
         self
     }
 
-    /// The finding as people read it, with the source line. `source` is the file it was made from.
+    /// The finding as people read it, with the source line.
     #[must_use]
-    pub fn render(&self, source: &SourceFile, color: bool) -> String {
+    pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let level = match self.severity {
             Severity::Warning => Level::WARNING,
             Severity::Error => Level::ERROR,
         };
         let title = level.primary_title(&self.message).id(self.code);
-        let Some((line, range)) = self.excerpt(source) else {
+        let Some(Excerpt { line, place }) = &self.excerpt else {
             return format!(
                 "{}\n  --> {}:{}:{}",
                 renderer.render(&[Group::with_title(title)]),
@@ -136,7 +148,7 @@ impl Diagnostic {
         };
         let number = self.line as usize;
         let shown = Snippet::source(line.as_str()).line_start(number).path(&*self.file);
-        let mut group = title.element(shown.annotation(AnnotationKind::Primary.span(range.clone())));
+        let mut group = title.element(shown.annotation(AnnotationKind::Primary.span(place.clone())));
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
@@ -146,41 +158,47 @@ impl Diagnostic {
             report.push(
                 Level::HELP
                     .secondary_title(format!("did you mean `{text}`?"))
-                    .element(patched.patch(Patch::new(range, text.as_str()))),
+                    .element(patched.patch(Patch::new(place.clone(), text.as_str()))),
             );
         }
         renderer.render(&report)
     }
+}
 
-    /// The source line and the range in it to mark. A line that goes on for very long is cut behind
-    /// the place.
-    fn excerpt(&self, source: &SourceFile) -> Option<(String, core::ops::Range<usize>)> {
-        const BEHIND: usize = 512;
-        let (mut line, begin) = source.line(self.line)?;
-        let start = (source.original_offset(self.span.start).checked_sub(begin)? as usize).min(line.len());
-        let end = if self.end_line == self.line && !self.span.is_empty() {
-            source.original_offset(self.span.end - 1).saturating_add(1).saturating_sub(begin) as usize
-        } else if self.span.is_empty() {
+impl Excerpt {
+    /// Bytes of a line before the place; one that lies farther in is not shown. Suricata's rules have no more.
+    const BEFORE: usize = 8_192;
+    /// Bytes behind the place.
+    const BEHIND: usize = 512;
+
+    /// Of a place that ends in line `end_line`.
+    fn of(source: &SourceFile, span: Span, line: u32, end_line: u32) -> Option<Self> {
+        let (bytes, begin) = source.line(line)?;
+        let place = |offset: u32| source.original_offset(offset).checked_sub(begin).map(|at| at as usize);
+        let mut start = place(span.start)?.min(bytes.len());
+        let mut end = if span.is_empty() {
             start
+        } else if end_line == line {
+            place(span.end - 1).map_or(0, |last| last + 1)
         } else {
-            line.len()
+            bytes.len()
         };
-        let mut end = end.clamp(start, line.len());
-        let mut start = start;
+        if start > Self::BEFORE {
+            return None;
+        }
+        end = end.clamp(start, bytes.len());
+        let mut cut = end.saturating_add(Self::BEHIND).min(bytes.len());
+        while bytes.get(cut).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            cut += 1;
+        }
+        let line = printable(bytes.get(..cut)?);
         while start > 0 && !line.is_char_boundary(start) {
             start -= 1;
         }
         while end < line.len() && !line.is_char_boundary(end) {
             end += 1;
         }
-        let mut cut = end.saturating_add(BEHIND);
-        if cut < line.len() {
-            while !line.is_char_boundary(cut) {
-                cut += 1;
-            }
-            line.truncate(cut);
-        }
-        Some((line, start..end))
+        Some(Self { line, place: start..end })
     }
 }
 
@@ -238,7 +256,7 @@ mod tests {
                 .help("keywords are listed by `list-keywords`")
                 .suggestion(Some("content"));
         assert_eq!((d.line, d.column, d.end_line, d.end_column), (2, 12, 2, 19));
-        let shown = d.render(&source, false);
+        let shown = d.render(false);
         assert!(shown.contains("error[R018]: unknown keyword `contnet`"), "{shown}");
         assert!(shown.contains("--> a.rules:2:12"), "{shown}");
         assert!(shown.contains("^^^^^^^"), "{shown}");
@@ -251,12 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn a_place_far_in_a_line_is_named_and_not_shown() {
+        let mut text = vec![b'x'; 100_000];
+        text.extend_from_slice("ä".repeat(1_000).as_bytes());
+        let shown = |at: u32| {
+            let source = SourceFile::new("a", text.as_slice());
+            Diagnostic::error(&source, Span::new(at, at + 1), code::BAD_META, "m").render(false)
+        };
+        assert!(shown(8_192).contains("a:1:8193") && shown(8_192).contains("xx"), "{}", shown(8_192));
+        assert!(shown(8_193).ends_with("\n  --> a:1:8194"), "{}", shown(8_193));
+    }
+
+    #[test]
     fn any_span_renders() {
         let source = SourceFile::new("a", b"\xffa\xc3\xa4\\\nb\t\n".as_slice());
         for start in 0..10 {
             for end in start..10 {
                 let d = Diagnostic::warning(&source, Span::new(start, end), code::BAD_META, "m");
-                assert!(!d.suggestion(Some("x")).render(&source, true).is_empty());
+                assert!(!d.suggestion(Some("x")).render(true).is_empty());
             }
         }
     }

@@ -74,12 +74,18 @@ impl RuleFile {
         self
     }
 
+    /// Lets go of the text, and of the rules, which stand in it: what they came to stays.
+    pub fn forget_text(&mut self) {
+        self.rules = Vec::new();
+        self.source = Arc::new(SourceFile::new(self.source.name(), Vec::new()));
+    }
+
     /// All findings as people read them.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         let mut out = String::new();
         for diagnostic in &self.diagnostics {
-            out.push_str(&diagnostic.render(&self.source, color));
+            out.push_str(&diagnostic.render(color));
             out.push_str("\n\n");
         }
         if self.diagnostics_dropped > 0 {

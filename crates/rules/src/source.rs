@@ -194,9 +194,8 @@ impl SourceFile {
         })
     }
 
-    /// The line, counted from 1, without its end: text in which every byte that is no UTF-8 became
-    /// `?` so that offsets still hold, and the offset in the file at which it begins.
-    pub(crate) fn line(&self, line: u32) -> Option<(String, u32)> {
+    /// The line, counted from 1, without its end, and the offset in the file at which it begins.
+    pub(crate) fn line(&self, line: u32) -> Option<(&[u8], u32)> {
         let index = (line as usize).checked_sub(1)?;
         let mut start = *self.line_starts.get(index)? as usize;
         if start == 0 {
@@ -207,7 +206,7 @@ impl SourceFile {
         while let [head @ .., b'\n' | b'\r'] = bytes {
             bytes = head;
         }
-        Some((printable(bytes), clamp(start)))
+        Some((bytes, clamp(start)))
     }
 }
 
@@ -218,8 +217,8 @@ fn characters(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The bytes as text of the same length: what is no UTF-8 becomes `?`, control characters blanks.
-fn printable(bytes: &[u8]) -> String {
+/// The bytes as text of the same length, so that offsets still hold: what is no UTF-8 becomes `?`, control characters blanks.
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         out.extend(chunk.valid().chars().map(|c| if c.is_ascii_control() { ' ' } else { c }));
@@ -307,6 +306,6 @@ mod tests {
         assert_eq!(file.position(8), Position { line: 1, column: 3 });
         let file = SourceFile::new("f", b"\xff\xfeb".as_slice());
         assert_eq!(file.position(2), Position { line: 1, column: 3 });
-        assert_eq!(file.line(1), Some(("??b".into(), 0)));
+        assert_eq!(file.line(1).map(|(line, at)| (printable(line), at)), Some(("??b".into(), 0)));
     }
 }

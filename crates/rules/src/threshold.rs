@@ -392,6 +392,6 @@ mod tests {
         assert_eq!(at("suppress gen_id 1, sig_id 2 x"), (1, 29));
         let t = parse_thresholds(b"treshold gen_id 1, sig_id 2".as_slice(), "t");
         assert_eq!(t.diagnostics[0].suggestion.as_deref(), Some("threshold"));
-        assert!(t.diagnostics[0].render(&t.source, false).contains("did you mean"));
+        assert!(t.diagnostics[0].render(false).contains("did you mean"));
     }
 }

@@ -84,7 +84,7 @@ fn show(file: &RuleFile) -> String {
             let value = option.value().map(|v| v.escape_ascii().to_string());
             writeln!(out, "  {}:{} {} {value:?}", place.line, place.column, option.keyword()).unwrap();
             if let Some(d) = index.check(&option) {
-                writeln!(out, "{}", d.render(&rule.source, false)).unwrap();
+                writeln!(out, "{}", d.render(false)).unwrap();
             }
         }
     }
@@ -93,7 +93,7 @@ fn show(file: &RuleFile) -> String {
         writeln!(out, "{refused:?}").unwrap();
     }
     for d in &file.diagnostics {
-        writeln!(out, "\n{}\n{}", d.render(&file.source, false), serde_json::to_string(d).unwrap()).unwrap();
+        writeln!(out, "\n{}\n{}", d.render(false), serde_json::to_string(d).unwrap()).unwrap();
     }
     out
 }

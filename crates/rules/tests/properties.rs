@@ -29,7 +29,7 @@ fn check(file: &RuleFile) -> Result<(), TestCaseError> {
         prop_assert!(d.span.end <= end);
         prop_assert!(d.line >= 1 && d.column >= 1);
         prop_assert!((d.line, d.column) <= (d.end_line, d.end_column));
-        prop_assert!(!d.render(&file.source, false).is_empty());
+        prop_assert!(!d.render(false).is_empty());
     }
     // Each refused rule has its reason.
     let codes: Vec<_> = file.diagnostics.iter().map(|d| d.code).collect();

@@ -61,7 +61,7 @@ fn real_rule_files() {
             for option in rule.iter().filter(|o| o.keyword() == "content") {
                 contents += 1;
                 if let Err(e) = parse_content(option.value().unwrap_or_default()) {
-                    wrong.push(option.error("R022", &e).render(&rule.source, false));
+                    wrong.push(option.error("R022", &e).render(false));
                 }
             }
         }

@@ -13,7 +13,7 @@ use bartizan_detect::needs::Needs;
 use bartizan_detect::ruleset::Loaded;
 use bartizan_events::output::Rights;
 use bartizan_events::{EveOutputs, TlsStoreOptions};
-use bartizan_rules::{Diagnostic, RuleFile, RuleSetReport, Severity};
+use bartizan_rules::{Diagnostic, RuleSetReport, Severity};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +138,7 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
                 print_counts(&format!("rules of {}: ", path.display()), report);
             }
         }
-        print_rules(&found, &files, report, job.verbose || strict || findings::are_few(report));
+        print_rules(&found, report, job.verbose || strict || findings::are_few(report));
         if missing > 0 {
             println!("error: {}", firewall::missing(missing));
         }
@@ -149,11 +149,11 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
     Ok(if errors > 0 || (strict && misspelt) { Exit::Input } else { Exit::Done })
 }
 
-fn print_rules(found: &[Diagnostic], files: &[RuleFile], report: &RuleSetReport, each: bool) {
+fn print_rules(found: &[Diagnostic], report: &RuleSetReport, each: bool) {
     let color = std::io::stdout().is_terminal();
     let mut out = std::io::stdout().lock();
     for finding in found.iter().filter(|finding| each || !findings::is_unsupported(finding)) {
-        findings::write(&mut out, finding, files, color);
+        say::diagnostic(&mut out, finding, color);
         say::line(&mut out, format_args!(""));
     }
     if !each {

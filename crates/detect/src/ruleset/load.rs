@@ -86,8 +86,8 @@ impl RefusedRule {
 
 /// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
 ///
-/// The rules are taken out of their files: a large set's syntax trees hold as much memory as what is made of them, and pattern sets,
-/// which come last, need theirs for a while.
+/// The rules and their text are taken out of the files: a large set's syntax trees hold as much memory as what is made of them, and pattern
+/// sets, which come last, need theirs for a while.
 ///
 /// # Errors
 /// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
@@ -159,6 +159,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
                 }
             }
         }
+        file.forget_text();
     }
     diagnostics.extend(classes.finish(input.classifications));
     let built = built.into_iter().flatten();

@@ -78,7 +78,6 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             other.id().rev
         ));
     }
-    let alone = beside(file, |other| other.id() == rule.id() && other.span == rule.span);
     let mut related = related(rule, file, &files, &args.captures);
     let loaded = base.rules(&mut related, &settings, Generation(1), &[])?;
     for warning in &warnings {
@@ -87,7 +86,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let Some(signature) = loaded.rules.signatures.iter().find(|s| s.id == rule.id()) else {
         let error = loaded.diagnostics.iter().find(|d| d.severity == Severity::Error && is_about(d, rule));
         let text = match error {
-            Some(error) => error.render(&alone.source, false),
+            Some(error) => error.render(false),
             None => "what it `requires` is not there, so it is skipped".to_owned(),
         };
         return Err(Failure::input(format!(
