@@ -328,3 +328,87 @@ alert http any any -> any any (msg:\"a\"; flow:to_client; http.header; content:\
         assert_eq!((refused("inline"), refused("answer")), (Some(10), Some(8)), "{question}");
     }
 }
+
+#[test]
+fn phases_of_a_connection_are_known() {
+    let folder = Folder::new("phases");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        capture.tcp(client, server, (101, 901), ACK | PSH, b"hello");
+        capture.tcp(server, client, (901, 106), ACK, b"");
+        capture.tcp(client, server, (106, 901), ACK | FIN, b"");
+        capture.tcp(server, client, (901, 107), ACK | PSH, b"more");
+        capture.tcp(server, client, (905, 107), ACK | FIN, b"");
+        capture.tcp(client, server, (107, 906), ACK, b"");
+        // Refused at once.
+        let (client, server) = ((client.0, 40_001), server);
+        capture.tcp(client, server, (100, 0), SYN, b"");
+        capture.tcp(server, client, (0, 101), RST | ACK, b"");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"s\"; tcp.session:setup; sid:1;)
+alert tcp any any -> any any (msg:\"e\"; tcp.session:established; sid:2;)
+alert tcp any any -> any any (msg:\"c\"; tcp.session:closing; sid:3;)
+alert ip any any -> any any (msg:\"sc\"; tcp.session:setup, closing; flow:to_client; sid:4;)
+";
+    inspect(&folder, rules, "passive", &[]);
+    let twice = |packets: &[u64]| -> Vec<Value> {
+        packets
+            .iter()
+            .copied()
+            .chain(packets.iter().map(|packet| packet + 11))
+            .map(|packet| json!(packet))
+            .collect()
+    };
+    assert_eq!(alerts(&folder, "passive", 1), twice(&[1, 2, 3, 10, 11]));
+    assert_eq!(alerts(&folder, "passive", 2), twice(&[4, 5, 6, 7, 8, 9]));
+    assert_eq!(alerts(&folder, "passive", 3), twice(&[6, 7, 8]));
+    assert_eq!(alerts(&folder, "passive", 4), twice(&[2, 7, 8, 11]));
+}
+
+#[test]
+fn a_flow_beyond_a_rate_is_an_elephant() {
+    let folder = Folder::new("elephants");
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        open(&mut capture, client, server);
+        for segment in 0..10 {
+            capture.tcp(client, server, (101 + segment * 100, 901), ACK, &[b'x'; 100]);
+        }
+        capture.tcp(server, client, (901, 1_101), ACK, b"y");
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"s\"; flow.elephant:toserver; sid:1;)
+alert tcp any any -> any any (msg:\"c\"; flow.elephant:toclient; sid:2;)
+alert tcp any any -> any any (msg:\"e\"; flow.elephant:either; sid:3;)
+alert tcp any any -> any any (msg:\"b\"; flow.elephant:both; sid:4;)
+";
+    let tracked = ["--set", "flow.rate-tracking.bytes=900", "--set", "flow.rate-tracking.interval=10"];
+    inspect(&folder, rules, "tracked", &tracked);
+    // Frames of 54 and 154 bytes, over IPv6 of 74 and 174: the eighth packet to the server of the one, the seventh of the other.
+    let marked: Vec<Value> = (9..=14).chain(22..=28).map(|packet| json!(packet)).collect();
+    assert_eq!(alerts(&folder, "tracked", 1), marked);
+    assert_eq!(alerts(&folder, "tracked", 3), marked);
+    assert_eq!(alerts(&folder, "tracked", 2), [] as [Value; 0]);
+    assert_eq!(alerts(&folder, "tracked", 4), [] as [Value; 0]);
+    let records = folder.events("tracked", "flow");
+    assert_eq!(records.iter().map(|flow| &flow["flow"]["elephant"]).collect::<Vec<_>>(), [&json!(true); 2]);
+    let stats = |out: &str| -> Value {
+        let text = std::fs::read(folder.path().join(out).join("stats.json")).expect("stats");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    let counted = stats("tracked");
+    let names = ["flow.elephant", "flow.elephant_toserver", "flow.elephant_toclient"];
+    assert_eq!(names.map(|name| counted[name].as_u64()), [Some(2), Some(2), Some(0)]);
+    inspect(&folder, rules, "untracked", &[]);
+    assert_eq!(folder.events("untracked", "alert").len(), 0);
+    assert_eq!(names.map(|name| stats("untracked").get(name).cloned()), [None, None, None]);
+    let wrong =
+        folder.run(&["inspect", "--rules", "r.rules", "--set", "flow.rate-tracking.bytes=900", "c.pcap"]);
+    assert!(
+        wrong.code() != 0 && wrong.stderr().contains("flow.rate-tracking.interval"),
+        "{}",
+        wrong.stderr()
+    );
+}

@@ -4,6 +4,7 @@
 use crate::chain::Matches;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{Decision, Direction, PerDirection};
+use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
 use bartizan_function::{Slot, SlotState};
@@ -84,6 +85,8 @@ pub struct FlowExt {
     pub counted: crate::app_stats::Counted,
     /// What the flow holds, as it was counted last.
     pub memory: crate::app_memory::Charge,
+    /// Bytes of the latest seconds, where rates are tracked.
+    pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
 }

@@ -25,6 +25,7 @@ pub mod overload;
 mod packet;
 mod parts;
 mod pseudo;
+mod rate;
 pub mod record;
 mod segmentation;
 pub mod settings;

@@ -86,7 +86,7 @@ impl Worker {
         self.fid = self.renew_class(id);
         if place.inner_refused {
             // What it carries does not go on, so neither does it.
-            self.flows.account(id, direction, packet.captured_len(), frame.now, true);
+            self.count_packet(id, direction, packet.captured_len(), frame.now, true);
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             recorder.refused(&occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             return decision;
@@ -280,7 +280,7 @@ impl Worker {
                 direction = direction.flip();
             }
         }
-        let accounted = self.flows.account(id, direction, length, frame.now, proves);
+        let accounted = self.count_packet(id, direction, length, frame.now, proves);
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
             self.flows.set_state(id, tcp_state(state));
         }
@@ -492,6 +492,9 @@ impl Worker {
     pub(crate) fn reverse(&mut self, id: FlowId) {
         if let Some(entry) = self.flows.get_mut(id) {
             entry.flip();
+            if let Some(rate) = entry.ext.rate.as_deref_mut() {
+                rate.turn();
+            }
             // Policies hold for both directions, rules for the side that opens a flow.
             look_up(&self.chains, entry);
         }

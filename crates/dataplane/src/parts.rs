@@ -4,7 +4,7 @@
 use crate::flow_ext::FunctionSlot;
 use crate::record::Entry;
 use bartizan_applayer::flow::{AppLayer, AppSummary};
-use bartizan_base::FunctionId;
+use bartizan_base::{FunctionId, PerDirection};
 use bartizan_flow::FlowFlags;
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::view::FlowView;
@@ -24,6 +24,10 @@ pub(crate) fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowVie
         packets: entry.packets,
         bytes: entry.bytes,
         established,
+        elephant: PerDirection::new(
+            entry.flags.contains(FlowFlags::ELEPHANT_TO_SERVER),
+            entry.flags.contains(FlowFlags::ELEPHANT_TO_CLIENT),
+        ),
         tcp: (key.protocol() == 6).then_some(&entry.ext.session),
         app,
     }

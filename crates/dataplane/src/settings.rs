@@ -6,6 +6,7 @@ use crate::hosts::HostPolicies;
 use bartizan_applayer::flow::HoldBounds;
 use bartizan_applayer::protocols;
 use bartizan_base::{PacketDuration, SettingError, Settings};
+use bartizan_flow::rate::RateLimit;
 use bartizan_flow::tcp::{ExceptionPolicy, StreamConfig, StreamMode, UrgentPolicy};
 use bartizan_flow::{FlowTimeouts, WhenFull};
 use bartizan_packet::defrag::DefragConfig;
@@ -57,6 +58,8 @@ pub struct EngineSettings {
     pub tunnel_in_key: bool,
     /// The side of an inline link by which a packet came is part of it, too ([`EngineSettings::between_two_sides`]).
     pub side_in_key: bool,
+    /// From which rate a flow is an elephant flow (`flow.rate-tracking`); `None`: rates are not tracked.
+    pub flow_rate: Option<RateLimit>,
     /// Host policies.
     pub hosts: HostPolicies,
     /// Checksums.
@@ -112,6 +115,7 @@ impl EngineSettings {
             vlan_in_key: settings.bool("vlan.use-for-tracking", true)?,
             tunnel_in_key: settings.bool("decoder.recursion-level.use-for-tracking", true)?,
             side_in_key: false,
+            flow_rate: flow_rate(settings)?,
             hosts,
             checksums: checksums(settings)?,
             prevention,
@@ -308,6 +312,21 @@ fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
     let memcap = settings.size("flow.memcap", 32 << 20)?;
     let flows = memcap / SURICATA_FLOW_BYTES;
     Ok(u32::try_from(flows).unwrap_or(u32::MAX).clamp(1024, 1 << 24))
+}
+
+fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {
+    let (bytes, interval) = ("flow.rate-tracking.bytes", "flow.rate-tracking.interval");
+    if settings.get(bytes).is_none() && settings.get(interval).is_none() {
+        return Ok(None);
+    }
+    let limit = RateLimit { bytes: settings.size(bytes, 0)?, interval: settings.number(interval, 0)? };
+    if limit.bytes == 0 {
+        return Err(error(bytes, settings.get(bytes).unwrap_or_default(), "a size of at least one byte"));
+    }
+    if !(1..=RateLimit::INTERVAL_MAX).contains(&limit.interval) {
+        return Err(error(interval, settings.get(interval).unwrap_or_default(), "seconds from 1 to 3600"));
+    }
+    Ok(Some(limit))
 }
 
 /// Memory of all application layers together, unless `app-layer.memcap` says otherwise.

@@ -77,11 +77,11 @@ impl Worker {
             }
             self.counters.bypassed_packets += 1;
             self.counters.bypassed_bytes += u64::from(length);
-            self.flows.account(id, occasion.direction, length, frame.now, true);
+            self.count_packet(id, occasion.direction, length, frame.now, true);
             return Some(Decision::CONTINUE);
         }
         let decision = entry.ext.refused?;
-        self.flows.account(id, occasion.direction, length, frame.now, true);
+        self.count_packet(id, occasion.direction, length, frame.now, true);
         let entry = self.flows.get_mut(id)?;
         for event in occasion.packet.decoded().events.as_slice() {
             recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));

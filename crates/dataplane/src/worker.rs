@@ -18,6 +18,7 @@ use bartizan_base::turns::Turn;
 use bartizan_base::{
     Decision, Fid, FlowId, FunctionId, Generation, LinkId, Reason, TenantId, Timestamp, Verdict, WorkerId,
 };
+use bartizan_flow::counters::Elephants;
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
@@ -353,7 +354,8 @@ impl Worker {
         let mut table = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
         table.timeouts = settings.timeouts;
         table.when_full = settings.flows_when_full;
-        let flows = FlowTable::new(&table)?;
+        let mut flows = FlowTable::new(&table)?;
+        flows.counters_mut().elephants = settings.flow_rate.map(|_| Elephants::default());
         let states = chains.worker_states();
         Ok(Worker {
             decoder: Decoder::new(settings.decoder),

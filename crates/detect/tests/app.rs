@@ -83,6 +83,7 @@ fn alerts_beside(
             packets: PerDirection::new(1, 1),
             bytes: PerDirection::new(1, 1),
             established: true,
+            elephant: PerDirection::default(),
             tcp: None,
             app: app.summary(),
         };
@@ -92,6 +93,7 @@ fn alerts_beside(
             direction: *direction,
             flow: Some(&view),
             state: None,
+            left: &[],
             stream_events: &[],
             shows_stream: false,
             app_events: &[],

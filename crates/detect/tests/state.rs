@@ -407,6 +407,16 @@ fn refusals() {
         ("tag:session,1,parsecs;", "D105"),
         ("flow.age:old;", "D105"),
         ("flow.pkts:sideways,1;", "D105"),
+        ("flow.elephant:to_server;", "D105"),
+        ("flow.elephant;", "D105"),
+        ("tcp.session:setup;", "D106"),
+        ("rpc:*,1,1;", "D105"),
+        ("rpc:1,;", "D105"),
+        ("rpc:1,2,3,4;", "D105"),
+        ("rpc:4294967296;", "D105"),
+        ("pktvar:user;", "D105"),
+        ("pktvar:user,\"\";", "D105"),
+        ("pktvar:user,!\"a\";", "D105"),
         ("stream_size:server,~,1;", "D105"),
         ("stream_size:server,<;", "D105"),
         ("to_lowercase;", "D106"),
@@ -471,6 +481,42 @@ fn countries_of_addresses() {
     assert!(said.contains("geoip-database"), "{said}");
     assert_eq!(refusal("geoip:src,de;").unwrap().0, "D105");
     assert_eq!(refusal("geoip:src;").unwrap().0, "D105");
+}
+
+#[test]
+fn variables_of_a_packet_are_seen_by_other_rules_on_it() {
+    let mut lab = Lab::new(
+        "alert udp any any -> any any (pktvar:user,oo; sid:1;)\n\
+         alert udp any any -> any any (pktvar:user,\"|72 6f|ot\"; sid:2;)\n\
+         alert udp any any -> any any (pktvar:other,\"root\"; sid:3;)\n\
+         alert udp any any -> any any (pktvar:user,\"bob\"; content:\"user\"; sid:4;)\n\
+         alert udp any any -> any any (pcre:\"/user=(?P<pkt_user>\\w+)/\"; sid:5;)",
+    );
+    assert_eq!(lab.send_to_server(b"user=root"), [5, 1, 2]);
+    assert_eq!(lab.send_to_server(b"root"), NONE, "it was of another packet");
+    assert_eq!(lab.send_to_server(b"user=bob"), [5, 4]);
+}
+
+#[test]
+fn calls_of_rpc() {
+    let mut lab = Lab::new(
+        &[
+            rule(1, "rpc:100000,2,3;"),
+            rule(2, "rpc:100000;"),
+            rule(3, "rpc:100000, * ,3;"),
+            rule(4, "rpc:100000,2,*; content:\"x\";"),
+        ]
+        .concat(),
+    );
+    let call = |words: [u32; 6]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    assert_eq!(lab.send_to_server(&call([7, 0, 2, 100_000, 2, 3])), [1, 2, 3]);
+    // The version of RPC itself is not looked at.
+    assert_eq!(lab.send_to_server(&[&call([7, 0, 1, 100_000, 2, 4])[..], b"x"].concat()), [2, 4]);
+    assert_eq!(lab.send_to_server(&call([7, 0, 2, 100_000, 3, 3])), [2, 3]);
+    for other in [[7, 1, 2, 100_000, 2, 3], [7, 0, 2, 100_001, 2, 3]] {
+        assert_eq!(lab.send_to_server(&call(other)), NONE);
+    }
+    assert_eq!(lab.send_to_server(&call([7, 0, 2, 100_000, 2, 3])[..23]), NONE);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use crate::entry::{EndReason, FlowState};
 use crate::key::protocol;
 use crate::tcp::TcpState;
+use bartizan_base::PerDirection;
 
 /// Names of `flow.end.tcp_state.*`, in the order of [`FlowCounters::end_tcp_state`].
 pub const TCP_END_STATES: [&str; 11] = [
@@ -83,6 +84,17 @@ pub struct FlowCounters {
     pub emerg_mode_entered: u64,
     /// Times that enough was free again.
     pub emerg_mode_over: u64,
+    /// Elephant flows; `None` while nobody tracks rates.
+    pub elephants: Option<Elephants>,
+}
+
+/// Flows beyond the rate that makes an elephant flow, each once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elephants {
+    /// In one direction or both.
+    pub flows: u64,
+    /// By direction.
+    pub by_direction: PerDirection<u64>,
 }
 
 impl FlowCounters {
@@ -145,6 +157,11 @@ impl FlowCounters {
         ] {
             each(name, value);
         }
+        if let Some(elephants) = &self.elephants {
+            each("flow.elephant", elephants.flows);
+            each("flow.elephant_toserver", elephants.by_direction.to_server);
+            each("flow.elephant_toclient", elephants.by_direction.to_client);
+        }
         for (names, values) in [
             (&END_STATES[..], &self.end_state[..]),
             (&END_REASONS[..], &self.end_reason[..]),
@@ -171,5 +188,10 @@ mod tests {
         });
         assert!(names.contains("flow.end.state.capture_bypassed"));
         assert_eq!(names.len(), 19 + 5 + 4 + 11);
+        let tracked = FlowCounters { elephants: Some(Elephants::default()), ..FlowCounters::default() };
+        tracked.visit(|name, _| {
+            names.insert(name);
+        });
+        assert_eq!(names.len(), 19 + 5 + 4 + 11 + 3);
     }
 }

@@ -119,6 +119,10 @@ bitflags::bitflags! {
         const DROP_TOLD_TO_SERVER = 1 << 11;
         /// The same of one to the client.
         const DROP_TOLD_TO_CLIENT = 1 << 12;
+        /// More came to the server within an interval than [`crate::rate::RateLimit`] says.
+        const ELEPHANT_TO_SERVER = 1 << 13;
+        /// The same of the client.
+        const ELEPHANT_TO_CLIENT = 1 << 14;
     }
 }
 
@@ -129,6 +133,15 @@ impl FlowFlags {
         match direction {
             Direction::ToServer => Self::TO_SERVER_SEEN,
             Direction::ToClient => Self::TO_CLIENT_SEEN,
+        }
+    }
+
+    /// The mark that more than a rate came in a direction.
+    #[must_use]
+    pub const fn elephant(direction: Direction) -> Self {
+        match direction {
+            Direction::ToServer => Self::ELEPHANT_TO_SERVER,
+            Direction::ToClient => Self::ELEPHANT_TO_CLIENT,
         }
     }
 
@@ -227,16 +240,24 @@ impl<E> FlowEntry<E> {
         self.flags.contains(FlowFlags::TO_SERVER_SEEN.union(FlowFlags::TO_CLIENT_SEEN))
     }
 
+    /// Whether more came in a direction within an interval than [`crate::rate::RateLimit`] says.
+    #[must_use]
+    pub const fn is_elephant(&self) -> bool {
+        self.flags.intersects(FlowFlags::ELEPHANT_TO_SERVER.union(FlowFlags::ELEPHANT_TO_CLIENT))
+    }
+
     /// Turns the flow round: it was picked up from the server's side. Everything of this crate
     /// is exchanged; `ext` is the caller's.
     pub fn flip(&mut self) {
         self.key = self.key.flipped();
         self.packets.swap();
         self.bytes.swap();
-        let (server, client) = (FlowFlags::TO_SERVER_SEEN, FlowFlags::TO_CLIENT_SEEN);
-        let (had_server, had_client) = (self.flags.contains(server), self.flags.contains(client));
-        self.flags.set(server, had_client);
-        self.flags.set(client, had_server);
+        for mark in [FlowFlags::seen, FlowFlags::elephant] {
+            let (server, client) = (mark(Direction::ToServer), mark(Direction::ToClient));
+            let (had_server, had_client) = (self.flags.contains(server), self.flags.contains(client));
+            self.flags.set(server, had_client);
+            self.flags.set(client, had_server);
+        }
         self.flags.toggle(FlowFlags::FLIPPED);
     }
 

@@ -4,6 +4,7 @@
 //! * [`key`]: what identifies a flow, and the keyed hash that also chooses its owner;
 //! * [`table`]: find, create, account and end flows; nothing is allocated per flow;
 //! * [`timeouts`], [`wheel`]: when a flow ends, and how that is found without walking the table;
+//! * [`rate`]: flows that bring much in a short time;
 //! * [`level`]: what a flow has at levels below the host;
 //! * [`counters`]: the statistics of a table under EVE's names;
 //! * [`host`]: state that belongs to no flow, shared by the workers;
@@ -20,6 +21,7 @@ pub mod key;
 pub mod level;
 #[allow(unsafe_code)] // One prefetch instruction; the argument stands in the module.
 mod prefetch;
+pub mod rate;
 pub mod stream;
 pub mod table;
 pub mod tcp;

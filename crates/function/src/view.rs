@@ -31,6 +31,8 @@ pub struct FlowView<'a> {
     pub bytes: PerDirection<u64>,
     /// TCP: the handshake is complete (or the flow was picked up midstream); others: both sides were seen.
     pub established: bool,
+    /// More came in the direction within an interval than makes an elephant flow (`flow.rate-tracking`).
+    pub elephant: PerDirection<bool>,
     /// TCP state, if it is TCP and tracked.
     pub tcp: Option<&'a TcpSession>,
     /// What is known of the application protocol.

@@ -5,7 +5,8 @@ use bartizan_base::{Decision, FunctionId, Reason, TenantId, Timestamp, Verdict};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
-use bartizan_detect::inspect::{Hit, Left, LeftKind, StreamWindow, Work, Worker, inspect};
+use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
+use bartizan_detect::left::{Left, LeftKind};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_detect::signature::{RejectSide, RuleAction};
 use bartizan_detect::txstate::FlowDetect;
@@ -162,6 +163,7 @@ impl Function for Ids {
             direction: context.direction,
             flow: context.flow,
             state: None,
+            left: &[],
             stream_events: context.stream_events,
             app_events: context.app_events,
             shows_stream: context.stream.is_some(),

@@ -132,7 +132,7 @@ impl EveRecorder {
             reason: reason_of(reason),
             alerted: flow.flags.contains(FlowFlags::ALERTED),
             wrong_thread: false,
-            elephant: false,
+            elephant: flow.is_elephant(),
             action: action_of(flow),
             exception_policy: &exceptions,
             tx_cnt: flow.ext.tx_count(),

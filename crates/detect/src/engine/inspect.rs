@@ -16,6 +16,7 @@ use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::model::condition::{Limited, Measure, Scene};
 use crate::model::content::{Capture, VARIABLES_MAX};
 use crate::model::firewall::Gate;
+use crate::model::left::{Left, LeftKind};
 use crate::model::prefilter::{Class, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
@@ -118,32 +119,6 @@ pub struct Worker {
     pub limits_hit: u64,
     /// Matches that count for nothing yet: a threshold is not reached.
     pub withheld: u64,
-}
-
-/// A value that a match leaves for alerts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// The rule, by its position.
-    pub rule: u32,
-    /// The transaction of the match.
-    pub tx: Option<TxId>,
-    /// Interned name.
-    pub name: u32,
-    /// What it is.
-    pub kind: LeftKind,
-    /// Bytes, or JSON.
-    pub value: Vec<u8>,
-}
-
-/// What a value is that a match leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftKind {
-    /// A variable of the packet, shown in all its alerts.
-    PacketVariable,
-    /// Bytes for the alert of the match.
-    Text,
-    /// JSON for the alert of the match.
-    Json,
 }
 
 impl Worker {
@@ -420,7 +395,7 @@ impl Pass<'_, '_> {
         if signature.packet.is_empty() {
             return true;
         }
-        let scene = Scene { state: Some(&self.flow.state), ..self.scene };
+        let scene = Scene { state: Some(&self.flow.state), left: &self.worker.left, ..self.scene };
         let made = self.scene.packet.is_some_and(|packet| packet.decoded().source.is_made());
         signature.packet.iter().all(|c| !(made && c.needs_real_packet()) && c.matches(&scene))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flow.age`, `flow.pkts`, `flow.bytes` and their kin: how much of the flow there was; `stream_size`: how much data.
+//! `flow.age`, `flow.pkts`, `flow.bytes`, `flow.elephant` and their kin: how much of the flow there was; `stream_size`: how much data.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -67,6 +67,13 @@ pub const KEYWORDS: &[Keyword] = counts![
         Direction::ToClient
     )),
     (
+        "flow.elephant",
+        "toserver|toclient|both|either",
+        "toserver",
+        "The flow has become an elephant flow in a direction, by `flow.rate-tracking` of the settings: `flow.elephant:either;`. Without that it never matches.",
+        elephant
+    ),
+    (
         "stream_size",
         "server|client|both|either,<|>|=|!=|<=|>=,BYTES",
         "server,<,100",
@@ -105,8 +112,29 @@ enum Sides {
     Either,
 }
 
+/// More came than makes an elephant flow.
+struct Elephant(Sides);
+
+impl PacketCondition for Elephant {
+    fn matches(&self, scene: &Scene<'_>) -> bool {
+        scene.flow.is_some_and(|flow| self.0.hold(flow.elephant, |is| is))
+    }
+
+    fn needs_packet(&self) -> bool {
+        true
+    }
+
+    fn needs_real_packet(&self) -> bool {
+        false
+    }
+
+    fn needs_flow(&self) -> bool {
+        true
+    }
+}
+
 impl Sides {
-    fn hold(self, values: PerDirection<u64>, holds: impl Fn(u64) -> bool) -> bool {
+    fn hold<T: Copy>(self, values: PerDirection<T>, holds: impl Fn(T) -> bool) -> bool {
         match self {
             Sides::One(direction) => holds(values[direction]),
             Sides::Both => holds(values.to_server) && holds(values.to_client),
@@ -205,7 +233,11 @@ fn sided(argument: &[u8]) -> Result<(Sides, &str), KeywordError> {
     let (side, check) = text::utf8(argument)?
         .split_once(',')
         .ok_or_else(|| KeywordError::argument("a direction and a number are needed: `toserver,>3`"))?;
-    let sides = match side.trim() {
+    Ok((sides(side.trim())?, check.trim()))
+}
+
+fn sides(name: &str) -> Result<Sides, KeywordError> {
+    Ok(match name {
         "toserver" => Sides::One(Direction::ToServer),
         "toclient" => Sides::One(Direction::ToClient),
         "both" => Sides::Both,
@@ -214,8 +246,13 @@ fn sided(argument: &[u8]) -> Result<(Sides, &str), KeywordError> {
             return Err(KeywordError::argument(format!("unknown direction `{other}`"))
                 .help("toserver, toclient, both or either"));
         }
-    };
-    Ok((sides, check.trim()))
+    })
+}
+
+fn elephant(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
+    let sides = sides(text::utf8(argument)?)?;
+    builder.packet.push(Box::new(Elephant(sides)));
+    Ok(())
 }
 
 fn packets(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

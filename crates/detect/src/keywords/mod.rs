@@ -37,10 +37,12 @@ mod number;
 mod path;
 mod pcre;
 mod requires;
+mod rpc;
 pub mod sticky;
 mod tag;
 mod tcp_fields;
 mod tcp_flags;
+mod tcp_session;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -66,6 +68,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     ip_proto::KEYWORDS,
     tcp_fields::KEYWORDS,
     tcp_flags::KEYWORDS,
+    tcp_session::KEYWORDS,
     icmp::KEYWORDS,
     dsize::KEYWORDS,
     vlan::KEYWORDS,
@@ -90,6 +93,7 @@ pub const FAMILIES: &[&[Keyword]] = &[
     pcre::KEYWORDS,
     isdataat::KEYWORDS,
     bytes::KEYWORDS,
+    rpc::KEYWORDS,
     bsize::KEYWORDS,
     entropy::KEYWORDS,
     base64::KEYWORDS,

@@ -187,6 +187,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
         direction: Direction::ToServer,
         flow: None,
         state: None,
+        left: &[],
         stream_events: &[],
         app_events: &[],
         shows_stream: false,

@@ -6,10 +6,7 @@
 /// Why, and the names.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
-    (
-        "This engine does not evaluate it yet.",
-        &["asn1", "pktvar", "flow.elephant", "ftpbounce", "nfq_set_mark", "subslice"],
-    ),
+    ("This engine does not evaluate it yet.", &["asn1", "ftpbounce", "nfq_set_mark", "subslice"]),
     (
         "No parser of this build finds what it looks at.",
         &[
@@ -134,7 +131,6 @@ pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
             "rfb.name",
             "rfb.secresult",
             "rfb.sectype",
-            "rpc",
             "sdp.attribute",
             "sdp.bandwidth",
             "sdp.connection_data",

@@ -4,6 +4,7 @@
 //! Each is a trait with one implementation per keyword, made when rules load and called without allocation.
 
 use crate::model::action::RuleAction;
+use crate::model::left::Left;
 use crate::state::FlowState;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
@@ -24,6 +25,8 @@ pub struct Scene<'a> {
     pub flow: Option<&'a FlowView<'a>>,
     /// Flow variables as they stand now.
     pub state: Option<&'a FlowState>,
+    /// What rules that matched before left of this packet.
+    pub left: &'a [Left],
     /// Events that the stream engine raised for this packet.
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
     /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.

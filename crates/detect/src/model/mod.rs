@@ -13,6 +13,7 @@ pub mod ends;
 pub mod firewall;
 pub mod heads;
 pub mod hook;
+pub mod left;
 pub mod ordering;
 pub mod prefilter;
 pub mod request;

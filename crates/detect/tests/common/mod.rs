@@ -168,6 +168,7 @@ impl Lab {
             packets: self.packets,
             bytes: self.bytes,
             established: self.established,
+            elephant: PerDirection::default(),
             tcp: None,
             app: Default::default(),
         };
@@ -177,6 +178,7 @@ impl Lab {
             direction,
             flow: (!self.flowless).then_some(&flow),
             state: None,
+            left: &[],
             stream_events: &[],
             app_events: &[],
             shows_stream: false,

@@ -170,6 +170,7 @@ impl Tracer {
             direction: context.direction,
             flow: context.flow,
             state: flow.map(|f| &f.state),
+            left: &[],
             stream_events: context.stream_events,
             app_events: context.app_events,
             shows_stream: context.stream.is_some(),
