@@ -78,6 +78,7 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bartizan_testkit::random::Random;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_parts(seconds, 0)
@@ -105,18 +106,14 @@ mod tests {
 
     #[test]
     fn it_equals_a_plain_sum() {
-        // Seeded steps; the sum over a list of all packets is the model.
-        let (mut state, mut second) = (7u64, 0);
-        let mut next = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % below
-        };
+        // The sum over a list of all packets is the model.
+        let (mut random, mut second) = (Random::new(7), 0);
         let mut rate = Rate::new(RateLimit { bytes: 1, interval: 5 });
         let mut all: Vec<(u64, Direction, u64)> = Vec::new();
         for _ in 0..5_000 {
-            second += next(20).saturating_sub(13);
-            let direction = if next(2) == 0 { Direction::ToServer } else { Direction::ToClient };
-            let bytes = next(1_500);
+            second += random.below(20).saturating_sub(13) as u64;
+            let direction = *random.pick(&Direction::BOTH);
+            let bytes = random.below(1_500) as u64;
             all.push((second, direction, bytes));
             let sum =
                 all.iter().filter(|(s, d, _)| *d == direction && s + 5 > second).map(|p| p.2).sum::<u64>();
