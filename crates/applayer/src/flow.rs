@@ -154,6 +154,8 @@ pub struct AppLayer {
     prevents: bool,
     /// First bytes of the direction that did not come: they were given up before the protocol was known.
     missing: PerDirection<u64>,
+    /// The reader stands before them: they may come yet.
+    stands: PerDirection<bool>,
     /// Bytes of the direction were lost, not left unread.
     holes: PerDirection<bool>,
 }
@@ -459,6 +461,7 @@ impl AppLayer {
         self.unlikely.swap();
         self.parsed.swap();
         self.missing.swap();
+        self.stands.swap();
         self.holes.swap();
         if let Some(frames) = self.frames.as_deref_mut() {
             frames.turn();
@@ -479,6 +482,11 @@ impl AppLayer {
         }
         self.first_data.get_or_insert(direction);
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
+        if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
+            // What was missing came late.
+            self.missing[direction] = 0;
+            self.unlikely[direction] = false;
+        }
         if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
             if input.data.is_empty() {
                 return Advance::default();

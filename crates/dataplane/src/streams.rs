@@ -172,9 +172,13 @@ fn read(
                 let eof = ended && end >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                // What the parser waits for lies in the hole behind: what is there of it is lost as well.
-                let lost =
-                    advance.consumed == 0 && !advance.finished && !advance.reverse && app.parser().is_some();
+                // What the parser waits for lies in the hole behind: what is there of it is lost as well. While detection waits for it, it may
+                // come late: then it is read from its beginning.
+                let lost = advance.consumed == 0
+                    && !advance.finished
+                    && !advance.reverse
+                    && app.parser().is_some()
+                    && (ended || !app.waits(direction));
                 let taken = if lost && stream.gap_follows(end) {
                     end.saturating_sub(offset)
                 } else {
@@ -195,7 +199,9 @@ fn read(
                 advance
             }
             Some(AppChunk::Gap { len, .. }) => {
-                app.gap(engine, direction, len, info);
+                if !app.gap(engine, direction, len, stream.behind_hole(own), ended, info) {
+                    break;
+                }
                 stream.app_consume(len);
                 Advance::default()
             }

@@ -102,6 +102,7 @@ pub const CAUSES: &[Cause] = &[
     crate::times::size_of_what_must_not_be,
     crate::bodies::size_of_a_part,
     crate::bodies::raw_headers_before_a_body,
+    crate::lost::filled_before_the_protocol,
 ];
 
 impl Case<'_> {

@@ -122,10 +122,6 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
             let headless = |flow| case.passage.first(flow, true, DNS_HEAD).len() < DNS_HEAD as usize;
             finding.more && case.concerns(finding, |flow| hole(flow) && headless(flow))
         }
-        // What came when it was acknowledged already is refused by live prevention; over a capture the parser has gone on.
-        What::Record(name) if name == "dns" && !finding.more => {
-            case.ips && case.concerns(finding, |flow| begins_late(case, flow))
-        }
         What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {
@@ -136,6 +132,40 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
     };
     (is && case.got.has("flow:TCP:dns")).then_some(
         "DNS over TCP is read on behind a message that was lost in part; Suricata finds no further ones",
+    )
+}
+
+/// In prevention first bytes that come when they were acknowledged already are read with what lies behind them, before the server answers.
+pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const TOLD: [&str; 2] = ["tls", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
+    let filled = |flow: FlowKey, at: usize| {
+        let first = case.passage.of_flow(flow).find_map(|(_, packet)| {
+            segment(packet).filter(|one| !packet.to_server && one.flags & (ACK | SYN) == ACK)
+        });
+        let edge = || case.passage.contiguous(flow, true, at);
+        begins_late(case, flow)
+            && first.is_some_and(|one| edge().is_some_and(|edge| ahead(edge, one.ack) >= 0))
+    };
+    let is = match &finding.what {
+        What::Alert(alert) => {
+            let place = if finding.more { alert.frame } else { None };
+            let at = place.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
+            alert.to_server
+                && case.is_on_buffers(alert)
+                && case.comes_earlier(finding)
+                && filled(alert.flow, at)
+        }
+        What::Record(name) => {
+            finding.more
+                && TOLD.contains(&name.as_str())
+                && case.got.has("flow:TCP:tls")
+                && case.concerns(finding, |flow| filled(flow, usize::MAX))
+        }
+        What::Drop(..) => false,
+    };
+    (case.ips && is).then_some(
+        "in prevention first bytes that come late are read at once with what lies behind them; Suricata waits for the server to tell the \
+         protocol, and for the end of a TLS session",
     )
 }
 
@@ -167,5 +197,12 @@ mod tests {
         let dns = &["flow:TCP:dns"];
         assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
         assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
+        // The client's first bytes come with packet 6, when they were acknowledged; rule 0 is on the query.
+        let (ours, theirs) = (["0@6>1.0:blocked", "drop@6:rules"], ["0@16>1.0:blocked", "drop@16:rules"]);
+        assert!(left_of(36, 2084, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(36, 2084, true, &[], &theirs), ["-0@16>1.0:blocked", "-drop@16:rules"]);
+        assert_eq!(left_of(36, 2084, true, &["0@5>1.0:allowed"], &["0@16>1.0:allowed"]).len(), 2);
+        assert!(left_of(2, 1778, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]).is_empty());
+        assert_eq!(left_of(2, 1776, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]), ["+tls"]);
     }
 }
