@@ -172,7 +172,8 @@ pub struct FlowInfo {
     /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
     /// the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
-    /// The flow's beginning was not seen, and what it says may show which side is the server.
+    /// The flow's beginning was not seen, and what it says may show which side is the server; passively such a flow is of the protocol that
+    /// the client's side tells, or of none.
     pub may_turn: bool,
 }
 
@@ -550,6 +551,10 @@ impl AppLayer {
                     if self.protocol != Known::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         return None;
+                    }
+                    // Suricata would take what is left of a request for one.
+                    if direction == Direction::ToServer && flow.may_turn && !flow.prevents {
+                        return Some(self.give_up(false));
                     }
                 }
             }

@@ -520,6 +520,23 @@ fn a_pattern_that_is_there_by_chance_hides_no_other_protocol() {
 }
 
 #[test]
+fn a_flow_that_is_watched_from_the_middle_on_has_no_protocol_if_its_client_tells_none() {
+    let engine = engine();
+    let known = |met: bool, prevents: bool| {
+        let mut flow = if prevents { Feeder::new(&engine, 4_000) } else { Feeder::passive(&engine, 4_000) };
+        if met {
+            flow.meet();
+        }
+        flow.send(TS, b"the rest of a body that was begun before");
+        flow.send(TC, ANSWER);
+        name(flow.app.protocol())
+    };
+    assert_eq!(known(true, false), None);
+    assert_eq!(known(false, false), Some("http"));
+    assert_eq!(known(true, true), Some("http"), "before a receiver what it says is read");
+}
+
+#[test]
 fn only_a_flow_that_was_met_in_the_middle_is_turned_by_an_answer() {
     let reverses = |setting: &str, may_turn: bool, data: &[u8]| {
         let mut settings = Settings::new();

@@ -49,7 +49,7 @@ pub(crate) fn info_of(
     let entry = worker.flows.get(id)?;
     let ports = PerDirection::new(entry.key().destination_port(), entry.key().source_port());
     // Before real receivers what a sender writes does not make it the server, as with datagrams.
-    let may_turn = entry.ext.session.is_midstream() && !worker.settings.has_real_receivers();
+    let may_turn = entry.ext.session.began_with_data() && !worker.settings.has_real_receivers();
     Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention, may_turn })
 }
 

@@ -148,12 +148,14 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
     };
     let is = match &finding.what {
         What::Alert(alert) => {
-            let place = if finding.more { alert.frame } else { None };
-            let at = place.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
-            alert.to_server
-                && case.is_on_buffers(alert)
-                && case.comes_earlier(finding)
-                && filled(alert.flow, at)
+            let early = |one: &Finding| match &one.what {
+                What::Alert(ours) if one.more && ours.is_like(alert) => {
+                    let packet = ours.frame.and_then(|frame| case.passage.packet(frame));
+                    case.comes_earlier(one) && packet.is_some_and(|(at, _)| filled(ours.flow, at + 1))
+                }
+                _ => false,
+            };
+            alert.to_server && case.is_on_buffers(alert) && case.findings.iter().any(early)
         }
         What::Record(name) => {
             finding.more

@@ -49,6 +49,12 @@ impl<'e> Feeder<'e> {
         flow
     }
 
+    /// Its beginning was not seen.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn meet(&mut self) {
+        self.info.may_turn = true;
+    }
+
     /// Bytes of a direction that were not taken in.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn left(&self, direction: Direction) -> usize {
