@@ -484,9 +484,12 @@ impl AppLayer {
         self.first_data.get_or_insert(direction);
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
         if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
-            // What was missing came late.
+            // What was missing came late. Suricata asks the other side what it is; who prevents asks what came.
             self.missing[direction] = 0;
-            self.unlikely[direction] = false;
+            if flow.prevents && self.protocol == Known::Pending {
+                self.unlikely[direction] = false;
+                self.by_direction[direction] = Known::Pending;
+            }
         }
         if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
             if input.data.is_empty() {

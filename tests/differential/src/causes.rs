@@ -104,6 +104,7 @@ pub const CAUSES: &[Cause] = &[
     crate::bodies::raw_headers_before_a_body,
     crate::lost::filled_before_the_protocol,
     crate::detection::no_request_before_an_answer,
+    crate::bodies::request_behind_rubbish,
 ];
 
 impl Case<'_> {
@@ -649,8 +650,9 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     let follows = match &finding.what {
         What::Record(name) => {
             // What is left is read without what is missing.
-            const FOLLOWS: [&str; 7] = [
+            const FOLLOWS: [&str; 8] = [
                 "anomaly:INVALID_GAP",
+                "anomaly:MISSING_HOST_HEADER",
                 "anomaly:REQUEST_",
                 "anomaly:RESPONSE_",
                 "anomaly:INVALID_RESPONSE_",

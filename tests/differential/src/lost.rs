@@ -137,7 +137,10 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
 
 /// In prevention first bytes that come when they were acknowledged already are read with what lies behind them, before the server answers.
 pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const TOLD: [&str; 2] = ["tls", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
+    const RECORDS: [&str; 5] =
+        ["tls", "http", "dns", "fileinfo", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
+    const KNOWN: [&str; 3] = ["flow:TCP:tls", "flow:TCP:http", "flow:TCP:dns"];
+    const PARSED: [&str; 3] = ["tls ", "http", "dns "];
     let filled = |flow: FlowKey, at: usize| {
         let first = case.passage.of_flow(flow).find_map(|(_, packet)| {
             segment(packet).filter(|one| !packet.to_server && one.flags & (ACK | SYN) == ACK)
@@ -151,16 +154,22 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
             let early = |one: &Finding| match &one.what {
                 What::Alert(ours) if one.more && ours.is_like(alert) => {
                     let packet = ours.frame.and_then(|frame| case.passage.packet(frame));
-                    case.comes_earlier(one) && packet.is_some_and(|(at, _)| filled(ours.flow, at + 1))
+                    packet.is_some_and(|(at, _)| filled(ours.flow, at + 1))
                 }
                 _ => false,
             };
-            alert.to_server && case.is_on_buffers(alert) && case.findings.iter().any(early)
+            let head = &case.pair.rules.get(alert.rule)?.head;
+            let parsed = case.is_on_buffers(alert) || PARSED.iter().any(|name| head.starts_with(name));
+            alert.to_server
+                && parsed
+                && (finding.more && early(finding)
+                    || case.comes_earlier(finding) && case.findings.iter().any(early))
         }
         What::Record(name) => {
-            finding.more
-                && TOLD.contains(&name.as_str())
-                && case.got.has("flow:TCP:tls")
+            let told = finding.more && (RECORDS.contains(&name.as_str()) || KNOWN.contains(&name.as_str()));
+            let unknown = !finding.more && matches!(name.as_str(), "flow:TCP:-" | "flow:TCP:failed");
+            (told || unknown)
+                && KNOWN.iter().any(|known| case.got.has(known))
                 && case.concerns(finding, |flow| filled(flow, usize::MAX))
         }
         What::Drop(..) => false,
