@@ -105,6 +105,8 @@ pub const CAUSES: &[Cause] = &[
     crate::lost::filled_before_the_protocol,
     crate::detection::no_request_before_an_answer,
     crate::bodies::request_behind_rubbish,
+    crate::holes::body_without_status,
+    crate::detection::version_that_no_list_has,
 ];
 
 impl Case<'_> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences: detection of the protocol where flows may begin in the middle (`stream.midstream`).
+//! Causes of differences: detection of the protocol where flows may begin in the middle (`stream.midstream`), and sessions that are read on.
 
 use crate::causes::Case;
 use crate::finding::{Finding, FlowKey, What};
@@ -104,6 +104,33 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
     )
 }
 
+/// A session whose hello has a version that no list has is read on, with an event; Suricata's parser fails at the next record.
+pub(crate) fn version_that_no_list_has(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const EVENT: &str = "anomaly:INVALID_RECORD_VERSION";
+    // A record's head, a hello's, and its version.
+    const HELLO: u32 = 10;
+    let told =
+        case.findings.iter().any(|one| one.more && matches!(&one.what, What::Record(name) if name == EVENT));
+    let odd = |flow: FlowKey| {
+        [true, false].into_iter().any(|side| {
+            let first = case.passage.first(flow, side, HELLO);
+            matches!(first.as_slice(), [0x16, 3, _, _, _, 1 | 2, _, _, _, major] if *major != 3)
+        })
+    };
+    let is = match &finding.what {
+        What::Record(name) => finding.more && name == EVENT && case.concerns(finding, odd),
+        What::Drop(Some(_), reason) => {
+            !finding.more
+                && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+                && case.concerns(finding, odd)
+        }
+        What::Drop(None, _) | What::Alert(_) => false,
+    };
+    (case.ips && told && is && case.got.has("flow:TCP:tls")).then_some(
+        "a TLS session whose hello has an unknown version is read on, with an event; Suricata's parser fails",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use crate::explained::left_of;
@@ -126,5 +153,24 @@ mod tests {
         assert!(left_of(37, 970, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(37, 968, false, &ours, &theirs).len(), 3);
         assert_eq!(left_of(37, 970, false, &["flow:TCP:http"], &theirs).len(), 2, "it is not read");
+    }
+
+    #[test]
+    fn versions_and_heads_explain_what_they_bring_only() {
+        // The copy of the hello's version that came first is rubbish; pair 48 is its scene.
+        let ours = ["anomaly:INVALID_RECORD_VERSION", "flow:TCP:tls"];
+        let theirs = ["drop@9:applayer.error", "flow:TCP:tls"];
+        assert!(left_of(38, 52, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(38, 48, true, &ours, &theirs).len(), 2);
+        assert_eq!(left_of(38, 52, true, &ours[1..], &theirs), ["-drop@9:applayer.error"], "it is not told");
+        // The server begins with rubbish; a line that a segment ends with is in it. Pair 2344 is its scene.
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        let (ours, theirs) = (["flow:TCP:http"], [UNMATCHED, "http", "fileinfo", "flow:TCP:http"]);
+        assert!(left_of(51, 2350, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(51, 2344, false, &ours, &theirs).len(), 3);
+        // Rule 0 is on the body, which is all that the server says.
+        assert!(left_of(50, 1614, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).is_empty());
+        assert_eq!(left_of(50, 1614, false, &["fileinfo"], &["0@-<1.0:allowed", "fileinfo"]).len(), 1);
+        assert_eq!(left_of(50, 1608, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).len(), 1);
     }
 }

@@ -253,12 +253,11 @@ pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'sta
 }
 
 /// What is told of a message that is read as it left.
-const COPIED: [&str; 6] = [
+const COPIED: [&str; 5] = [
     "anomaly:invalid_opcode",
     "anomaly:not_response",
     "anomaly:z_flag_set",
     "anomaly:REQUEST_LINE_MISSING_PROTOCOL",
-    "anomaly:INVALID_RECORD_VERSION",
     "http",
 ];
 
