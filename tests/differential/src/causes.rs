@@ -106,6 +106,7 @@ pub const CAUSES: &[Cause] = &[
     crate::detection::no_request_before_an_answer,
     crate::bodies::request_behind_rubbish,
     crate::holes::body_without_status,
+    crate::lost::request_before_what_fills,
     crate::detection::version_that_no_list_has,
 ];
 

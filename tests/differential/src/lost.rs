@@ -180,6 +180,27 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
+/// no message's, and before real receivers it is refused.
+pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const METHODS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
+    let What::Alert(alert) = &finding.what else { return None };
+    let until = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let behind = case.passage.of_flow(alert.flow).any(|(at, packet)| {
+        let edge = || case.passage.contiguous(alert.flow, true, at);
+        packet.to_server
+            && at < until
+            && segment(packet).is_some_and(|one| {
+                METHODS.iter().any(|method| one.load.starts_with(method))
+                    && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
+            })
+    });
+    let looks = case.is_on_http(alert) || case.is_on_body(alert);
+    (case.ips && !finding.more && alert.to_server && looks && behind && begins_late(case, alert.flow)).then_some(
+        "in prevention a request behind first bytes that were acknowledged is parsed before it leaves; what fills the hole late is no message's",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use crate::explained::left_of;
@@ -215,5 +236,10 @@ mod tests {
         assert_eq!(left_of(36, 2084, true, &["0@5>1.0:allowed"], &["0@16>1.0:allowed"]).len(), 2);
         assert!(left_of(2, 1778, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]).is_empty());
         assert_eq!(left_of(2, 1776, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]), ["+tls"]);
+        // A request lies behind the one that was acknowledged before it came; rule 1 is on requests.
+        assert!(left_of(54, 174, true, &[], &["1@14>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(54, 174, false, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
+        assert_eq!(left_of(54, 168, true, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
+        assert_eq!(left_of(54, 174, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"], "before it");
     }
 }
