@@ -70,7 +70,7 @@ pub const CAUSES: &[Cause] = &[
     drop_that_drops_nothing,
     nothing_to_look_at,
     size_that_must_not_be,
-    crate::detection::answer_before_a_probe,
+    crate::lost::answer_before_a_probe,
     silent_side_of_a_pickup,
     stream_within_a_record,
     asked_by_transaction,
@@ -103,11 +103,11 @@ pub const CAUSES: &[Cause] = &[
     crate::bodies::size_of_a_part,
     crate::bodies::raw_headers_before_a_body,
     crate::lost::filled_before_the_protocol,
-    crate::detection::no_request_before_an_answer,
+    crate::lost::no_request_before_an_answer,
     crate::bodies::request_behind_rubbish,
     crate::holes::body_without_status,
     crate::lost::request_before_what_fills,
-    crate::detection::version_that_no_list_has,
+    crate::lost::version_that_no_list_has,
 ];
 
 impl Case<'_> {

@@ -8,7 +8,7 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`detection`], [`holes`], [`lost`], [`numbers`], [`times`]: which; [`finding`], [`passage`]: what they
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`times`]: which; [`finding`], [`passage`]: what they
 //!   look at. [`faults`]: planted ones.
 //! * [`shrink`]: the least that still differs.
 //!
@@ -18,7 +18,6 @@ pub mod answer;
 pub mod bodies;
 pub mod causes;
 pub mod compare;
-pub mod detection;
 pub mod dns;
 pub mod engine;
 pub mod explained;
