@@ -154,6 +154,8 @@ pub struct AppLayer {
     prevents: bool,
     /// First bytes of the direction that did not come: they were given up before the protocol was known.
     missing: PerDirection<u64>,
+    /// The reader stands before them: they may come yet.
+    stands: PerDirection<bool>,
     /// Bytes of the direction were lost, not left unread.
     holes: PerDirection<bool>,
 }
@@ -170,7 +172,8 @@ pub struct FlowInfo {
     /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
     /// the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
-    /// The flow's beginning was not seen, and what it says may show which side is the server.
+    /// The flow's beginning was not seen, and what it says may show which side is the server; passively such a flow is of the protocol that
+    /// the client's side tells, or of none.
     pub may_turn: bool,
 }
 
@@ -459,6 +462,7 @@ impl AppLayer {
         self.unlikely.swap();
         self.parsed.swap();
         self.missing.swap();
+        self.stands.swap();
         self.holes.swap();
         if let Some(frames) = self.frames.as_deref_mut() {
             frames.turn();
@@ -479,6 +483,14 @@ impl AppLayer {
         }
         self.first_data.get_or_insert(direction);
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
+        if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
+            // What was missing came late. Suricata asks the other side what it is; who prevents asks what came.
+            self.missing[direction] = 0;
+            if flow.prevents && self.protocol == Known::Pending {
+                self.unlikely[direction] = false;
+                self.by_direction[direction] = Known::Pending;
+            }
+        }
         if self.protocol == Known::Pending || self.by_direction[direction] == Known::Pending {
             if input.data.is_empty() {
                 return Advance::default();
@@ -542,6 +554,10 @@ impl AppLayer {
                     if self.protocol != Known::Pending {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         return None;
+                    }
+                    // Suricata would take what is left of a request for one.
+                    if direction == Direction::ToServer && flow.may_turn && !flow.prevents {
+                        return Some(self.give_up(false));
                     }
                 }
             }

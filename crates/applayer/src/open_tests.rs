@@ -396,6 +396,31 @@ fn a_hole_that_a_parser_cannot_pass_fails_it_also_before_the_protocol_is_known()
 }
 
 #[test]
+fn what_fills_a_hole_before_the_protocol_is_known_is_read_with_what_lies_behind_it() {
+    let query =
+        b"\x00\x1e\x9d\x29\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x02a1\x05xevil\x03com\x00\x00\x01\x00\x01";
+    let mut answer = query.to_vec();
+    answer[4..6].copy_from_slice(&[0x81, 0x80]);
+    let engine = engine();
+    for filled in [true, false] {
+        for prevents in [false, true] {
+            let mut flow = if prevents { Feeder::new(&engine, 53) } else { Feeder::passive(&engine, 53) };
+            flow.lose(TS, 16);
+            flow.send(TS, &query[16..]);
+            if filled {
+                flow.fill(TS, &query[..16]);
+            }
+            flow.send(TC, &answer);
+            assert_eq!(name(flow.app.protocol()), Some("dns"));
+            // A query and an answer, or what could be a long message's beginning, and an answer.
+            let left = if filled { 0 } else { query.len() - 16 };
+            assert_eq!(flow.left(TS), left, "prevention: {prevents}");
+            assert_eq!(shapes(&dns::SPEC, &mut flow).len(), 1 + usize::from(filled));
+        }
+    }
+}
+
+#[test]
 fn what_was_left_unread_fails_nothing() {
     let engine = engine();
     let mut flow = Feeder::new(&engine, 443);
@@ -492,6 +517,23 @@ fn a_pattern_that_is_there_by_chance_hides_no_other_protocol() {
     let found = detector.detect(Transport::Tcp, TS, ports, &query, false);
     let (dns, _) = protocols::by_name("dns").unwrap();
     assert_eq!(found, Detected::Protocol(dns, TS));
+}
+
+#[test]
+fn a_flow_that_is_watched_from_the_middle_on_has_no_protocol_if_its_client_tells_none() {
+    let engine = engine();
+    let known = |met: bool, prevents: bool| {
+        let mut flow = if prevents { Feeder::new(&engine, 4_000) } else { Feeder::passive(&engine, 4_000) };
+        if met {
+            flow.meet();
+        }
+        flow.send(TS, b"the rest of a body that was begun before");
+        flow.send(TC, ANSWER);
+        name(flow.app.protocol())
+    };
+    assert_eq!(known(true, false), None);
+    assert_eq!(known(false, false), Some("http"));
+    assert_eq!(known(true, true), Some("http"), "before a receiver what it says is read");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) fn info_of(
     let entry = worker.flows.get(id)?;
     let ports = PerDirection::new(entry.key().destination_port(), entry.key().source_port());
     // Before real receivers what a sender writes does not make it the server, as with datagrams.
-    let may_turn = entry.ext.session.is_midstream() && !worker.settings.has_real_receivers();
+    let may_turn = entry.ext.session.began_with_data() && !worker.settings.has_real_receivers();
     Some(FlowInfo { now, ports, transport, prevents: worker.settings.prevention, may_turn })
 }
 
@@ -172,9 +172,13 @@ fn read(
                 let eof = ended && end >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                // What the parser waits for lies in the hole behind: what is there of it is lost as well.
-                let lost =
-                    advance.consumed == 0 && !advance.finished && !advance.reverse && app.parser().is_some();
+                // What the parser waits for lies in the hole behind: what is there of it is lost as well. While detection waits for it, it may
+                // come late: then it is read from its beginning.
+                let lost = advance.consumed == 0
+                    && !advance.finished
+                    && !advance.reverse
+                    && app.parser().is_some()
+                    && (ended || !app.waits(direction));
                 let taken = if lost && stream.gap_follows(end) {
                     end.saturating_sub(offset)
                 } else {
@@ -195,7 +199,9 @@ fn read(
                 advance
             }
             Some(AppChunk::Gap { len, .. }) => {
-                app.gap(engine, direction, len, info);
+                if !app.gap(engine, direction, len, stream.behind_hole(own), ended, info) {
+                    break;
+                }
                 stream.app_consume(len);
                 Advance::default()
             }

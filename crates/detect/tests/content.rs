@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, NONE, matches, refusal};
+use common::{Lab, NONE, matches, refusal, refusal_of_http};
 
 #[track_caller]
 fn table(rows: &[(&str, &[u8], bool)]) {
@@ -334,6 +334,36 @@ fn refusals() {
             Some((got, message)) => assert_eq!(got, *code, "{options}: {message}"),
             None => panic!("not refused: {options}"),
         }
+    }
+}
+
+/// `urilen` leaves room for contents of the buffer that it is about, each by itself; Suricata counts one more where it is not given the
+/// largest length as such.
+#[test]
+fn contents_have_to_fit_into_what_urilen_asks_for() {
+    for (options, fits) in [
+        (r#"urilen:8,raw; http.uri.raw; content:"041"; offset:35;"#, true),
+        (r#"urilen:3; http.uri; content:"abcd";"#, false),
+        (r#"http.uri; content:"abcd"; urilen:3;"#, false),
+        (r#"urilen:3; http.uri; content:!"abcd";"#, false),
+        (r#"urilen:3; http.uri; content:"a"; content:"abcd"; distance:0;"#, false),
+        (r#"urilen:3; http.uri; content:"ab"; content:"cd"; distance:0;"#, true),
+        (r#"urilen:3; http.uri; content:"a"; http.uri; content:"abcd";"#, false),
+        (r#"urilen:3; http.uri.raw; content:"abcd";"#, true),
+        (r#"urilen:3; http.uri; to_lowercase; content:"abcd";"#, true),
+        (r#"urilen:<=3; http.uri; content:"abcd";"#, false),
+        (r#"urilen:<3; http.uri; content:"abcd";"#, true),
+        (r#"urilen:<2; http.uri; content:"abcd";"#, false),
+        (r#"urilen:0<>3; http.uri; content:"abcd";"#, true),
+        (r#"urilen:0<>2; http.uri; content:"abcd";"#, false),
+        (r#"urilen:0; http.uri; content:"abcd";"#, true),
+        (r#"urilen:30; urilen:3; http.uri; content:"abcd";"#, false),
+        (r#"urilen:3; urilen:>3; http.uri; content:"abcd";"#, true),
+        (r#"urilen:!8; http.uri; bsize:<11; content:"/a1a1/tokend";"#, false),
+        (r#"urilen:3; http.uri; bsize:30; content:"abcd";"#, false),
+    ] {
+        let got = refusal_of_http(options);
+        assert_eq!(got.is_none(), fits, "{options}: {got:?}");
     }
 }
 

@@ -70,7 +70,7 @@ pub const CAUSES: &[Cause] = &[
     drop_that_drops_nothing,
     nothing_to_look_at,
     size_that_must_not_be,
-    answer_first_at_80,
+    crate::lost::answer_before_a_probe,
     silent_side_of_a_pickup,
     stream_within_a_record,
     asked_by_transaction,
@@ -102,6 +102,12 @@ pub const CAUSES: &[Cause] = &[
     crate::times::size_of_what_must_not_be,
     crate::bodies::size_of_a_part,
     crate::bodies::raw_headers_before_a_body,
+    crate::lost::filled_before_the_protocol,
+    crate::lost::no_request_before_an_answer,
+    crate::bodies::request_behind_rubbish,
+    crate::holes::body_without_status,
+    crate::lost::request_before_what_fills,
+    crate::lost::version_that_no_list_has,
 ];
 
 impl Case<'_> {
@@ -647,8 +653,9 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     let follows = match &finding.what {
         What::Record(name) => {
             // What is left is read without what is missing.
-            const FOLLOWS: [&str; 7] = [
+            const FOLLOWS: [&str; 8] = [
                 "anomaly:INVALID_GAP",
+                "anomaly:MISSING_HOST_HEADER",
                 "anomaly:REQUEST_",
                 "anomaly:RESPONSE_",
                 "anomaly:INVALID_RESPONSE_",
@@ -721,27 +728,6 @@ fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     is.then_some("a rule may say `dsize:!N` with longer contents; Suricata refuses it")
 }
 
-/// Where flows may begin in the middle, Suricata's detection does not end at port 80 once the server has spoken.
-fn answer_first_at_80(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const PREFACE: usize = 25;
-    let What::Record(name) = &finding.what else { return None };
-    let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
-    let answered = |flow: FlowKey| {
-        let answer = case.passage.of_flow(flow).find(|(_, packet)| {
-            packet.port == 80
-                && !packet.to_server
-                && crate::passage::segment(packet).is_some_and(|one| !one.load.is_empty())
-        });
-        answer.is_some_and(|(at, _)| {
-            case.passage.before(flow, true, at).map(|one| one.load.len()).sum::<usize>() < PREFACE
-        })
-    };
-    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
-        && midstream
-        && case.concerns(finding, answered);
-    is.then_some("detection ends at port 80 as well where flows may begin in the middle; Suricata's does not once the server has spoken")
-}
-
 /// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other one.
 fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
@@ -756,9 +742,10 @@ fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'stati
         speaks(true) != speaks(false) && !opened(true) && !opened(false)
     };
     let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:-") | (false, "flow:TCP:failed"))
+        && case.ips
         && midstream
         && case.concerns(finding, one_side);
-    is.then_some("a connection that is met in the middle stays open for what the side says that has said nothing; Suricata has asked for both")
+    is.then_some("in prevention a connection that is met in the middle stays open for what the side says that has said nothing; Suricata has asked for both")
 }
 
 /// A rule on a transaction and on the stream: Suricata looks at it when a message is parsed.

@@ -256,7 +256,7 @@ mod tests {
         // The client's end is lost, and its first bytes may be the length of a message.
         assert!(left_of(6, 70, true, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
         // The client of a connection that is met in the middle is the only one to speak.
-        assert!(left_of(4, 1754, false, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
+        assert!(left_of(4, 1754, true, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
         assert_eq!(
             left_of(4, 1754, false, &["flow:TCP:failed"], &["flow:TCP:-"]),
             ["-flow:TCP:-", "+flow:TCP:failed"]

@@ -188,6 +188,24 @@ pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("a chunk's length that is cut in the middle is put together; Suricata looks at its rest alone and takes it for none")
 }
 
+/// Whether what a server says does not begin with a status line.
+fn is_headless(case: &Case<'_>, flow: FlowKey) -> bool {
+    const BEGIN: &[u8] = b"HTTP/";
+    let first = case.passage.first(flow, false, BEGIN.len() as u32);
+    first.len() == BEGIN.len() && first != BEGIN
+}
+
+/// What a server says without a status line is a body: Suricata shows it to some rules only.
+pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = finding.more
+        && !alert.to_server
+        && case.is_on_body(alert)
+        && case.got.has("fileinfo")
+        && is_headless(case, alert.flow);
+    is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
+}
+
 /// An answer whose beginning is missing has no status line: libhtp takes its lines for a body that ends with a line that its segment ends
 /// with, and what follows for an answer to nothing. Here the next bytes say whether it was the last one.
 pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -201,7 +219,8 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
         case.passage.of_flow(flow).any(|(at, packet)| {
             let Some(one) = data(packet, false) else { return false };
             let follows = ended;
-            ended |= lies_ahead(case, (flow, false), at, one) && one.load.ends_with(b"\n");
+            let behind = lies_ahead(case, (flow, false), at, one) || is_headless(case, flow);
+            ended |= behind && one.load.ends_with(b"\n");
             follows
         })
     };

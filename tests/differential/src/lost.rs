@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences where bytes are lost and connections go on; as in [`crate::causes`].
+//! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Finding, FlowKey, What};
@@ -122,10 +122,6 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
             let headless = |flow| case.passage.first(flow, true, DNS_HEAD).len() < DNS_HEAD as usize;
             finding.more && case.concerns(finding, |flow| hole(flow) && headless(flow))
         }
-        // What came when it was acknowledged already is refused by live prevention; over a capture the parser has gone on.
-        What::Record(name) if name == "dns" && !finding.more => {
-            case.ips && case.concerns(finding, |flow| begins_late(case, flow))
-        }
         What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
         // The stream is shown when a message is parsed.
         What::Alert(alert) => {
@@ -136,6 +132,197 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
     };
     (is && case.got.has("flow:TCP:dns")).then_some(
         "DNS over TCP is read on behind a message that was lost in part; Suricata finds no further ones",
+    )
+}
+
+/// In prevention first bytes that come when they were acknowledged already are read with what lies behind them, before the server answers.
+pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const RECORDS: [&str; 5] =
+        ["tls", "http", "dns", "fileinfo", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
+    const KNOWN: [&str; 3] = ["flow:TCP:tls", "flow:TCP:http", "flow:TCP:dns"];
+    const PARSED: [&str; 3] = ["tls ", "http", "dns "];
+    let filled = |flow: FlowKey, at: usize| {
+        let first = case.passage.of_flow(flow).find_map(|(_, packet)| {
+            segment(packet).filter(|one| !packet.to_server && one.flags & (ACK | SYN) == ACK)
+        });
+        let edge = || case.passage.contiguous(flow, true, at);
+        begins_late(case, flow)
+            && first.is_some_and(|one| edge().is_some_and(|edge| ahead(edge, one.ack) >= 0))
+    };
+    let is = match &finding.what {
+        What::Alert(alert) => {
+            let early = |one: &Finding| match &one.what {
+                What::Alert(ours) if one.more && ours.is_like(alert) => {
+                    let packet = ours.frame.and_then(|frame| case.passage.packet(frame));
+                    packet.is_some_and(|(at, _)| filled(ours.flow, at + 1))
+                }
+                _ => false,
+            };
+            let head = &case.pair.rules.get(alert.rule)?.head;
+            let parsed = case.is_on_buffers(alert) || PARSED.iter().any(|name| head.starts_with(name));
+            alert.to_server
+                && parsed
+                && (finding.more && early(finding)
+                    || case.comes_earlier(finding) && case.findings.iter().any(early))
+        }
+        What::Record(name) => {
+            let told = finding.more && (RECORDS.contains(&name.as_str()) || KNOWN.contains(&name.as_str()));
+            let unknown = !finding.more && matches!(name.as_str(), "flow:TCP:-" | "flow:TCP:failed");
+            (told || unknown)
+                && KNOWN.iter().any(|known| case.got.has(known))
+                && case.concerns(finding, |flow| filled(flow, usize::MAX))
+        }
+        What::Drop(..) => false,
+    };
+    (case.ips && is).then_some(
+        "in prevention first bytes that come late are read at once with what lies behind them; Suricata waits for the server to tell the \
+         protocol, and for the end of a TLS session",
+    )
+}
+
+/// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
+/// no message's, and before real receivers it is refused.
+pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const METHODS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
+    let What::Alert(alert) = &finding.what else { return None };
+    let until = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let behind = case.passage.of_flow(alert.flow).any(|(at, packet)| {
+        let edge = || case.passage.contiguous(alert.flow, true, at);
+        packet.to_server
+            && at < until
+            && segment(packet).is_some_and(|one| {
+                METHODS.iter().any(|method| one.load.starts_with(method))
+                    && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
+            })
+    });
+    let looks = case.is_on_http(alert) || case.is_on_body(alert);
+    (case.ips && !finding.more && alert.to_server && looks && behind && begins_late(case, alert.flow)).then_some(
+        "in prevention a request behind first bytes that were acknowledged is parsed before it leaves; what fills the hole late is no message's",
+    )
+}
+
+/// Ports that Suricata asks a probe at: how many bytes of the client it takes to answer, and how many of the server.
+const PROBES: [(u16, i32, i32); 3] = [(53, 15, 15), (80, 25, 9), (443, 3, 4)];
+
+fn midstream(case: &Case<'_>) -> bool {
+    crate::engine::SETTINGS.get(case.pair.setting).is_some_and(|one| one.contains(&"stream.midstream=true"))
+}
+
+/// The sequence number before a direction's first byte.
+fn begin(case: &Case<'_>, flow: FlowKey, to_server: bool) -> Option<u32> {
+    let syn = case.passage.before(flow, to_server, usize::MAX).find(|one| one.flags & SYN != 0);
+    let acked = || {
+        let other = case.passage.before(flow, !to_server, usize::MAX).find(|one| one.flags & ACK != 0)?;
+        let own = case.passage.before(flow, to_server, usize::MAX).next()?;
+        Some(if ahead(own.seq, other.ack) < 0 { own.seq } else { other.ack })
+    };
+    syn.map(|one| one.seq.wrapping_add(1)).or_else(acked)
+}
+
+/// Whether the server's probe has answered when detection has seen a flow's packets up to one, and whether the client's has not.
+/// Passively what is acknowledged was seen, in prevention what came.
+fn probes(case: &Case<'_>, flow: FlowKey, until: usize) -> Option<(bool, bool)> {
+    let (_, first) = case.passage.of_flow(flow).next()?;
+    let (_, of_client, of_server) = PROBES.into_iter().find(|(port, ..)| *port == first.port)?;
+    let seen = |to_server: bool| {
+        let begin = begin(case, flow, to_server);
+        let edge = |one: &&_| -> i32 {
+            let one: &bartizan_testkit::packet::Segment = one;
+            let seq = if case.ips { one.seq.wrapping_add(one.load.len() as u32) } else { one.ack };
+            begin.map_or(0, |begin| ahead(seq, begin))
+        };
+        // Data that a direction sent, or what the other one says it has of it.
+        let from = to_server == case.ips;
+        case.passage
+            .before(flow, from, until + 1)
+            .filter(|one| one.flags & (ACK | SYN) == ACK)
+            .map(|one| edge(&one))
+            .max()
+            .unwrap_or(0)
+    };
+    Some((seen(false) >= of_server, seen(true) < of_client))
+}
+
+/// Whether the server's probe answers before the client's, or the flow is met with data of its server.
+fn is_answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
+    let met = case.passage.of_flow(flow).next().is_some_and(|(_, packet)| {
+        !packet.to_server && segment(packet).is_some_and(|one| one.flags & SYN == 0)
+    });
+    let first = |(at, _)| probes(case, flow, at).is_some_and(|(server, client)| server && (client || met));
+    case.passage.of_flow(flow).any(first)
+}
+
+/// Where flows may begin in the middle, Suricata's detection of the client's side does not end once a probe was asked about the server's.
+pub(crate) fn answer_before_a_probe(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Record(name) = &finding.what else { return None };
+    let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
+        && midstream(case)
+        && case.concerns(finding, |flow| is_answered_first(case, flow));
+    is.then_some(
+        "detection ends at ports with a probe as well where flows may begin in the middle; Suricata's does not once the server has spoken",
+    )
+}
+
+/// There, what no pattern knows is not taken for a request by Suricata when the server's answer tells the protocol.
+pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const ONE_SIDE: &str = "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION";
+    const METHOD: u32 = 20;
+    let told = case
+        .findings
+        .iter()
+        .any(|one| one.more && matches!(&one.what, What::Record(name) if name == ONE_SIDE));
+    // Its first word is no method.
+    let unlike = |flow: FlowKey| {
+        let first = case.passage.first(flow, true, METHOD);
+        let word: Vec<u8> = first.iter().copied().take_while(|byte| *byte != b' ').collect();
+        first.len() as u32 == METHOD && !word.iter().all(u8::is_ascii_uppercase)
+    };
+    let at_probe = |flow: FlowKey| {
+        let (_, first) = case.passage.of_flow(flow).next()?;
+        PROBES.iter().any(|(port, ..)| *port == first.port).then_some(())
+    };
+    let of = |flow: FlowKey| unlike(flow) && at_probe(flow).is_some();
+    let is = match &finding.what {
+        What::Record(name) if finding.more => {
+            (name == ONE_SIDE || name.starts_with("anomaly:REQUEST_") || name == "fileinfo")
+                && case.concerns(finding, of)
+        }
+        What::Record(name) => {
+            matches!(name.as_str(), "http" | "fileinfo" | "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
+                && case.concerns(finding, of)
+        }
+        What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
+        What::Drop(..) => false,
+    };
+    (told && midstream(case) && is && case.got.has("flow:TCP:http")).then_some(
+        "what no pattern knows is read as requests when the answer tells the protocol; where flows may begin in the middle Suricata does not",
+    )
+}
+
+/// A session whose hello has a version that no list has is read on, with an event; Suricata's parser fails at the next record.
+pub(crate) fn version_that_no_list_has(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const EVENT: &str = "anomaly:INVALID_RECORD_VERSION";
+    // A record's head, a hello's, and its version.
+    const HELLO: u32 = 10;
+    let told =
+        case.findings.iter().any(|one| one.more && matches!(&one.what, What::Record(name) if name == EVENT));
+    let odd = |flow: FlowKey| {
+        [true, false].into_iter().any(|side| {
+            let first = case.passage.first(flow, side, HELLO);
+            matches!(first.as_slice(), [0x16, 3, _, _, _, 1 | 2, _, _, _, major] if *major != 3)
+        })
+    };
+    let is = match &finding.what {
+        What::Record(name) => finding.more && name == EVENT && case.concerns(finding, odd),
+        What::Drop(Some(_), reason) => {
+            !finding.more
+                && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
+                && case.concerns(finding, odd)
+        }
+        What::Drop(None, _) | What::Alert(_) => false,
+    };
+    (case.ips && told && is && case.got.has("flow:TCP:tls")).then_some(
+        "a TLS session whose hello has an unknown version is read on, with an event; Suricata's parser fails",
     )
 }
 
@@ -167,5 +354,56 @@ mod tests {
         let dns = &["flow:TCP:dns"];
         assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
         assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
+        // The client's first bytes come with packet 6, when they were acknowledged; rule 0 is on the query.
+        let (ours, theirs) = (["0@6>1.0:blocked", "drop@6:rules"], ["0@16>1.0:blocked", "drop@16:rules"]);
+        assert!(left_of(36, 2084, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(36, 2084, true, &[], &theirs), ["-0@16>1.0:blocked", "-drop@16:rules"]);
+        assert_eq!(left_of(36, 2084, true, &["0@5>1.0:allowed"], &["0@16>1.0:allowed"]).len(), 2);
+        assert!(left_of(2, 1778, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]).is_empty());
+        assert_eq!(left_of(2, 1776, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]), ["+tls"]);
+        // A request lies behind the one that was acknowledged before it came; rule 1 is on requests.
+        assert!(left_of(54, 174, true, &[], &["1@14>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(54, 174, false, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
+        assert_eq!(left_of(54, 168, true, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
+        assert_eq!(left_of(54, 174, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"], "before it");
+    }
+
+    #[test]
+    fn detection_where_flows_may_begin_in_the_middle_is_explained_at_ports_with_a_probe_only() {
+        let (failed, open) = (["flow:TCP:failed"], ["flow:TCP:-"]);
+        let both = ["-flow:TCP:-", "+flow:TCP:failed"];
+        // The server speaks first at port 53; at port 80 nothing of the client is acknowledged.
+        assert!(left_of(32, 728, false, &failed, &open).is_empty());
+        assert_eq!(left_of(32, 728, false, &open, &failed).len(), 2);
+        assert!(left_of(45, 2270, false, &failed, &open).is_empty());
+        // Flows do not begin in the middle; a port without a probe.
+        assert_eq!(left_of(1, 600, false, &failed, &open), both);
+        assert_eq!(left_of(32, 1854, false, &failed, &open), both);
+        // The client begins with rubbish; pair 968 is its scene.
+        const ONE_SIDE: &str = "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION";
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        let (ours, theirs) = ([ONE_SIDE, "flow:TCP:http"], [UNMATCHED, "http", "flow:TCP:http"]);
+        assert!(left_of(37, 970, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(37, 968, false, &ours, &theirs).len(), 3);
+        assert_eq!(left_of(37, 970, false, &["flow:TCP:http"], &theirs).len(), 2, "it is not read");
+    }
+
+    #[test]
+    fn versions_and_heads_explain_what_they_bring_only() {
+        // The copy of the hello's version that came first is rubbish; pair 48 is its scene.
+        let ours = ["anomaly:INVALID_RECORD_VERSION", "flow:TCP:tls"];
+        let theirs = ["drop@9:applayer.error", "flow:TCP:tls"];
+        assert!(left_of(38, 52, true, &ours, &theirs).is_empty());
+        assert_eq!(left_of(38, 48, true, &ours, &theirs).len(), 2);
+        assert_eq!(left_of(38, 52, true, &ours[1..], &theirs), ["-drop@9:applayer.error"], "it is not told");
+        // The server begins with rubbish; a line that a segment ends with is in it. Pair 2344 is its scene.
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        let (ours, theirs) = (["flow:TCP:http"], [UNMATCHED, "http", "fileinfo", "flow:TCP:http"]);
+        assert!(left_of(51, 2350, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(51, 2344, false, &ours, &theirs).len(), 3);
+        // Rule 0 is on the body, which is all that the server says.
+        assert!(left_of(50, 1614, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).is_empty());
+        assert_eq!(left_of(50, 1614, false, &["fileinfo"], &["0@-<1.0:allowed", "fileinfo"]).len(), 1);
+        assert_eq!(left_of(50, 1608, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).len(), 1);
     }
 }

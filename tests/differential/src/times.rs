@@ -224,29 +224,42 @@ pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     )
 }
 
+/// Whether a segment begins before another one that was there first, and has other bytes where both lie: Suricata reads those.
+pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bool>) -> bool {
+    case.passage.of_flow(flow).any(|(at, packet)| {
+        let Some(one) = segment(packet) else { return false };
+        let of_side = to_server.is_none_or(|side| side == packet.to_server);
+        let other = |before: &Segment| {
+            let from = before.seq.wrapping_sub(one.seq) as usize;
+            let shared = one.load.iter().skip(from).zip(&before.load);
+            ahead(before.seq, one.seq) > 0 && shared.into_iter().any(|(new, old)| new != old)
+        };
+        of_side && case.passage.before(flow, packet.to_server, at).any(other)
+    })
+}
+
 /// Where copies of bytes differ, prevention reads those that left first.
 pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
-    // One that begins earlier, which Suricata reads.
-    let differs = |flow: FlowKey| {
-        case.passage.of_flow(flow).any(|(at, packet)| {
-            let Some(one) = segment(packet) else { return false };
-            case.passage.before(flow, packet.to_server, at).any(|before| {
-                let from = before.seq.wrapping_sub(one.seq) as usize;
-                let shared = one.load.iter().skip(from).zip(&before.load);
-                ahead(before.seq, one.seq) > 0 && shared.into_iter().any(|(new, old)| new != old)
-            })
-        })
-    };
     let kind = match name.as_str() {
         "dns" => !finding.more,
         // Suricata's parser fails without it.
         "anomaly:INVALID_RECORD_LENGTH" => finding.more,
-        _ => false,
+        // What stands in the copy that left is told of it.
+        name => finding.more && COPIED.contains(&name),
     };
-    let is = case.ips && kind && case.concerns(finding, differs);
+    let is = case.ips && kind && case.concerns(finding, |flow| copies_differ(case, flow, None));
     is.then_some("where copies of bytes differ prevention reads those that left first")
 }
+
+/// What is told of a message that is read as it left.
+const COPIED: [&str; 5] = [
+    "anomaly:invalid_opcode",
+    "anomaly:not_response",
+    "anomaly:z_flag_set",
+    "anomaly:REQUEST_LINE_MISSING_PROTOCOL",
+    "http",
+];
 
 /// A rule on a transaction that waits for a bit is asked again when it is there.
 pub(crate) fn bit_behind_a_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {

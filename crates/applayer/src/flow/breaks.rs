@@ -1,14 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where a direction breaks off: bytes that are missing, and its end.
 
-use super::{AppLayer, Disruption, Engine, FlowInfo, Known, context};
+use super::{AppLayer, Disruption, Engine, FlowInfo, Known, OPEN_LIMIT, context};
+use crate::detection::Likely;
+use crate::protocol::Transport;
 use bartizan_base::{Direction, PerDirection};
 
 impl AppLayer {
-    /// `missing` bytes of a direction will never come: its receiver has bytes that nobody saw.
-    pub fn gap(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
+    /// `missing` bytes of a direction did not come: its receiver has bytes that nobody saw; `behind`: what lies behind them. `true`: the
+    /// reader goes on there. While no protocol is known it stays before the hole, as in Suricata: what fills it late is read with what
+    /// lies behind it, should the other side tell the protocol. `ended`: nothing will fill it.
+    pub fn gap(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        missing: u64,
+        behind: &[u8],
+        ended: bool,
+        flow: &FlowInfo,
+    ) -> bool {
         self.holes[direction] = true;
+        let waits = self.protocol == Known::Pending && self.original.is_none();
+        if waits && !ended && !self.finished && !self.stopped[direction] {
+            return self.stand_before(engine, direction, missing, behind, flow);
+        }
+        if core::mem::take(&mut self.stands[direction]) {
+            // It is told now.
+            self.missing[direction] = 0;
+            if self.protocol == Known::Pending {
+                self.by_direction[direction] = Known::Pending;
+            }
+        }
         self.pass_over(engine, direction, missing, flow);
+        true
+    }
+
+    /// A hole in what came before the protocol was known. `true`: it is passed.
+    fn stand_before(
+        &mut self,
+        engine: &Engine,
+        direction: Direction,
+        missing: u64,
+        behind: &[u8],
+        flow: &FlowInfo,
+    ) -> bool {
+        // First bytes are missing: what follows tells nothing, unless a receiver would act on it.
+        self.by_direction[direction] = Known::Failed;
+        if self.by_direction[direction.flip()] == Known::Failed || behind.len() as u64 > OPEN_LIMIT {
+            let skipped = self.by_direction[direction.flip()] != Known::Failed;
+            self.give_up(skipped);
+            return true;
+        }
+        let likely = flow
+            .prevents
+            .then(|| engine.detector.likely(Transport::Tcp, direction, flow.ports, behind, false));
+        self.unlikely[direction] = matches!(likely, None | Some(Likely::No));
+        if let Some(Likely::Yes(id)) = likely {
+            self.stands[direction] = false;
+            self.missing[direction] = missing;
+            self.settle(engine, id, flow.transport);
+            return true;
+        }
+        self.first_data.get_or_insert(direction);
+        self.stands[direction] = true;
+        self.missing[direction] = missing;
+        self.waiting[direction] = true;
+        false
     }
 
     /// `missing` bytes of a direction went by while nobody asked to read it.

@@ -15,6 +15,7 @@ pub(crate) struct Feeder<'e> {
     taken: PerDirection<usize>,
     needed: PerDirection<usize>,
     ended: PerDirection<bool>,
+    hole: PerDirection<u64>,
     none: NoParser,
 }
 
@@ -35,6 +36,7 @@ impl<'e> Feeder<'e> {
             taken: PerDirection::default(),
             needed: PerDirection::default(),
             ended: PerDirection::default(),
+            hole: PerDirection::default(),
             none: NoParser(super::Worklist::default()),
         }
     }
@@ -47,6 +49,12 @@ impl<'e> Feeder<'e> {
         flow
     }
 
+    /// Its beginning was not seen.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn meet(&mut self) {
+        self.info.may_turn = true;
+    }
+
     /// Bytes of a direction that were not taken in.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn left(&self, direction: Direction) -> usize {
@@ -56,7 +64,21 @@ impl<'e> Feeder<'e> {
     /// Bytes of a direction were acknowledged that nobody saw.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn lose(&mut self, direction: Direction, missing: u64) {
-        self.app.gap(self.engine, direction, missing, &self.info);
+        self.hole[direction] = missing;
+        self.read_on(direction);
+    }
+
+    /// What was lost comes late; `behind` it lies what came since.
+    #[allow(dead_code, reason = "not every file that has this one asks")]
+    pub(crate) fn fill(&mut self, direction: Direction, data: &[u8]) {
+        assert_eq!(
+            core::mem::take(&mut self.hole[direction]),
+            data.len() as u64,
+            "nobody has gone on without it"
+        );
+        let at = self.taken[direction];
+        self.sent[direction].splice(at..at, data.iter().copied());
+        self.read_on(direction);
     }
 
     /// Bytes of a direction went by unread.
@@ -100,6 +122,13 @@ impl<'e> Feeder<'e> {
         loop {
             let taken = self.taken[direction];
             let data = self.sent[direction].get(taken..).unwrap_or_default();
+            let (hole, ended) = (self.hole[direction], self.ended[direction]);
+            if hole > 0 && !data.is_empty() {
+                if !self.app.gap(self.engine, direction, hole, data, ended, &self.info) {
+                    return;
+                }
+                self.hole[direction] = 0;
+            }
             if self.app.finished() || data.is_empty() || data.len() < self.needed[direction] {
                 return;
             }

@@ -632,6 +632,13 @@ impl<'e> SignatureBuilder<'e> {
             value.program.check()?;
             value.program.items.shrink_to_fit();
         }
+        // A length that is asked of a buffer holds wherever else the rule asks for that buffer.
+        for value in values.iter().filter(|value| value.transforms.is_empty()) {
+            let same = values.iter().rev().filter(|v| v.buffer == value.buffer && v.transforms.is_empty());
+            if let Some(room) = same.filter_map(|v| v.program.uri_room()).next().flatten() {
+                value.program.check_uri_room(room)?;
+            }
+        }
         crate::compile::validate::values(&mut values, self.environment.buffers)?;
         values.shrink_to_fit();
         Ok(values)

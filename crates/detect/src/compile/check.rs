@@ -13,7 +13,7 @@ impl Program {
     pub fn check(&self) -> Result<(), KeywordError> {
         // Only the first size counts, as in Suricata.
         let size = self.items.iter().find_map(|item| match item {
-            Item::Size { check } => Some(check),
+            Item::Size { check, uri: false } => Some(check),
             _ => None,
         });
         let most = match size {
@@ -48,6 +48,34 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the last `urilen` among the items leaves room for, as Suricata counts: one more than the largest length where that is
+    /// not given as such, and none (any number) for a length of 0.
+    pub(crate) fn uri_room(&self) -> Option<Option<u64>> {
+        let last = self.items.iter().rev().find_map(|item| match item {
+            Item::Size { check, uri: true } => Some(check),
+            _ => None,
+        })?;
+        Some(match last {
+            UintMatch::Equal(n) | UintMatch::LessEqual(n) => Some(*n).filter(|n| *n > 0),
+            UintMatch::Less(n) | UintMatch::Between(_, n) => Some(n.saturating_add(1)),
+            _ => None,
+        })
+    }
+
+    /// Refuses contents that are longer than `urilen` leaves room for, each by itself and wherever it is to lie.
+    ///
+    /// # Errors
+    /// One is.
+    pub(crate) fn check_uri_room(&self, room: u64) -> Result<(), KeywordError> {
+        let long = self.literals().find(|(_, literal)| literal.bytes.len() as u64 > room);
+        long.map_or(Ok(()), |(_, literal)| {
+            let length = literal.bytes.len();
+            Err(KeywordError::context(format!(
+                "a content has {length} bytes, and `urilen` leaves room for {room}"
+            )))
+        })
     }
 
     /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses rules by it, a literal that

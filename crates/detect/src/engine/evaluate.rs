@@ -107,7 +107,7 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
             let behind = math.run(value, cursor, run.variables, run.little_endian);
             from_cursor(behind, rest, value, run)
         }
-        Item::Size { check } => {
+        Item::Size { check, .. } => {
             if check.matches(value.len() as u64) {
                 items(rest, value, cursor, run)
             } else if run.complete || matches!(check, UintMatch::Less(_) | UintMatch::LessEqual(_)) {

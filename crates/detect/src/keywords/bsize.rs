@@ -40,7 +40,7 @@ fn bsize(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             .help("for the payload of a packet there is `dsize`"));
     }
     let check = UintMatch::parse(argument)?;
-    builder.push_item(Item::Size { check })
+    builder.push_item(Item::Size { check, uri: false })
 }
 
 fn absent(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {

@@ -22,7 +22,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 fn urilen(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (check, buffer) = parse(argument)?;
-    builder.push_aside(buffer, Item::Size { check })
+    builder.push_aside(buffer, Item::Size { check, uri: true })
 }
 
 fn parse(argument: &[u8]) -> Result<(UintMatch<u64>, &'static str), KeywordError> {

@@ -50,6 +50,13 @@ pub fn refusal(options: &str) -> Option<(&'static str, String)> {
     loaded.diagnostics.first().map(|d| (d.code, d.message.clone()))
 }
 
+/// Why a rule of HTTP with these options is refused.
+pub fn refusal_of_http(options: &str) -> Option<(&'static str, String)> {
+    let rule = format!("alert http any any -> any any ({options} sid:1;)");
+    let loaded = load_text(&rule, &Settings::new(), &Arc::default());
+    loaded.diagnostics.first().map(|d| (d.code, d.message.clone()))
+}
+
 /// Whether a rule with these options alerts on a datagram, over IPv4 and over IPv6 alike.
 pub fn matches(options: &str, payload: &[u8]) -> bool {
     let of = |v6| {

@@ -165,6 +165,12 @@ impl Stream {
             && self.next_data(self.app).is_some_and(|data| data > self.app)
     }
 
+    /// What lies behind the hole that the app reader stands before. `packet` as for [`Stream::app`].
+    #[must_use]
+    pub fn behind_hole<'a>(&'a self, packet: &'a [u8]) -> &'a [u8] {
+        self.next_data(self.app).map_or(&[], |data| self.run(data, packet))
+    }
+
     /// Whether bytes that were given up lie right behind `end`.
     #[must_use]
     pub fn gap_follows(&self, end: u64) -> bool {

@@ -191,6 +191,12 @@ impl TcpSession {
         self.flags.contains(SessionFlags::MIDSTREAM)
     }
 
+    /// Whether it was picked up from data: not even the answer to its opening was seen, which says who the server is.
+    #[must_use]
+    pub const fn began_with_data(&self) -> bool {
+        self.is_midstream() && !self.flags.contains(SessionFlags::MIDSTREAM_SYN_ACK)
+    }
+
     /// Whether only one direction is seen.
     #[must_use]
     pub const fn is_async(&self) -> bool {

@@ -54,6 +54,8 @@ pub(super) struct Files {
     held: usize,
     /// There were more than prevention looks at.
     too_many: bool,
+    /// Opens with the first byte that is decoded: its name, and where it lies in a larger one. An encoding of nothing is no file.
+    announced: Option<Box<(Vec<u8>, Option<ContentRange>)>>,
 }
 
 impl Files {
@@ -76,8 +78,31 @@ impl Files {
         self.open = true;
     }
 
+    /// Whether one was opened, or waits for its first byte.
+    pub(super) fn is_begun(&self) -> bool {
+        !self.list.is_empty() || self.announced.is_some()
+    }
+
+    /// Says which file the first byte that is decoded opens.
+    pub(super) fn announce(&mut self, name: &[u8], range: Option<ContentRange>) {
+        self.announced = Some(Box::new((name.to_vec(), range)));
+    }
+
+    pub(super) fn open_announced(&mut self, context: &mut FileContext, raised: &mut Events) {
+        let Some(announced) = self.announced.take() else { return };
+        self.open(&announced.0, context, raised);
+        if let Some(range) = announced.1 {
+            self.set_range(range);
+        }
+    }
+
     /// Bytes of memory held beside its own place.
     fn held(&self) -> usize {
+        let announced = self.announced.as_deref().map_or(0, |(name, _)| name.capacity());
+        self.held_by_files().saturating_add(announced)
+    }
+
+    fn held_by_files(&self) -> usize {
         let last = self.list.last().map_or(0, FileTrack::held);
         self.held.saturating_add(last).saturating_add(self.list.held())
     }
@@ -295,6 +320,7 @@ impl Body {
         if length == 0 {
             return;
         }
+        self.files.open_announced(context, raised);
         // A file that is kept has a limit of its own.
         let kept = context.settings.store_depth.filter(|_| self.files.is_kept());
         let limit = kept.unwrap_or(limits.limit);

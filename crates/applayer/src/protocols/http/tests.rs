@@ -369,6 +369,25 @@ fn names_and_ranges_of_response_files() {
 }
 
 #[test]
+fn an_encoded_body_is_a_file_once_something_is_decoded() {
+    let response = |body: &[u8]| {
+        let length = body.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n");
+        [head.as_bytes(), body].concat()
+    };
+    assert_eq!(Flow::exchange(GET, &response(&gzip(b""))).tx(0).files(TC).len(), 0);
+    assert_eq!(Flow::exchange(GET, &response(&gzip(b"a"))).tx(0).files(TC)[0].size, 1);
+    let whole = response(&gzip(b"abc"));
+    let mut flow = Flow::new();
+    flow.feed(TS, GET);
+    let head = whole.len() - gzip(b"abc").len() + 10;
+    flow.feed(TC, &whole[..head]);
+    assert_eq!(flow.tx(0).files(TC).len(), 0, "no more than the head of its encoding");
+    flow.feed(TC, &whole[head..]);
+    assert_eq!(flow.tx(0).files(TC)[0].size, 3);
+}
+
+#[test]
 fn ranges_are_put_together() {
     let mut flow = Flow::new();
     flow.feed(TS, &[GET, GET].concat());

@@ -351,11 +351,11 @@ impl HttpTx {
         body.receive_gap(missing, (limits, settings), context, &mut common.events);
     }
 
-    /// Opens the response's file with its first byte, be it one of a body without status line.
+    /// Opens the response's file with its first byte, be it one of a body without status line, or with the first one that is decoded.
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
-        if !body.files.list.is_empty() {
+        if body.files.is_begun() {
             return;
         }
         let fields = &response.message.fields;
@@ -363,16 +363,20 @@ impl HttpTx {
         let path = request.parsed_uri.as_ref().and_then(|u| u.path.as_deref());
         let Some(name) = announced.or(path) else { return };
         body.source = FileSource::Whole;
-        body.files.open(name, context, &mut common.events);
+        let mut part = None;
         if let Some(value) = fields.value("content-range") {
             match content_range(value) {
                 None => common.events.set(events::RANGE_INVALID),
                 Some(range) => match range_kind(range) {
-                    RangeKind::Part => body.files.set_range(range),
+                    RangeKind::Part => part = Some(range),
                     RangeKind::Invalid => common.events.set(events::RANGE_INVALID),
                     RangeKind::Whole => {}
                 },
             }
+        }
+        body.files.announce(name, part);
+        if !body.encoded {
+            body.files.open_announced(context, &mut common.events);
         }
     }
 

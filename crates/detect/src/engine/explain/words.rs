@@ -116,7 +116,7 @@ pub fn item(of: &Item) -> String {
             let value = number(math.value);
             format!("{} {:?} {value} goes into variable {}", field(&math.field), math.operator, math.variable)
         }
-        Item::Size { check } => format!("has a length {}", comparison(check)),
+        Item::Size { check, .. } => format!("has a length {}", comparison(check)),
         Item::Base64 { offset, inner, .. } => {
             let inner: Vec<String> = inner.items.iter().map(item).collect();
             format!("decoded from Base64 at offset {offset} it {}", inner.join(", "))

@@ -43,10 +43,12 @@ pub enum Item {
     Extract(ByteExtract),
     /// `byte_math`.
     Math(ByteMath),
-    /// `bsize`: the length of the whole value.
+    /// `bsize`, `urilen`: the length of the whole value.
     Size {
         /// The comparison.
         check: UintMatch<u64>,
+        /// It is of `urilen`, which leaves room for other contents than `bsize`.
+        uri: bool,
     },
     /// `base64_decode` and the `base64_data` items behind it: a program on the decoded bytes.
     Base64 {
