@@ -102,6 +102,10 @@ pub const CAUSES: &[Cause] = &[
     crate::times::size_of_what_must_not_be,
     crate::bodies::size_of_a_part,
     crate::bodies::raw_headers_before_a_body,
+    crate::lost::request_that_came_late,
+    crate::bodies::end_of_a_part,
+    crate::bodies::passed_behind_a_body,
+    crate::times::asked_while_it_goes_on,
 ];
 
 impl Case<'_> {
@@ -667,7 +671,9 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
-            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert))
+            // A field may begin before what is missing and end behind it.
+            let field = || case.is_on_http(alert) && case.got.has("anomaly:INVALID_GAP");
+            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert) || field())
                 && behind(alert.flow, alert.place())
         }
     };
