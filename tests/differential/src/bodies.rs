@@ -47,6 +47,18 @@ pub(crate) fn end_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     is.then_some("in prevention what has to stand at a body's end is looked for at the end of what has come of it; Suricata waits for more of it")
 }
 
+/// Suricata has no body of an answer that comes before the line of its request is over.
+pub(crate) fn answer_to_half_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const LINE: u32 = 1 << 13;
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = finding.more
+        && !alert.to_server
+        && case.is_on_body(alert)
+        && case.got.has("anomaly:REQUEST_LINE_INCOMPLETE")
+        && !case.passage.first(alert.flow, true, LINE).contains(&b'\n');
+    is.then_some("the body of an answer that comes before the line of its request is over is looked at; Suricata has no such body")
+}
+
 /// What passes the flow comes when prevention has looked at a part of a body.
 pub(crate) fn passed_behind_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
@@ -107,6 +119,14 @@ mod tests {
             left_of(34, 1262, true, &["2@15>1.0:allowed", "3@21<1.0:allowed"], &["3@21<1.0:allowed"]),
             ["+2@15>1.0:allowed"],
             "nothing passes where there are alerts"
+        );
+        // The client's line is not over; rule 2 is on the answer's body.
+        let incomplete = "anomaly:REQUEST_LINE_INCOMPLETE";
+        assert!(left_of(31, 366, false, &["2@10<1.0:allowed", incomplete], &[incomplete]).is_empty());
+        assert_eq!(left_of(31, 366, false, &["2@10<1.0:allowed"], &[]), ["+2@10<1.0:allowed"], "it is");
+        assert_eq!(
+            left_of(31, 366, false, &[incomplete], &["2@10<1.0:allowed", incomplete]),
+            ["-2@10<1.0:allowed"]
         );
         // Data that comes again behind a FIN, and that a rule refuses.
         let ours = ["0@17<1.0:blocked", "drop@17:rules"];

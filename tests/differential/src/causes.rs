@@ -105,6 +105,7 @@ pub const CAUSES: &[Cause] = &[
     crate::lost::request_that_came_late,
     crate::bodies::end_of_a_part,
     crate::bodies::passed_behind_a_body,
+    crate::bodies::answer_to_half_a_line,
     crate::times::asked_while_it_goes_on,
 ];
 
