@@ -480,6 +480,16 @@ fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
     // Or the packet is another one, of which the rule asks something else.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
+    // Or what brings the part was put together of fragments, and is no frame.
+    let ours = |one: &Finding, there: &Alert| one.more && there.frame.is_none() && there.is_like(alert);
+    let theirs = |one: &Finding, there: &Alert| !one.more && there.is_like(alert);
+    let some = |is: &dyn Fn(&Finding, &Alert) -> bool| {
+        case.findings.iter().any(|one| matches!(&one.what, What::Alert(there) if is(one, there)))
+    };
+    let fragments = |(_, packet): (usize, &crate::pair::Packet)| {
+        packet.to_server == alert.to_server && packet.fragments.is_some()
+    };
+    let over = over || some(&ours) && some(&theirs) && case.passage.of_flow(alert.flow).any(fragments);
     let is = case.ips && case.is_on_body(alert) && (case.comes_earlier(finding) || over);
     is.then_some(
         "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",

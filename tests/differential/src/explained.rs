@@ -325,6 +325,13 @@ mod tests {
         assert!(left_of(41, 814, false, &["1@34<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(41, 814, false, &["0@33>1.0:allowed"], &[]), ["+0@33>1.0:allowed"]);
         assert_eq!(left_of(41, 814, false, &[], &["1@34<1.0:allowed"]), ["-1@34<1.0:allowed"]);
+        // A part of the body comes in fragments; rule 2 is on a field.
+        assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);
+        assert_eq!(
+            left_of(31, 1772, true, &["2@-<1.0:allowed"], &["2@18<1.0:allowed"]),
+            ["+2@-<1.0:allowed", "-2@18<1.0:allowed"]
+        );
         // Rule 1 is on a field behind a fragment that is refused.
         let (gap, refused) = ("anomaly:INVALID_GAP", "drop@8:defrag.error");
         assert!(
