@@ -274,7 +274,16 @@ fn threshold_files_that_are_malformed_are_told_of() {
         // As Suricata's -T.
         let ended = run(arguments);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        says(&ended, &["error: t.config:2:1", "t.config:3:1", "$NOPE is not defined"]);
+        says(
+            &ended,
+            &[
+                "error[R032]",
+                "--> t.config:2:1",
+                "suppres gen_id",
+                "--> t.config:3:1",
+                "$NOPE is not defined",
+            ],
+        );
     }
     let inspect = [
         "inspect",
@@ -290,7 +299,7 @@ fn threshold_files_that_are_malformed_are_told_of() {
     ];
     let ended = run(&inspect);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    says(&ended, &["warning: t.config:2:1"]);
+    says(&ended, &["warning[R032]", "--> t.config:2:1"]);
     folder.write(
         "p.yaml",
         "policies:\n  - {name: a, from: any, to: any, chain: [ids]}\ndefault: {action: drop}\n",

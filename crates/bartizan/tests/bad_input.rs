@@ -451,7 +451,7 @@ fn suricata_settings() {
             0,
             &["classification-file: cannot read /nope", "correct the path or remove the key"],
         ),
-        (b"threshold-file: ok.pcap\n", 0, &["ok.pcap:1:1: "]),
+        (b"threshold-file: ok.pcap\n", 0, &["--> ok.pcap:1:1"]),
         (b"x: &a {memcap: 1mb}\nstream: *a\n", 0, &["s.yaml:1:16: there is no setting `x.memcap`"]),
     ];
     for (text, code, says) in cases {

@@ -72,7 +72,7 @@ impl Worker {
             direction: Direction::ToServer,
             around: place.around,
         };
-        let flow = if self.has_flow(packet) && place.refused.is_none() {
+        let flow = if packet.wants_flow() && place.refused.is_none() {
             self.flow_of(frame, packet, recorder)
         } else {
             Err(Flowless::Apart)
@@ -92,13 +92,6 @@ impl Worker {
             return decision;
         }
         self.in_flow(frame, &occasion, (id, related), recorder)
-    }
-
-    /// Whether a packet belongs to a flow. Options of IP that are wrong make it invalid, but some receivers take it all the same:
-    /// before them a datagram has its flow, so that it is inspected like others.
-    fn has_flow(&self, packet: &Decoded) -> bool {
-        let is_datagram = matches!(packet.transport, Transport::Udp(_));
-        packet.has_flow() || is_datagram && packet.wants_flow() && self.settings.has_real_receivers()
     }
 
     /// Whether the receiver of a datagram or an ICMP message throws it away, as its checksums say: it is inspected and leaves, but nothing
@@ -165,10 +158,10 @@ impl Worker {
                 Find::Stale { id } => self.end_stale(id, recorder),
                 Find::Missing => {}
             }
-            // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
-            if packet.src().is_some_and(|src| src.is_ipv4()) {
-                return Err(Flowless::Apart);
-            }
+        }
+        // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
+        if packet.is_icmpv4_error() {
+            return Err(Flowless::Apart);
         }
         let key = flow_key(self, frame, packet).ok_or(Flowless::Apart)?;
         let related = about.map(|about| about == key);

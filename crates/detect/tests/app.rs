@@ -284,6 +284,30 @@ fn a_value_is_asked_for_again_while_its_state_lasts() {
 }
 
 #[test]
+fn what_a_rule_asks_of_packets_it_asks_when_it_begins_with_a_transaction() {
+    // Behind its line a request's URI leads to no rule any more; the fields' state lasts until they are whole.
+    let rules = "alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; fast_pattern; http.user_agent; content:\"probe\"; sid:1;)\n\
+                 alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; http.user_agent; content:\"probe\"; fast_pattern; sid:2;)\n\
+                 alert http any any -> any any (http.host.raw; content:\"Example\"; flowbits:set,late; noalert; sid:3;)";
+    let lines: Vec<_> =
+        GET.split_inclusive(|byte| *byte == b'\n').map(|line| (Direction::ToServer, line)).collect();
+    assert_eq!(alerts(rules, Transport::Tcp, &lines), [1]);
+}
+
+#[test]
+fn a_rule_that_the_stream_leads_to_matches_with_each_showing() {
+    let rules = "alert http any any -> any any (http.uri; content:\"/f\"; pkt_data; content:\"probe\"; fast_pattern; sid:1;)\n\
+                 alert http any any -> any any (http.uri; content:\"/f\"; fast_pattern; pkt_data; content:\"probe\"; sid:2;)";
+    let pieces: [(Direction, &[u8]); 4] = [
+        (Direction::ToServer, b"POST /f HTTP/1.1\r\nHost: h\r\nContent-Length: 24\r\n\r\n"),
+        (Direction::ToServer, b"a probe."),
+        (Direction::ToServer, b"no word."),
+        (Direction::ToServer, b"a probe."),
+    ];
+    assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1, 2, 1]);
+}
+
+#[test]
 fn a_flowbit_of_a_transaction_holds_for_the_stream_of_the_same_packet() {
     let set =
         "alert http any any -> any any (http.method; content:\"GET\"; flowbits:set,seen; noalert; sid:1;)\n";

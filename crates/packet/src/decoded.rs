@@ -248,20 +248,14 @@ impl Decoded {
         self.flags.contains(PacketFlags::INVALID)
     }
 
-    /// Whether the packet belongs to a flow. One that is invalid belongs to none, except for TCP: receivers read the options of a
-    /// segment up to the one that is broken and take the segment.
-    #[must_use]
-    pub const fn has_flow(&self) -> bool {
-        self.wants_flow() && (!self.is_invalid() || matches!(self.transport, Transport::Tcp(_)))
-    }
-
     /// Whether this is a fragment to be reassembled.
     #[must_use]
     pub const fn is_fragment(&self) -> bool {
         self.flags.contains(PacketFlags::FRAGMENT)
     }
 
-    /// Whether the packet belongs to a flow.
+    /// Whether the packet belongs to a flow: its transport header could be read, whatever is wrong beside it. Receivers differ in what they
+    /// make of wrong options.
     #[must_use]
     pub const fn wants_flow(&self) -> bool {
         self.flags.contains(PacketFlags::WANTS_FLOW)
@@ -344,6 +338,12 @@ impl Decoded {
         // The decoder reads quotes of errors only: ICMP types 3, 4, 5, 11, 12 and ICMPv6 types 1 to 4.
         let quoted = self.transport.icmp()?.quoted.as_ref()?;
         (self.dst() == Some(quoted.src)).then_some(quoted)
+    }
+
+    /// Whether this is an ICMP error of IPv4. It belongs to the flow that it is about, or to none.
+    #[must_use]
+    pub fn is_icmpv4_error(&self) -> bool {
+        matches!(&self.transport, Transport::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
     }
 
     /// How many bytes of this packet were captured.

@@ -2,7 +2,7 @@
 //! Causes of differences: bodies of HTTP that come in more than one segment.
 
 use crate::causes::Case;
-use crate::finding::{Finding, What};
+use crate::finding::{Alert, Finding, What};
 use crate::passage::segment;
 
 /// Prevention asks rules on a body when a part of it is there: its size is that of the part.
@@ -24,6 +24,56 @@ pub(crate) fn size_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     is.then_some(
         "in prevention `bsize` and `endswith` are held against what has come of a body; Suricata waits for more of it",
     )
+}
+
+/// Whether more of an alert's body comes behind its packet.
+fn goes_on(case: &Case<'_>, alert: &Alert) -> bool {
+    let Some((at, _)) = alert.frame.and_then(|frame| case.passage.packet(frame)) else { return false };
+    let there = case.passage.said_before(alert.flow, alert.to_server, at + 1).len();
+    there < case.passage.said(alert.flow, alert.to_server).len()
+}
+
+/// Prevention asks rules on a body when a part of it is there: it ends where the part does.
+pub(crate) fn end_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let ends = |option: &String| {
+        option == "endswith"
+            || option.starts_with("pcre:")
+                && option.rsplit_once('/').is_some_and(|(text, _)| text.ends_with('$'))
+    };
+    let is = case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && case.pair.rules.get(alert.rule)?.options.iter().any(ends)
+        && goes_on(case, alert);
+    is.then_some("in prevention what has to stand at a body's end is looked for at the end of what has come of it; Suricata waits for more of it")
+}
+
+/// Suricata has no body of an answer that comes before the line of its request is over.
+pub(crate) fn answer_to_half_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const LINE: u32 = 1 << 13;
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = finding.more
+        && !alert.to_server
+        && case.is_on_body(alert)
+        && case.got.has("anomaly:REQUEST_LINE_INCOMPLETE")
+        && !case.passage.first(alert.flow, true, LINE).contains(&b'\n');
+    is.then_some("the body of an answer that comes before the line of its request is over is looked at; Suricata has no such body")
+}
+
+/// What passes the flow comes when prevention has looked at a part of a body.
+pub(crate) fn passed_behind_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let quiet =
+        |alerts: &[Alert]| !alerts.iter().any(|one| one.flow == alert.flow && one.place() > alert.place());
+    let is = case.ips
+        && finding.more
+        && case.is_on_body(alert)
+        && goes_on(case, alert)
+        && case.pair.rules.iter().any(|rule| rule.action == "pass")
+        && quiet(&case.theirs)
+        && quiet(&case.ours);
+    is.then_some("prevention looks at a part of a body before a `pass` holds that comes with more of it; Suricata looks at the body behind that")
 }
 
 /// Suricata forgets what it has found in the headers as they were sent, unless the whole body comes with their end.
@@ -90,6 +140,26 @@ mod tests {
         assert!(left_of(22, 522, true, &["3@46<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(22, 522, false, &["2@53<1.0:allowed"], &[]), ["+2@53<1.0:allowed"]);
         assert_eq!(left_of(22, 522, false, &[], &["3@53<1.0:allowed"]), ["-3@53<1.0:allowed"]);
+        // Rule 0 has a `$` behind what packet 19 ends with; more of the body follows.
+        assert!(left_of(70, 234, true, &["0@19<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(70, 234, false, &["0@19<1.0:allowed"], &[]), ["+0@19<1.0:allowed"]);
+        assert_eq!(left_of(70, 234, true, &["3@19<1.0:allowed"], &[]), ["+3@19<1.0:allowed"], "no body");
+        // Rule 0 passes what follows packet 15, rule 2 is on the body that begins there.
+        assert!(left_of(34, 1262, true, &["2@15>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(34, 1262, false, &["2@15>1.0:allowed"], &[]), ["+2@15>1.0:allowed"]);
+        assert_eq!(
+            left_of(34, 1262, true, &["2@15>1.0:allowed", "3@21<1.0:allowed"], &["3@21<1.0:allowed"]),
+            ["+2@15>1.0:allowed"],
+            "nothing passes where there are alerts"
+        );
+        // The client's line is not over; rule 2 is on the answer's body.
+        let incomplete = "anomaly:REQUEST_LINE_INCOMPLETE";
+        assert!(left_of(31, 366, false, &["2@10<1.0:allowed", incomplete], &[incomplete]).is_empty());
+        assert_eq!(left_of(31, 366, false, &["2@10<1.0:allowed"], &[]), ["+2@10<1.0:allowed"], "it is");
+        assert_eq!(
+            left_of(31, 366, false, &[incomplete], &["2@10<1.0:allowed", incomplete]),
+            ["-2@10<1.0:allowed"]
+        );
         // Data that comes again behind a FIN, and that a rule refuses.
         let ours = ["0@17<1.0:blocked", "drop@17:rules"];
         assert!(left_of(23, 524, true, &ours, &["drop@17:stream.error"]).is_empty());

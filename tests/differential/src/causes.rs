@@ -108,6 +108,11 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::body_without_status,
     crate::lost::request_before_what_fills,
     crate::lost::version_that_no_list_has,
+    crate::lost::request_that_came_late,
+    crate::bodies::end_of_a_part,
+    crate::bodies::passed_behind_a_body,
+    crate::bodies::answer_to_half_a_line,
+    crate::times::asked_while_it_goes_on,
 ];
 
 impl Case<'_> {
@@ -481,6 +486,16 @@ fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(refused);
     // Or the packet is another one, of which the rule asks something else.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
+    // Or what brings the part was put together of fragments, and is no frame.
+    let ours = |one: &Finding, there: &Alert| one.more && there.frame.is_none() && there.is_like(alert);
+    let theirs = |one: &Finding, there: &Alert| !one.more && there.is_like(alert);
+    let some = |is: &dyn Fn(&Finding, &Alert) -> bool| {
+        case.findings.iter().any(|one| matches!(&one.what, What::Alert(there) if is(one, there)))
+    };
+    let fragments = |(_, packet): (usize, &crate::pair::Packet)| {
+        packet.to_server == alert.to_server && packet.fragments.is_some()
+    };
+    let over = over || some(&ours) && some(&theirs) && case.passage.of_flow(alert.flow).any(fragments);
     let is = case.ips && case.is_on_body(alert) && (case.comes_earlier(finding) || over);
     is.then_some(
         "prevention looks at bodies as they come, before they leave; Suricata waits for more of them",
@@ -674,7 +689,9 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
-            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert))
+            // A field may begin before what is missing and end behind it.
+            let field = || case.is_on_http(alert) && case.got.has("anomaly:INVALID_GAP");
+            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert) || field())
                 && behind(alert.flow, alert.place())
         }
     };

@@ -318,4 +318,29 @@ mod tests {
         assert_eq!(left_of(12, 1602, false, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
         assert_eq!(left_of(12, 1602, true, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
     }
+
+    #[test]
+    fn what_later_seeds_found_is_explained_where_its_cause_is_only() {
+        // Rule 1 asks for the size of the stream beside a regular expression; rule 0 has a content.
+        assert!(left_of(41, 814, false, &["1@34<1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(41, 814, false, &["0@33>1.0:allowed"], &[]), ["+0@33>1.0:allowed"]);
+        assert_eq!(left_of(41, 814, false, &[], &["1@34<1.0:allowed"]), ["-1@34<1.0:allowed"]);
+        // A part of the body comes in fragments; rule 2 is on a field.
+        assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);
+        assert_eq!(
+            left_of(31, 1772, true, &["2@-<1.0:allowed"], &["2@18<1.0:allowed"]),
+            ["+2@-<1.0:allowed", "-2@18<1.0:allowed"]
+        );
+        // Rule 1 is on a field behind a fragment that is refused.
+        let (gap, refused) = ("anomaly:INVALID_GAP", "drop@8:defrag.error");
+        assert!(
+            left_of(71, 1676, true, &["1@19>1.0:allowed", gap, refused], &["1@17>1.0:allowed"]).is_empty()
+        );
+        assert_eq!(
+            left_of(71, 1676, true, &["1@7>1.0:allowed", refused], &[]),
+            ["+1@7>1.0:allowed"],
+            "before it"
+        );
+    }
 }

@@ -53,7 +53,7 @@ pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> O
     let first = || came(false).zip(came(true)).is_some_and(|(answer, question)| answer < question);
     let is = finding.more
         && alert.to_server
-        && case.is_on_body(alert)
+        && (case.is_on_body(alert) || case.asks(alert, &["file."]))
         && (if case.ips { first() } else { answered_first(case, alert.flow) || first() })
         && case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
     is.then_some("the body of a request that is read behind its answer is looked at; Suricata passes over it")

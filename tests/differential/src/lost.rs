@@ -2,9 +2,9 @@
 //! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in [`crate::causes`].
 
 use crate::causes::Case;
-use crate::finding::{Finding, FlowKey, What};
+use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, key, segment};
-use bartizan_testkit::packet::{ACK, SYN};
+use bartizan_testkit::packet::{ACK, FIN, SYN};
 
 /// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
 const HEADER: usize = 20;
@@ -31,6 +31,20 @@ pub(crate) fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
         }
     }
     false
+}
+
+/// Whether the first byte of the client comes at all.
+fn fills_its_beginning(case: &Case<'_>, flow: FlowKey) -> bool {
+    let syn = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
+    let edge = case.passage.contiguous(flow, true, usize::MAX);
+    syn.zip(edge).is_some_and(|(syn, edge)| ahead(edge, syn.seq.wrapping_add(1)) > 0)
+}
+
+/// Whether an alert is of a connection's end: of no packet, or of one behind the ends of both sides.
+fn is_behind_the_end(case: &Case<'_>, alert: &Alert) -> bool {
+    let Some((at, _)) = alert.frame.and_then(|frame| case.passage.packet(frame)) else { return true };
+    let ended = |to_server| case.passage.before(alert.flow, to_server, at).any(|one| one.flags & FIN != 0);
+    ended(true) && ended(false)
 }
 
 /// The parser of HTTP is told of first bytes that are missing; Suricata's begins with what it gets.
@@ -63,9 +77,10 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         }
         // The other program's, when its connection ends.
         What::Alert(alert) => {
+            let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
-                && alert.frame.is_none()
-                && case.is_on_http(alert)
+                && is_behind_the_end(case, alert)
+                && (head || case.is_on_http(alert) || case.is_on_body(alert))
                 && begins_late(case, alert.flow)
                 && case.comes_earlier(finding)
         }
@@ -78,6 +93,33 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
     ((finding.more || alert || file) && is && case.got.has("flow:TCP:http")).then_some(
         "where the first bytes of a connection are missing its parser of HTTP is told so, and what answers them stands at no request; \
          Suricata's begins with what it gets",
+    )
+}
+
+/// Over a capture first bytes come that were acknowledged before: the parser has gone on, and they are part of no request. So the first request
+/// is another one, and so are those that answers stand at.
+pub fn request_that_came_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+    const VERSION: &[u8] = b" HTTP/1.";
+    let What::Alert(alert) = &finding.what else { return None };
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let said = case.passage.said_before(alert.flow, true, at);
+    let only_one = said.windows(VERSION.len()).filter(|word| *word == VERSION).count() <= 1;
+    let shifted = case
+        .findings
+        .iter()
+        .any(|other| other.more && matches!(&other.what, What::Record(name) if name == UNMATCHED));
+    // The name of an answer's file is that of its request.
+    let concerned = if alert.to_server { only_one } else { shifted && case.asks(alert, &["file.name"]) };
+    let is = case.ips
+        && !finding.more
+        && (case.is_on_http(alert) || case.is_on_body(alert) || case.asks(alert, &["file"]))
+        && concerned
+        && case.got.has("anomaly:INVALID_GAP")
+        && begins_late(case, alert.flow)
+        && fills_its_beginning(case, alert.flow);
+    is.then_some(
+        "over a capture in prevention first bytes that were acknowledged before they came are part of no request; Suricata waits for them",
     )
 }
 
@@ -354,6 +396,31 @@ mod tests {
         let dns = &["flow:TCP:dns"];
         assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
         assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
+        // The first bytes of the client are acknowledged and never come, or come later; packets 17 and 76 end the connections.
+        let http = "flow:TCP:http";
+        assert!(left_of(42, 204, true, &["0@5>1.0:allowed", http], &["0@17>1.0:allowed", http]).is_empty());
+        assert_eq!(
+            left_of(42, 204, true, &[GAP, http], &["0@17>1.0:allowed", http]),
+            ["-0@17>1.0:allowed"],
+            "never told"
+        );
+        assert!(left_of(41, 1868, true, &[GAP, http], &["2@76>1.0:allowed", http]).is_empty());
+        assert_eq!(left_of(41, 1868, true, &[http], &["2@76>1.0:allowed", http]), ["-2@76>1.0:allowed"]);
+        assert!(left_of(72, 554, true, &[GAP, http], &["3@18>1.0:allowed", http]).is_empty());
+        assert_eq!(left_of(72, 554, false, &[GAP, http], &["3@18>1.0:allowed", http]), ["-3@18>1.0:allowed"]);
+        assert_eq!(
+            left_of(72, 552, true, &[GAP, http], &["3@7>1.0:allowed", http]),
+            ["-3@7>1.0:allowed", "+anomaly:INVALID_GAP"],
+            "nothing came late"
+        );
+        // The second answer's file has the name of a request that stands beside it in Suricata.
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        assert!(left_of(36, 782, true, &[GAP, UNMATCHED, http], &["1@38<1.0:allowed", http]).is_empty());
+        assert_eq!(
+            left_of(36, 782, true, &[GAP, UNMATCHED, http], &["3@38<1.0:allowed", http]),
+            ["-3@38<1.0:allowed"],
+            "a field of the answer itself"
+        );
         // The client's first bytes come with packet 6, when they were acknowledged; rule 0 is on the query.
         let (ours, theirs) = (["0@6>1.0:blocked", "drop@6:rules"], ["0@16>1.0:blocked", "drop@16:rules"]);
         assert!(left_of(36, 2084, true, &ours, &theirs).is_empty());

@@ -321,3 +321,15 @@ pub(crate) fn body_and_stream(case: &Case<'_>, finding: &Finding) -> Option<&'st
         && case.pair.rules.get(alert.rule)?.options.iter().any(|option| option.contains("pkt_data"));
     is.then_some("prevention asks a rule on a body and on the stream with both as they come; Suricata's body comes later than its stream")
 }
+
+/// Suricata asks a rule on transactions that has no literal while the state lasts that its values belong to, as it does with one that has.
+pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const CHANGES: &[&str] = &["stream_size:", "flow.pkts", "flow.bytes", "flow.age"];
+    let What::Alert(alert) = &finding.what else { return None };
+    let literal = |option: &String| option.starts_with("content:") && !option.starts_with("content:!");
+    let is = finding.more
+        && case.is_on_buffers(alert)
+        && case.asks(alert, CHANGES)
+        && !case.pair.rules.get(alert.rule)?.options.iter().any(literal);
+    is.then_some("a rule on transactions without a content is asked as long as the transaction goes on; Suricata asks while its values' state lasts")
+}

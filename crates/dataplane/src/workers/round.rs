@@ -224,7 +224,7 @@ impl Front {
     fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
         if self.worker.check == ChecksumMode::Auto
             && matches!(packet.transport, Transport::Tcp(_))
-            && packet.has_flow()
+            && packet.wants_flow()
         {
             let right = PacketView::new(bytes, packet).l4_checksum_ok().unwrap_or(true);
             self.worker.checksum_result(right);

@@ -48,6 +48,8 @@ pub struct Entry {
     pub status: Status,
     /// Conditions that hold, a bit each.
     pub held: u64,
+    /// What the rule asks of packets held when it began with the transaction, and is not asked again.
+    pub begun: bool,
 }
 
 /// In the place of a value's number: not how far it was scanned, but how many values were.

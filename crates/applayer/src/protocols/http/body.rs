@@ -54,8 +54,17 @@ pub(super) struct Files {
     held: usize,
     /// There were more than prevention looks at.
     too_many: bool,
-    /// Opens with the first byte that is decoded: its name, and where it lies in a larger one. An encoding of nothing is no file.
-    announced: Option<Box<(Vec<u8>, Option<ContentRange>)>>,
+    /// Opened with the first byte of its content.
+    pub awaited: Option<Awaited>,
+}
+
+/// A file of which nothing is there yet: what comes is encoded, and has given nothing so far.
+pub(super) struct Awaited {
+    pub name: Vec<u8>,
+    /// What piece of a larger file it is.
+    pub range: Option<ContentRange>,
+    /// What it says of that is wrong.
+    pub wrong_range: bool,
 }
 
 impl Files {
@@ -78,33 +87,23 @@ impl Files {
         self.open = true;
     }
 
-    /// Whether one was opened, or waits for its first byte.
-    pub(super) fn is_begun(&self) -> bool {
-        !self.list.is_empty() || self.announced.is_some()
-    }
-
-    /// Says which file the first byte that is decoded opens.
-    pub(super) fn announce(&mut self, name: &[u8], range: Option<ContentRange>) {
-        self.announced = Some(Box::new((name.to_vec(), range)));
-    }
-
-    pub(super) fn open_announced(&mut self, context: &mut FileContext, raised: &mut Events) {
-        let Some(announced) = self.announced.take() else { return };
-        self.open(&announced.0, context, raised);
-        if let Some(range) = announced.1 {
+    /// Opens the file that waits for its content, if one does.
+    pub(super) fn open_awaited(&mut self, context: &mut FileContext, raised: &mut Events) {
+        let Some(Awaited { name, range, wrong_range }) = self.awaited.take() else { return };
+        self.open(&name, context, raised);
+        if let Some(range) = range {
             self.set_range(range);
+        }
+        if wrong_range {
+            raised.set(events::RANGE_INVALID);
         }
     }
 
     /// Bytes of memory held beside its own place.
     fn held(&self) -> usize {
-        let announced = self.announced.as_deref().map_or(0, |(name, _)| name.capacity());
-        self.held_by_files().saturating_add(announced)
-    }
-
-    fn held_by_files(&self) -> usize {
         let last = self.list.last().map_or(0, FileTrack::held);
-        self.held.saturating_add(last).saturating_add(self.list.held())
+        let awaited = self.awaited.as_ref().map_or(0, |file| file.name.held());
+        self.held.saturating_add(last).saturating_add(self.list.held()).saturating_add(awaited)
     }
 
     /// Takes what was found in a form.
@@ -117,7 +116,7 @@ impl Files {
     }
 
     /// Says that the file just opened is a piece of a larger one.
-    pub(super) fn set_range(&mut self, range: ContentRange) {
+    fn set_range(&mut self, range: ContentRange) {
         if let Some(file) = self.list.last_mut().filter(|_| self.open) {
             file.start = range.start;
             file.end = range.end;
@@ -320,7 +319,7 @@ impl Body {
         if length == 0 {
             return;
         }
-        self.files.open_announced(context, raised);
+        self.files.open_awaited(context, raised);
         // A file that is kept has a limit of its own.
         let kept = context.settings.store_depth.filter(|_| self.files.is_kept());
         let limit = kept.unwrap_or(limits.limit);

@@ -226,6 +226,22 @@ fn chunked_and_encoded_bodies() {
 }
 
 #[test]
+fn the_file_of_an_encoded_body_begins_with_its_first_decoded_byte() {
+    let body = gzip(b"X5O!P%@AP");
+    // The header of the format has ten bytes.
+    let (head, rest) = body.split_at(10);
+    let mut flow = Flow::new();
+    flow.feed(TS, GET);
+    flow.feed(TC, b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Range: bytes 3-11/20\r\n\r\n");
+    flow.feed(TC, head);
+    assert!(flow.tx(0).files(TC).is_empty() && flow.text("file.name", TC).is_none());
+    flow.feed(TC, rest);
+    let [file] = flow.tx(0).files(TC) else { panic!("one file") };
+    assert_eq!((file.size, file.start, file.end), (9, Some(3), Some(11)));
+    assert_eq!(flow.text("file.name", TC).as_deref(), Some("/a"));
+}
+
+#[test]
 fn requests_are_paired_with_responses() {
     let mut flow = Flow::new();
     flow.feed(TS, &[GET, GET, b"HEAD /h HTTP/1.1\r\nHost: h\r\n\r\n"].concat());

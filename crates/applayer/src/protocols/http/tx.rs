@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::body::{Body, FileContext, FileSource};
+use super::body::{Awaited, Body, FileContext, FileSource};
 use super::buffers;
 use super::bytes::{after, before};
 use super::events;
@@ -351,32 +351,30 @@ impl HttpTx {
         body.receive_gap(missing, (limits, settings), context, &mut common.events);
     }
 
-    /// Opens the response's file with its first byte, be it one of a body without status line, or with the first one that is decoded.
+    /// Opens the response's file with its first byte, be it one of a body without status line; of one that is encoded with the first byte that
+    /// is not.
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
-        if body.files.is_begun() {
+        if !body.files.list.is_empty() || body.files.awaited.is_some() {
             return;
         }
         let fields = &response.message.fields;
         let announced = fields.value("content-disposition").and_then(|value| parameter(value, b"filename="));
         let path = request.parsed_uri.as_ref().and_then(|u| u.path.as_deref());
         let Some(name) = announced.or(path) else { return };
-        body.source = FileSource::Whole;
-        let mut part = None;
+        let (mut range, mut wrong_range) = (None, false);
         if let Some(value) = fields.value("content-range") {
-            match content_range(value) {
-                None => common.events.set(events::RANGE_INVALID),
-                Some(range) => match range_kind(range) {
-                    RangeKind::Part => part = Some(range),
-                    RangeKind::Invalid => common.events.set(events::RANGE_INVALID),
-                    RangeKind::Whole => {}
-                },
+            match content_range(value).map(|range| (range, range_kind(range))) {
+                Some((part, RangeKind::Part)) => range = Some(part),
+                Some((_, RangeKind::Whole)) => {}
+                None | Some((_, RangeKind::Invalid)) => wrong_range = true,
             }
         }
-        body.files.announce(name, part);
+        body.source = FileSource::Whole;
+        body.files.awaited = Some(Awaited { name: name.to_vec(), range, wrong_range });
         if !body.encoded {
-            body.files.open_announced(context, &mut common.events);
+            body.files.open_awaited(context, &mut common.events);
         }
     }
 

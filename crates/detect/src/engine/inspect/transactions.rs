@@ -53,6 +53,15 @@ fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, f
     common.inspected == PerDirection::new(true, true)
 }
 
+/// Whether a literal in the stream leads to a rule on transactions. As in Suricata nothing is remembered of it before the stream has shown
+/// that, and nothing where all else holds then: the rule matches again with what the stream shows next.
+fn is_led_by_the_stream(signature: &Signature) -> bool {
+    let literal = signature.fast_pattern.as_ref().filter(|literal| literal.value == 0);
+    literal.and_then(|_| signature.values.first()).is_some_and(|check| check.buffer == BufferRef::Payload)
+        && !signature.spans_directions
+        && signature.tx.is_empty()
+}
+
 impl Pass<'_, '_> {
     /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
     /// some as well was refused. That one's are judged when it comes again.
@@ -237,14 +246,13 @@ impl Pass<'_, '_> {
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
-        if entry.status != Status::Pending || !self.header_holds(signature) {
-            if entry.status == Status::Pending && entry.held != 0 {
-                self.flow.set_entry(id, entry);
-            }
+        if entry.status != Status::Pending || !entry.begun && !self.header_holds(signature) {
             return;
         }
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
+        let first = entry.held == 0;
+        let led = is_led_by_the_stream(signature);
         let answer = self.tx_checks(signature, protocol, tx, &mut entry);
         match answer {
             Answer::Yes if signature.repeats => {
@@ -254,13 +262,32 @@ impl Pass<'_, '_> {
             Answer::No if signature.repeats => return,
             Answer::Yes => {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
-                entry.status = Status::Matched;
                 self.hit(index, signature, Some(id), stream);
+                if first && led && tx.progress(self.scene.direction) > 0 {
+                    return;
+                }
+                entry.status = Status::Matched;
             }
             Answer::No => entry.status = Status::Failed,
-            Answer::NotYet => {}
+            Answer::NotYet if led && entry.held & 1 == 0 => return,
+            // As in Suricata, where the literal that led to the rule cannot lead to it once more.
+            Answer::NotYet => {
+                entry.begun |= entry.held != 0
+                    && side != Side::Both
+                    && self.state_of_its_literal(signature, protocol)
+                        != Some(tx.progress(self.scene.direction));
+            }
         }
         self.flow.set_entry(id, entry);
+    }
+
+    /// The state that a rule's literal belongs to, if it has one; that of the stream is the first.
+    fn state_of_its_literal(&self, signature: &Signature, protocol: ProtocolId) -> Option<u8> {
+        match signature.values.get(signature.fast_pattern.as_ref()?.value)?.buffer {
+            BufferRef::Tx(buffer) => Some(self.rules.buffers.tx(buffer)?.of(protocol)?.state),
+            BufferRef::Payload => Some(0),
+            BufferRef::Packet(_) | BufferRef::Frame(_) => None,
+        }
     }
 
     /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
