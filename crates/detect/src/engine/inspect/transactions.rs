@@ -11,7 +11,7 @@ use crate::model::condition::{Answer, Scene};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
-use crate::model::signature::{Absent, Signature, ValueCheck};
+use crate::model::signature::{Absent, Member, Signature, ValueCheck};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
@@ -237,12 +237,24 @@ impl Pass<'_, '_> {
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
-        if entry.status != Status::Pending || !self.header_holds(signature) {
-            if entry.status == Status::Pending && entry.held != 0 {
+        let again = entry.status == Status::Repeats && self.fresh;
+        if entry.status != Status::Pending && !again {
+            return;
+        }
+        if !self.header_holds(signature) {
+            let over = !again && entry.held == 0 && self.is_over(signature, protocol, tx);
+            entry.status = if over { Status::Failed } else { entry.status };
+            if over || entry.status == Status::Pending && entry.held != 0 {
                 self.flow.set_entry(id, entry);
             }
             return;
         }
+        // The bit of the value with the pattern, where that is looked for in the stream.
+        let pattern = signature.fast_pattern.as_ref().map(|fast| fast.value);
+        let pattern = pattern
+            .filter(|value| signature.values.get(*value).is_some_and(|v| v.buffer == BufferRef::Payload));
+        let pattern = pattern.map_or(0, |value| 1u64.checked_shl(value as u32).unwrap_or(0));
+        let late = pattern != 0 && tx.progress(self.scene.direction) > 0;
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
         let answer = self.tx_checks(signature, protocol, tx, &mut entry);
@@ -254,13 +266,48 @@ impl Pass<'_, '_> {
             Answer::No if signature.repeats => return,
             Answer::Yes => {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
-                entry.status = Status::Matched;
+                let repeats = late && !entry.late && side != Side::Both;
+                let status = if repeats { Status::Repeats } else { Status::Matched };
+                entry = Entry { status, held: 0, ..entry };
                 self.hit(index, signature, Some(id), stream);
             }
+            // The pattern is not shown.
+            _ if again => return,
             Answer::No => entry.status = Status::Failed,
-            Answer::NotYet => {}
+            Answer::NotYet => {
+                entry.late |= late && entry.held & pattern != 0;
+                if pattern != 0 && !entry.late {
+                    // Conditions on the state of the transaction are to hold when the stream shows the pattern.
+                    let values = 1u64.checked_shl(signature.values.len() as u32).unwrap_or(0);
+                    entry.held &= values.wrapping_sub(1);
+                }
+            }
         }
         self.flow.set_entry(id, entry);
+    }
+
+    /// Whether a rule whose packet conditions do not hold need not be asked about a transaction again: all that it looks at is there, and the
+    /// direction has gone on. In Suricata, too, its pattern is looked for no more. What waits for a bit is asked again.
+    fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
+        let direction = self.scene.direction;
+        let settled = |check: &ValueCheck| match check.buffer {
+            BufferRef::Tx(buffer) => {
+                self.rules.buffers.tx(buffer).and_then(|b| b.of(protocol)).is_some_and(|spec| {
+                    !spec.kind.grows()
+                        && !spec.kind.is_multi()
+                        && check_directions(check, spec)[direction]
+                        && tx.progress(direction) > spec.state
+                })
+            }
+            BufferRef::Payload | BufferRef::Packet(_) | BufferRef::Frame(_) => false,
+        };
+        // Passively something was parsed before each look.
+        (self.fresh || !self.prevention)
+            && signature.tx.is_empty()
+            && !signature.spans_directions
+            && !signature.ordering.reads_bits()
+            && signature.values.iter().all(settled)
+            && crate::engine::header::holds(signature, &self.rules.heads, &self.scene)
     }
 
     /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
