@@ -102,6 +102,9 @@ pub const CAUSES: &[Cause] = &[
     crate::times::size_of_what_must_not_be,
     crate::bodies::size_of_a_part,
     crate::bodies::raw_headers_before_a_body,
+    crate::silent::bit_of_a_silent_rule,
+    crate::silent::contents_beyond_a_size,
+    crate::silent::unknown_until_it_is_closed,
 ];
 
 impl Case<'_> {
@@ -286,7 +289,7 @@ fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 }
 
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
-fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let silent = |alert: &Alert| {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
@@ -356,7 +359,7 @@ fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
 }
 
 /// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
-fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let is = finding.more && case.rule(alert)?.options.iter().any(|option| lacks(option, segment.flags));
