@@ -2,7 +2,7 @@
 //! Causes of differences in rules that show elsewhere than where they come from: bits that silent rules set, sizes that bound contents, a
 //! protocol that is given up; as in [`crate::causes`].
 
-use crate::causes::{Case, flags_that_are_not_there, random_of_the_other_side};
+use crate::causes::{Case, depth_that_varies, flags_that_are_not_there, random_of_the_other_side};
 use crate::finding::{Alert, Finding, What};
 use crate::pair::Body;
 use crate::passage::key;
@@ -32,15 +32,38 @@ pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option
 /// Suricata takes `dsize:!N` for a size that all contents have to fit in, and looks no further.
 pub(crate) fn contents_beyond_a_size(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let (_, packet) = case.passage.packet(alert.frame?)?;
-    let size = match &packet.body {
-        Body::Tcp(segment) => segment.load.len(),
-        Body::Udp(data) | Body::Echo(_, _, data) => data.len(),
+    (finding.more && lies_beyond(case, alert)).then_some(
+        "contents beside `dsize:!N` may lie anywhere; Suricata looks for them in the first N bytes",
+    )
+}
+
+/// Whether the packet of an alert is longer than the size that its rule does not want.
+fn lies_beyond(case: &Case<'_>, alert: &Alert) -> bool {
+    let packet = alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(_, packet)| &packet.body);
+    let size = match packet {
+        Some(Body::Tcp(segment)) => segment.load.len(),
+        Some(Body::Udp(data) | Body::Echo(_, _, data)) => data.len(),
+        None => 0,
     };
-    let options = &case.pair.rules.get(alert.rule)?.options;
-    let bound: usize = options.iter().find_map(|option| option.strip_prefix("dsize:!")?.parse().ok())?;
-    let is = finding.more && size > bound && options.iter().any(|option| option.starts_with("content:"));
-    is.then_some("contents beside `dsize:!N` may lie anywhere; Suricata looks for them in the first N bytes")
+    let options = case.pair.rules.get(alert.rule).map_or(&[][..], |rule| &rule.options);
+    let mut bounds =
+        options.iter().filter_map(|option| option.strip_prefix("dsize:!")?.parse::<usize>().ok());
+    bounds.any(|bound| size > bound) && options.iter().any(|option| option.starts_with("content:"))
+}
+
+/// The same where such a rule passes, also one whose depth varies.
+pub(crate) fn passed_beside_a_size(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let passes = |rule: usize| {
+        let of_it = Alert { rule, ..alert.clone() };
+        let told = Finding { more: true, what: What::Alert(of_it.clone()), flow: None };
+        case.pair.rules.get(rule).is_some_and(|rule| rule.action == "pass")
+            && (lies_beyond(case, &of_it) || depth_that_varies(case, &told).is_some())
+    };
+    let is = !finding.more && case.is_quiet(alert) && (0..case.pair.rules.len()).any(passes);
+    is.then_some(
+        "a `pass` with contents beside a size holds wherever they lie; Suricata's holds where they fit in",
+    )
 }
 
 /// Where both sides have said what no protocol begins with, prevention has closed detection; Suricata waits for more.
@@ -75,6 +98,23 @@ mod tests {
         assert!(left_of(34, 656, false, &["2@4>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(34, 656, false, &[], &["2@4>1.0:allowed"]), ["-2@4>1.0:allowed"]);
         assert_eq!(left_of(34, 656, false, &["0@4>1.0:allowed"], &[]), ["+0@4>1.0:allowed"], "no `dsize`");
+        // Rule 0 passes what has a content in a depth that varies, beside a size.
+        assert!(left_of(60, 449, false, &[], &["1@4>1.0:allowed"]).is_empty());
+        assert_eq!(
+            left_of(60, 449, false, &["2@5>1.0:allowed"], &["1@4>1.0:allowed", "2@5>1.0:allowed"]),
+            ["-1@4>1.0:allowed"],
+            "nothing passes where there are alerts"
+        );
+        assert_eq!(left_of(60, 448, false, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"]);
+        // The client's hello is broken: its random is looked at, later.
+        const BROKEN: &str = "anomaly:HANDSHAKE_INVALID_LENGTH";
+        let (ours, theirs) = (["3@81>1.0:allowed", BROKEN], ["3@36>1.0:allowed", BROKEN]);
+        assert!(left_of(62, 1142, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(62, 1142, false, &[BROKEN], &theirs), ["-3@36>1.0:allowed"]);
+        // A rule that matches once matches behind the FIN that Suricata's matches with.
+        let (ours, theirs) = (["2@8>1.0:allowed"], ["2@6>1.0:allowed"]);
+        assert!(left_of(61, 1886, false, &ours, &theirs).is_empty());
+        assert_eq!(left_of(61, 1886, false, &ours, &[]), ["+2@8>1.0:allowed"]);
         // Both sides have spoken with packet 10.
         const FAILED: &str = "flow:TCP:failed";
         assert!(left_of(42, 1410, true, &[FAILED], &["3@10<1.0:allowed", FAILED]).is_empty());
