@@ -12,6 +12,10 @@ use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
 use bartizan_detect::needs::Needs;
 use bartizan_detect::txstate::FlowDetect;
+use bartizan_flow::stream::MemoryBudget;
+use bartizan_flow::tcp::{
+    Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
+};
 use bartizan_function::view::FlowView;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use common::{datagram, load_text};
@@ -46,6 +50,24 @@ fn alerts_beside(
     let info =
         FlowInfo { now, ports: PerDirection::new(port, 4_000), transport, prevents: false, may_turn: false };
     let (client, server) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+    let mut session = TcpSession::default();
+    let (mut counters, mut budget, config) =
+        (StreamCounters::default(), MemoryBudget::new(0), StreamConfig::default());
+    let mut sends = |session: &mut TcpSession, direction: Direction, flags, payload: &[u8]| {
+        let arrival = Arrival { direction, now, policy: HostPolicy::Linux };
+        let mut context = StreamContext { config: &config, counters: &mut counters, budget: &mut budget };
+        let (seq, ack) = (session.next_seq(direction), session.next_seq(direction.flip()));
+        let segment =
+            Segment { seq, ack, flags, window: 9_000, payload, checksum_ok: true, ..Segment::default() };
+        session.handle(&segment, arrival, None, &mut context, &mut Outcome::default());
+    };
+    for (direction, flags) in [
+        (Direction::ToServer, TcpFlags::SYN),
+        (Direction::ToClient, TcpFlags::SYN | TcpFlags::ACK),
+        (Direction::ToServer, TcpFlags::ACK),
+    ] {
+        sends(&mut session, direction, flags, &[]);
+    }
     let mut sids = Vec::new();
     for (at, (direction, data)) in pieces.iter().enumerate() {
         let before = app.by_direction()[*direction];
@@ -56,6 +78,7 @@ fn alerts_beside(
                 let advance = app.stream(&engine, *direction, input, &info);
                 assert_eq!(advance.consumed, data.len(), "pieces are whole messages");
                 offset[*direction] += data.len() as u64;
+                sends(&mut session, *direction, TcpFlags::ACK, data);
             }
             Transport::Udp => {
                 app.datagram(&engine, *direction, data, &info);
@@ -84,7 +107,7 @@ fn alerts_beside(
             bytes: PerDirection::new(1, 1),
             established: true,
             elephant: PerDirection::default(),
-            tcp: None,
+            tcp: stream.then_some(&session),
             app: app.summary(),
         };
         let scene = Scene {
@@ -272,8 +295,7 @@ fn a_value_is_asked_for_again_while_its_state_lasts() {
         "alert tls any any -> any any (flow:to_server; flowbits:isset,seen; tls.sni; content:\"ghost\"; sid:3;)\n",
         "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host\"; sid:4;)\n",
     ];
-    let name = [&[0, 2, 0xc0, 0x2f, 1, 0, 0, 21, 0, 0, 0, 17, 0, 15, 0, 0, 12][..], b"host.example"].concat();
-    let (client, server) = (hello(1, 7, &[&[0][..], &name].concat()), hello(2, 9, &[0, 0xc0, 0x2f, 0]));
+    let (client, server) = (named_hello(), hello(2, 9, &[0, 0xc0, 0x2f, 0]));
     let change: &[u8] = &[20, 3, 3, 0, 1, 1];
     let pieces: [(Direction, &[u8]); 4] =
         [(ToServer, &client), (ToClient, &server), (ToServer, change), (ToServer, change)];
@@ -281,6 +303,53 @@ fn a_value_is_asked_for_again_while_its_state_lasts() {
     assert_eq!(after(2), [4]);
     assert_eq!(after(3), [4, 2]);
     assert_eq!(after(4), [4, 2]);
+}
+
+/// A client's hello that names `host.example`.
+fn named_hello() -> Vec<u8> {
+    let name = [&[0, 2, 0xc0, 0x2f, 1, 0, 0, 21, 0, 0, 0, 17, 0, 15, 0, 0, 12][..], b"host.example"].concat();
+    hello(1, 7, &[&[0][..], &name].concat())
+}
+
+#[test]
+fn a_pattern_in_the_stream_is_found_again_beside_what_holds_of_the_transaction_then() {
+    let rules = [
+        // The pattern is looked for in the stream, and comes again.
+        "alert tls any any -> any any (ssl_version:tls1.2; content:\"|14 03 03|\"; sid:1;)\n",
+        "alert tls any any -> any any (tls.sni; content:\"t\"; pkt_data; content:\"|14 03 03|\"; fast_pattern; sid:2;)\n",
+        // It is looked for in the transaction, or there is none.
+        "alert tls any any -> any any (tls.sni; content:\"host.ex\"; pkt_data; content:\"|03|\"; sid:3;)\n",
+        "alert tls any any -> any any (ssl_version:tls1.2; sid:4;)\n",
+        // This state is over when the pattern comes.
+        "alert tls any any -> any any (ssl_state:client_hello; content:\"|14 03 03|\"; sid:5;)\n",
+    ];
+    let (client, change): (_, &[u8]) = (named_hello(), &[20, 3, 3, 0, 1, 1]);
+    let pieces = [&client[..], change, change].map(|piece| (Direction::ToServer, piece));
+    let after = |count: usize| alerts(&rules.concat(), Transport::Tcp, &pieces[..count]);
+    assert_eq!(after(1), [3, 4]);
+    assert_eq!(after(2), [3, 4, 1, 2]);
+    assert_eq!(after(3), [3, 4, 1, 2, 1, 2]);
+}
+
+#[test]
+fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
+    let (client, change, warning): (_, &[u8], &[u8]) =
+        (named_hello(), &[20, 3, 3, 0, 1, 1], &[21, 3, 3, 0, 2, 1, 0]);
+    // What the client has sent with each piece, its SYN included.
+    let sent = |behind: &[&[u8]]| 1 + client.len() + behind.iter().map(|piece| piece.len()).sum::<usize>();
+    let rule = |sid: u32, size: usize| {
+        format!(
+            "alert tls any any -> any any (stream_size:client,=,{size}; tls.sni; isdataat:3; sid:{sid};)\n"
+        )
+    };
+    let of = |pieces: &[&[u8]]| {
+        let rules = rule(1, sent(&pieces[1..2])) + &rule(2, sent(&pieces[1..3]));
+        let pieces: Vec<_> = pieces.iter().map(|piece| (Direction::ToServer, *piece)).collect();
+        alerts(&rules, Transport::Tcp, &pieces)
+    };
+    // The first packet behind the state of the hello is asked once more.
+    assert_eq!(of(&[&client, change, change]), [1]);
+    assert_eq!(of(&[&client, warning, change]), [1, 2], "the state lasts");
 }
 
 #[test]

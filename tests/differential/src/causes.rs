@@ -113,6 +113,10 @@ pub const CAUSES: &[Cause] = &[
     crate::bodies::passed_behind_a_body,
     crate::bodies::answer_to_half_a_line,
     crate::times::asked_while_it_goes_on,
+    crate::silent::bit_of_a_silent_rule,
+    crate::silent::contents_beyond_a_size,
+    crate::silent::unknown_until_it_is_closed,
+    crate::silent::passed_beside_a_size,
 ];
 
 impl Case<'_> {
@@ -297,7 +301,7 @@ fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 }
 
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
-fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let silent = |alert: &Alert| {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
@@ -306,7 +310,11 @@ fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         case.passage.said_before(alert.flow, alert.to_server, at).len() < RANDOM
     };
     // Where this program has alerted before, Suricata does so when the other side's is there.
-    let is = case.asks(alert, &["tls.random"]) && (finding.more || silent(alert) || case.was_told(alert));
+    // Of a hello that is broken it is looked at when the connection ends.
+    let broken =
+        case.got.has("anomaly:HANDSHAKE_INVALID_LENGTH") && case.ours.iter().any(|one| one.is_like(alert));
+    let is = case.asks(alert, &["tls.random"])
+        && (finding.more || silent(alert) || case.was_told(alert) || broken);
     is.then_some(
         "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
     )
@@ -357,7 +365,7 @@ fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'stati
 }
 
 /// Suricata takes the number of a variable for a depth that `dsize` bounds, and then reads another variable.
-fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let varies = |option: &String| {
         option.strip_prefix("depth:").is_some_and(|depth| !depth.starts_with(|c: char| c.is_ascii_digit()))
@@ -367,7 +375,7 @@ fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
 }
 
 /// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
-fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let is = finding.more && case.rule(alert)?.options.iter().any(|option| lacks(option, segment.flags));
@@ -727,7 +735,16 @@ fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str
                 .filter(|one| !one.load.is_empty())
                 .all(|one| ahead(one.seq, other.ack) >= 0)
         });
-    let is = !case.ips && !finding.more && segment.flags & FIN != 0 && unread && case.only_denies(alert);
+    let at_a_fin = segment.flags & FIN != 0 && unread && case.only_denies(alert);
+    // A rule that matches once matches later here.
+    let later = case.theirs.iter().any(|other| {
+        let told = Finding { more: false, what: What::Alert(other.clone()), flow: None };
+        let once = case.asks(alert, &["flowbits:isnotset", "threshold"]);
+        once && other.is_like(alert)
+            && other.place() < alert.place()
+            && nothing_to_look_at(case, &told).is_some()
+    });
+    let is = !case.ips && if finding.more { later } else { at_a_fin };
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
 }
 

@@ -8,7 +8,7 @@
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
 //! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`times`]: which; [`finding`], [`passage`]: what they
+//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`silent`], [`times`]: which; [`finding`], [`passage`]: what they
 //!   look at. [`faults`]: planted ones.
 //! * [`shrink`]: the least that still differs.
 //!
@@ -34,6 +34,7 @@ pub mod numbers;
 pub mod pair;
 pub mod passage;
 pub mod shrink;
+pub mod silent;
 pub mod states;
 pub mod talk;
 pub mod text;

@@ -8,7 +8,8 @@ use crate::passage::{ahead, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
 /// Options by which the beginning of what is shown matters, or its end.
-const PLACES: &[&str] = &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:"];
+const PLACES: &[&str] =
+    &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:", "base64_decode:"];
 
 /// Whether the other program has an alert of the same rule in the same flow and direction.
 fn is_there(case: &Case<'_>, finding: &Finding, alert: &Alert) -> bool {
@@ -298,7 +299,7 @@ pub(crate) fn hangs_on(case: &Case<'_>, finding: &Finding, other: &Alert) -> boo
     let name = |option: &String, words: &[&str]| {
         let word = words.iter().find(|word| option.starts_with(**word))?;
         let kind = word.split(':').next()?;
-        let names = option.split_once(':')?.1;
+        let names = option.split_once(':')?.1.split(';').next()?;
         let names = if kind == "flowint" { names.split(',').next()? } else { names.split(',').nth(1)? };
         Some(names.split('|').map(|name| (kind.to_owned(), name.trim().to_owned())).collect::<Vec<_>>())
     };

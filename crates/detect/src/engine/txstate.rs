@@ -22,6 +22,9 @@ pub enum Status {
     Pending,
     /// It matched; it will not match again.
     Matched,
+    /// It matched, and matches again when more of its direction was parsed and the stream shows its pattern (see
+    /// [`Entry::late`]).
+    Repeats,
     /// It cannot match any more.
     Failed,
 }
@@ -46,6 +49,10 @@ pub struct Entry {
     pub side: Side,
     /// Status.
     pub status: Status,
+    /// Of a rule whose pattern is looked for in the stream: some conditions held when its direction had gone on from its first state.
+    /// Then it matches once, as all rules do whose pattern comes with its transaction. One that holds at once in such a state matches
+    /// whenever the stream shows its pattern, as in Suricata, which takes it for one whose pattern does not come again.
+    pub late: bool,
     /// Conditions that hold, a bit each.
     pub held: u64,
     /// What the rule asks of packets held when it began with the transaction, and is not asked again.

@@ -108,7 +108,7 @@ impl Effect for Mark {
         // What finds no room is counted by the host table.
         match self.change {
             Change::Set => {
-                let _ = hosts.with(&key, now, |host| host.set(scope, name, until));
+                let _ = hosts.with(&key, now, |host| host.set(scope, name, now, until));
             }
             Change::Toggle => {
                 let _ = hosts.with(&key, now, |host| host.toggle(scope, name, now, until));

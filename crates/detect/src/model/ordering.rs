@@ -45,3 +45,12 @@ pub struct Ordering {
     /// `xbits`.
     pub xbits: Use,
 }
+
+impl Ordering {
+    /// Whether the rule asks for bits or numbers that others set.
+    pub(crate) fn reads_bits(&self) -> bool {
+        [self.flowbits, self.flowints, self.hostbits, self.xbits]
+            .iter()
+            .any(|of| matches!(of, Use::Read | Use::ReadWrite))
+    }
+}

@@ -265,8 +265,8 @@ mod tests {
         let rule = RuleKey { gid: 1, sid: 2_000_001 };
         let until = Timestamp::from_parts(99, 9);
         let mut state = HostState { connections: 3, half_open: 1, ..HostState::default() };
-        state.set(BitScope::XBit, 4, until).unwrap();
-        state.set(BitScope::HostBit, 4, until).unwrap();
+        state.set(BitScope::XBit, 4, Timestamp::ZERO, until).unwrap();
+        state.set(BitScope::HostBit, 4, Timestamp::ZERO, until).unwrap();
         *state.threshold(rule, 1).unwrap() =
             Threshold { rule, part: 1, count: 5, started: Timestamp::from_parts(1, 0), mark: until, until };
         state.tag(Tag { rule, packets: 6, bytes: 700, until, seen: until, fresh: true, matches: 3 }).unwrap();

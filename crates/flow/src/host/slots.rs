@@ -113,13 +113,21 @@ impl HostState {
         self.bits.iter().any(|bit| bit.scope == scope && bit.name == name && bit.until > now)
     }
 
-    /// Sets a bit until a time; a bit that is set already gets the new time.
+    /// Sets a bit until a time. A bit that is set at `now` keeps the time that it has, as in Suricata.
     ///
     /// # Errors
     /// [`SlotRefused`] when [`MAX_BITS`] others are set.
-    pub fn set(&mut self, scope: BitScope, name: u32, until: Timestamp) -> Result<(), SlotRefused> {
+    pub fn set(
+        &mut self,
+        scope: BitScope,
+        name: u32,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<(), SlotRefused> {
         if let Some(bit) = self.bit(scope, name) {
-            bit.until = until;
+            if bit.until <= now {
+                bit.until = until;
+            }
             return Ok(());
         }
         if self.bits.len() >= MAX_BITS {
@@ -152,7 +160,7 @@ impl HostState {
             self.unset(scope, name);
             return Ok(false);
         }
-        self.set(scope, name, until).map(|()| true)
+        self.set(scope, name, now, until).map(|()| true)
     }
 
     /// The threshold of a rule, made if there is none. Its `until` says how long it is kept.

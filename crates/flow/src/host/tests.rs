@@ -66,7 +66,7 @@ fn tenants_with_equal_addresses_never_meet() {
         let t = table(8, 2, WhenHostsFull::Refuse);
         let one = HostKey::host(TenantId(1), address(v6, 1));
         let two = HostKey::host(TenantId(2), address(v6, 1));
-        t.with(&one, at(0), |s| s.set(BIT, 3, at(60))).unwrap().unwrap();
+        t.with(&one, at(0), |s| s.set(BIT, 3, at(0), at(60))).unwrap().unwrap();
         assert_eq!(t.if_there(&two, at(0), |s| s.is_set(BIT, 3, at(0))), None);
         assert_eq!(t.if_there(&one, at(0), |s| s.is_set(BIT, 3, at(0))), Some(true));
     }
@@ -78,8 +78,8 @@ fn an_entry_without_content_leaves_at_once_and_expired_content_is_not_seen() {
     let key = HostKey::host(TenantId(0), address(true, 1));
     t.with(&key, at(0), |_| ()).unwrap();
     assert_eq!(t.counters().active, 0);
-    t.with(&key, at(0), |s| s.set(BIT, 1, at(10))).unwrap().unwrap();
-    t.with(&key, at(5), |s| s.set(BIT, 2, at(30))).unwrap().unwrap();
+    t.with(&key, at(0), |s| s.set(BIT, 1, at(0), at(10))).unwrap().unwrap();
+    t.with(&key, at(5), |s| s.set(BIT, 2, at(5), at(30))).unwrap().unwrap();
     let seen = t.if_there(&key, at(10), |s| (s.is_set(BIT, 1, at(10)), s.is_set(BIT, 2, at(10))));
     assert_eq!(seen, Some((false, true)));
     assert_eq!(t.expire(at(29), 100), 0);
@@ -89,23 +89,38 @@ fn an_entry_without_content_leaves_at_once_and_expired_content_is_not_seen() {
 }
 
 #[test]
+fn a_bit_that_is_set_keeps_its_time_and_one_that_is_over_gets_a_new_one() {
+    let t = table(8, 1, WhenHostsFull::Refuse);
+    let key = HostKey::host(TenantId(0), address(false, 1));
+    t.with(&key, at(0), |s| {
+        s.set(BIT, 1, at(0), at(10)).unwrap();
+        s.set(BIT, 1, at(5), at(15)).unwrap();
+        assert!(s.is_set(BIT, 1, at(9)));
+        assert!(!s.is_set(BIT, 1, at(10)));
+        s.set(BIT, 1, at(10), at(20)).unwrap();
+        assert!(s.is_set(BIT, 1, at(19)));
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_full_table_refuses_or_evicts_and_counts_it() {
     let key = |n| HostKey::host(TenantId(0), address(false, n));
     let t = table(3, 1, WhenHostsFull::Refuse);
     for n in 0..3 {
-        t.with(&key(n), at(0), |s| s.set(BIT, 1, at(10 + u64::from(n)))).unwrap().unwrap();
+        t.with(&key(n), at(0), |s| s.set(BIT, 1, at(0), at(10 + u64::from(n)))).unwrap().unwrap();
     }
     assert_eq!(t.with(&key(9), at(1), |_| ()), Err(HostRefused));
     assert_eq!(t.counters().refused, 1);
     // One that has ended makes room even so.
-    t.with(&key(9), at(10), |s| s.set(BIT, 1, at(100))).unwrap().unwrap();
+    t.with(&key(9), at(10), |s| s.set(BIT, 1, at(10), at(100))).unwrap().unwrap();
     assert_eq!((t.counters().active, t.counters().ended, t.counters().evicted), (3, 1, 0));
 
     let t = table(3, 1, WhenHostsFull::Evict);
     for n in 0..3 {
-        t.with(&key(n), at(0), |s| s.set(BIT, 1, at(30 - u64::from(n) * 10))).unwrap().unwrap();
+        t.with(&key(n), at(0), |s| s.set(BIT, 1, at(0), at(30 - u64::from(n) * 10))).unwrap().unwrap();
     }
-    t.with(&key(9), at(1), |s| s.set(BIT, 1, at(100))).unwrap().unwrap();
+    t.with(&key(9), at(1), |s| s.set(BIT, 1, at(1), at(100))).unwrap().unwrap();
     assert_eq!(t.if_there(&key(2), at(1), |_| ()), None, "nearest to its end");
     assert_eq!((t.counters().active, t.counters().evicted), (3, 1));
     let mut kept = Vec::new();
@@ -120,7 +135,7 @@ fn slots_are_bounded_and_what_does_not_fit_is_counted() {
     let rule = |sid| RuleKey { gid: 1, sid };
     t.with(&key, at(0), |s| {
         for n in 0..MAX_BITS as u32 + 1 {
-            assert_eq!(s.set(BIT, n, at(5)).is_ok(), (n as usize) < MAX_BITS);
+            assert_eq!(s.set(BIT, n, at(0), at(5)).is_ok(), (n as usize) < MAX_BITS);
         }
         for n in 0..MAX_THRESHOLDS as u32 + 1 {
             let made = s.threshold(rule(n), 0).map(|t| t.until = at(9));
@@ -148,7 +163,7 @@ fn slots_are_bounded_and_what_does_not_fit_is_counted() {
     assert_eq!(t.counters().slot_refused, 4);
     t.with(&key, at(6), |s| {
         assert!(!s.is_set(BIT, 0, at(6)));
-        s.set(BIT, 99, at(7)).unwrap();
+        s.set(BIT, 99, at(6), at(7)).unwrap();
         assert_eq!(s.fulfil(6, 1000, 3, at(6)).map(|e| e.cookie), Some(3));
         assert_eq!(s.fulfil(6, 1000, 3, at(6)), None, "once only");
         assert_eq!(s.fulfil(17, 1000, 4, at(6)), None);
@@ -212,8 +227,11 @@ proptest! {
             }
             let was = t.if_there(&key, at(now), |s| s.is_set(BIT, name, at(now))).unwrap_or(false);
             prop_assert_eq!(was, model.get(&(host, name)).is_some_and(|until| *until > now));
-            t.with(&key, at(now), |s| s.set(BIT, name, at(now + keep))).unwrap().unwrap();
-            model.insert((host, name), now + keep);
+            t.with(&key, at(now), |s| s.set(BIT, name, at(now), at(now + keep))).unwrap().unwrap();
+            if !was {
+                // One that is set keeps the time that it has.
+                model.insert((host, name), now + keep);
+            }
         }
         now += 100;
         t.expire(at(now), u32::MAX);

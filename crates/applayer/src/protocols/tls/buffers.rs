@@ -79,7 +79,8 @@ pub(super) fn get<'a>(tx: &'a TlsTx, query: BufferQuery, scratch: &'a mut Vec<u8
         JA3_STRING => client.ja3.text().map(str::as_bytes),
         JA3S_HASH => server.ja3.hash().map(str::as_bytes),
         JA3S_STRING => server.ja3.text().map(str::as_bytes),
-        JA4_HASH if tx.config.ja4 => {
+        // Without a hello there is nothing to tell of it, as in Suricata.
+        JA4_HASH if tx.config.ja4 && client.random.is_some() => {
             ja4::write(&client.hello, false, scratch);
             Some(scratch)
         }

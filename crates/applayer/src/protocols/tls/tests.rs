@@ -644,6 +644,16 @@ fn encryption_handling() {
 }
 
 #[test]
+fn without_a_hello_there_is_no_fingerprint_to_look_at() {
+    let mut flow = Flow::new();
+    let hello = &session()[0].1;
+    flow.feed(TS, &hello[..hello.len() - 1]).end();
+    assert_eq!(flow.bytes("ja4.hash", TS, 0), None);
+    assert_eq!(flow.bytes("ja3.hash", TS, 0), None);
+    assert!(Flow::new().feed(TS, hello).bytes("ja4.hash", TS, 0).is_some());
+}
+
+#[test]
 fn fingerprint_settings() {
     for (setting, buffer, logged) in [("auto", true, false), ("yes", true, true), ("no", false, false)] {
         let mut flow = Flow::with(&[("ja3-fingerprints", setting), ("ja4-fingerprints", setting)]);

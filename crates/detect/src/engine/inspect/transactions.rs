@@ -11,7 +11,7 @@ use crate::model::condition::{Answer, Scene};
 use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
-use crate::model::signature::{Absent, Signature, ValueCheck};
+use crate::model::signature::{Absent, Member, Signature, ValueCheck};
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
@@ -51,15 +51,6 @@ fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, f
     }
     common.inspected[direction] = true;
     common.inspected == PerDirection::new(true, true)
-}
-
-/// Whether a literal in the stream leads to a rule on transactions. As in Suricata nothing is remembered of it before the stream has shown
-/// that, and nothing where all else holds then: the rule matches again with what the stream shows next.
-fn is_led_by_the_stream(signature: &Signature) -> bool {
-    let literal = signature.fast_pattern.as_ref().filter(|literal| literal.value == 0);
-    literal.and_then(|_| signature.values.first()).is_some_and(|check| check.buffer == BufferRef::Payload)
-        && !signature.spans_directions
-        && signature.tx.is_empty()
 }
 
 impl Pass<'_, '_> {
@@ -246,13 +237,26 @@ impl Pass<'_, '_> {
         let Some(signature) = rules.signatures.get(index as usize) else { return };
         let side = if signature.spans_directions { Side::Both } else { Side::Of(self.scene.direction) };
         let mut entry = self.flow.entry(id, index, side);
-        if entry.status != Status::Pending || !entry.begun && !self.header_holds(signature) {
+        let again = entry.status == Status::Repeats && self.fresh;
+        if entry.status != Status::Pending && !again {
             return;
         }
+        if !entry.begun && !self.header_holds(signature) {
+            let over = !again && entry.held == 0 && self.is_over(signature, protocol, tx);
+            entry.status = if over { Status::Failed } else { entry.status };
+            if over || entry.status == Status::Pending && entry.held != 0 {
+                self.flow.set_entry(id, entry);
+            }
+            return;
+        }
+        // The bit of the value with the pattern, where that is looked for in the stream.
+        let pattern = signature.fast_pattern.as_ref().map(|fast| fast.value);
+        let pattern = pattern
+            .filter(|value| signature.values.get(*value).is_some_and(|v| v.buffer == BufferRef::Payload));
+        let pattern = pattern.map_or(0, |value| 1u64.checked_shl(value as u32).unwrap_or(0));
+        let late = pattern != 0 && tx.progress(self.scene.direction) > 0;
         self.worker.variables = [0; VARIABLES_MAX];
         self.worker.captured.clear();
-        let first = entry.held == 0;
-        let led = is_led_by_the_stream(signature);
         let answer = self.tx_checks(signature, protocol, tx, &mut entry);
         match answer {
             Answer::Yes if signature.repeats => {
@@ -262,17 +266,25 @@ impl Pass<'_, '_> {
             Answer::No if signature.repeats => return,
             Answer::Yes => {
                 let stream = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
+                let repeats = late && !entry.late && side != Side::Both;
+                let status = if repeats { Status::Repeats } else { Status::Matched };
+                entry = Entry { status, held: 0, begun: false, ..entry };
                 self.hit(index, signature, Some(id), stream);
-                if first && led && tx.progress(self.scene.direction) > 0 {
-                    return;
-                }
-                entry.status = Status::Matched;
             }
+            // The pattern is not shown.
+            _ if again => return,
             Answer::No => entry.status = Status::Failed,
-            Answer::NotYet if led && entry.held & 1 == 0 => return,
-            // As in Suricata, where the literal that led to the rule cannot lead to it once more.
             Answer::NotYet => {
-                entry.begun |= entry.held != 0
+                let shown = pattern == 0 || entry.held & pattern != 0;
+                entry.late |= late && shown;
+                if !shown || pattern != 0 && !entry.late {
+                    // Conditions on the state of the transaction are to hold when the stream shows the pattern.
+                    let values = 1u64.checked_shl(signature.values.len() as u32).unwrap_or(0);
+                    entry.held &= values.wrapping_sub(1);
+                }
+                // As in Suricata, where the literal that led to the rule cannot lead to it once more.
+                entry.begun |= shown
+                    && entry.held != 0
                     && side != Side::Both
                     && self.state_of_its_literal(signature, protocol)
                         != Some(tx.progress(self.scene.direction));
@@ -288,6 +300,30 @@ impl Pass<'_, '_> {
             BufferRef::Payload => Some(0),
             BufferRef::Packet(_) | BufferRef::Frame(_) => None,
         }
+    }
+
+    /// Whether a rule whose packet conditions do not hold need not be asked about a transaction again: all that it looks at is there, and the
+    /// direction has gone on. In Suricata, too, its pattern is looked for no more. What waits for a bit is asked again.
+    fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
+        let direction = self.scene.direction;
+        let settled = |check: &ValueCheck| match check.buffer {
+            BufferRef::Tx(buffer) => {
+                self.rules.buffers.tx(buffer).and_then(|b| b.of(protocol)).is_some_and(|spec| {
+                    !spec.kind.grows()
+                        && !spec.kind.is_multi()
+                        && check_directions(check, spec)[direction]
+                        && tx.progress(direction) > spec.state
+                })
+            }
+            BufferRef::Payload | BufferRef::Packet(_) | BufferRef::Frame(_) => false,
+        };
+        // Passively something was parsed before each look.
+        (self.fresh || !self.prevention)
+            && signature.tx.is_empty()
+            && !signature.spans_directions
+            && !signature.ordering.reads_bits()
+            && signature.values.iter().all(settled)
+            && crate::engine::header::holds(signature, &self.rules.heads, &self.scene)
     }
 
     /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
