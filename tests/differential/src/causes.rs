@@ -26,99 +26,6 @@ pub struct Case<'c> {
     pub got: &'c Answer,
 }
 
-/// Says why a finding differs.
-pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
-
-/// All of them.
-pub const CAUSES: &[Cause] = &[
-    told_once,
-    passed_by_a_body,
-    message_beyond_the_limit,
-    passed_without_flags,
-    silent_on_the_handshake,
-    depth_that_varies,
-    crate::lost::request_without_a_head,
-    crate::lost::other_side_of_a_hole,
-    crate::lost::messages_behind_a_hole,
-    crate::numbers::numbers_that_wrapped,
-    crate::numbers::refused_far_ahead,
-    crate::numbers::shown_with_the_fin,
-    crate::numbers::told_of_old_data,
-    closes_early,
-    stays_open,
-    held_until_known,
-    random_of_the_other_side,
-    state_of_the_handshake,
-    flags_that_are_not_there,
-    behind_a_transform,
-    data_of_a_syn,
-    one_sided,
-    asked_again,
-    behind_a_reset,
-    behind_a_hole,
-    sent_again,
-    body_before_it_leaves,
-    line_that_is_over,
-    line_before_a_return,
-    other_side_first,
-    chunked_trailer,
-    shown_twice,
-    behind_a_handshake,
-    end_in_order,
-    old_data,
-    header_in_pieces,
-    drop_that_drops_nothing,
-    nothing_to_look_at,
-    size_that_must_not_be,
-    crate::lost::answer_before_a_probe,
-    silent_side_of_a_pickup,
-    stream_within_a_record,
-    asked_by_transaction,
-    byte_of_a_keep_alive,
-    denied_in_a_body,
-    crate::lost::session_without_a_head,
-    crate::holes::request_behind_its_answer,
-    lenient_message,
-    crate::holes::certificate_behind_the_end,
-    crate::holes::hole_before_the_end,
-    crate::holes::hole_before_a_request,
-    crate::holes::message_behind_a_hole,
-    crate::holes::chunk_line_in_pieces,
-    crate::holes::line_without_status,
-    crate::holes::hole_filled_late,
-    crate::times::window_before_a_packet,
-    crate::times::other_time_of_a_hole,
-    crate::times::no_tls_within_tls,
-    crate::times::version_within_a_header,
-    crate::times::wrong_checksum,
-    crate::times::copy_that_left,
-    crate::times::bit_behind_a_transaction,
-    crate::times::body_and_stream,
-    crate::times::silent_on_a_body,
-    crate::times::passed_earlier,
-    crate::times::behind_a_hole_and_a_drop,
-    crate::times::refused_packet,
-    crate::times::late_side,
-    crate::times::size_of_what_must_not_be,
-    crate::bodies::size_of_a_part,
-    crate::bodies::raw_headers_before_a_body,
-    crate::lost::filled_before_the_protocol,
-    crate::lost::no_request_before_an_answer,
-    crate::bodies::request_behind_rubbish,
-    crate::holes::body_without_status,
-    crate::lost::request_before_what_fills,
-    crate::lost::version_that_no_list_has,
-    crate::lost::request_that_came_late,
-    crate::bodies::end_of_a_part,
-    crate::bodies::passed_behind_a_body,
-    crate::bodies::answer_to_half_a_line,
-    crate::times::asked_while_it_goes_on,
-    crate::silent::bit_of_a_silent_rule,
-    crate::silent::contents_beyond_a_size,
-    crate::silent::unknown_until_it_is_closed,
-    crate::silent::passed_beside_a_size,
-];
-
 impl Case<'_> {
     fn rule(&self, alert: &Alert) -> Option<&Rule> {
         self.pair.rules.get(alert.rule)
@@ -201,14 +108,14 @@ impl Case<'_> {
     }
 }
 
-fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let is = !finding.more && name.starts_with("anomaly:") && case.got.has(name);
     is.then_some("an event of a transaction is told once, also when Suricata's parser raises it twice")
 }
 
 /// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body, and alerts until then.
-fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let passes = case
@@ -228,7 +135,7 @@ fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 }
 
 /// A handshake message is passed over where it says that it is larger than any is.
-fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const LIMIT: u32 = 256 << 10;
     let What::Record(name) = &finding.what else { return None };
     let large = |flow: FlowKey| {
@@ -244,7 +151,7 @@ fn message_beyond_the_limit(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     is.then_some("a TLS handshake message of more than 256 KiB is an event")
 }
 
-fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is = match &finding.what {
         What::Record(name) => {
             (finding.more, name.as_str()) == (false, "flow:TCP:-")
@@ -268,7 +175,7 @@ fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 }
 
 /// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open, until the flow is over.
-fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
     let is = match &finding.what {
         What::Record(name) => {
@@ -294,7 +201,7 @@ fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     )
 }
 
-fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is = matches!(&finding.what, What::Drop(_, reason) if finding.more && reason == "protocol_open");
     (case.ips && is)
         .then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
@@ -320,7 +227,7 @@ pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Op
     )
 }
 
-fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let is = (finding.more || case.comes_earlier(finding)) && case.asks(alert, &["ssl_state"]);
     is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
@@ -335,7 +242,7 @@ fn lacks(option: &str, flags: u16) -> bool {
 }
 
 /// The same where such a rule passes.
-fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let passes =
@@ -347,7 +254,7 @@ fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 }
 
 /// A rule that refuses in silence when the handshake is somewhere is asked with each packet.
-fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else { return None };
     let silent = |rule: &Rule| {
         let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
@@ -382,7 +289,8 @@ pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Op
     is.then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
-fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+/// Suricata takes the number out of the value before the transform.
+pub(crate) fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let rule = match &finding.what {
         What::Alert(alert) => alert.rule,
         What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
@@ -399,19 +307,19 @@ fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str
     )
 }
 
-fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn data_of_a_syn(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let refused = matches!(&finding.what, What::Drop(_, reason) if reason == "stream.error");
     let is = (finding.more || refused) && case.concerns(finding, |flow| case.passage.has_data_with_syn(flow));
     (case.ips && is).then_some("prevention inspects data that comes with a SYN, since it leaves")
 }
 
-fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn one_sided(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is = finding.more && case.concerns(finding, |flow| case.passage.is_one_sided(flow));
     (case.ips && is)
         .then_some("prevention inspects connections of which one side is seen, since their bytes leave")
 }
 
-fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let gives_up = |other: &Finding| {
         !other.more && matches!(&other.what, What::Record(name) if name == "flow:UDP:failed")
     };
@@ -431,7 +339,7 @@ fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 }
 
 /// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the stream. Suricata looks at packets alone.
-fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     if !case.ips || !finding.more && !matches!(finding.what, What::Alert(_)) {
         return None;
     }
@@ -468,7 +376,7 @@ fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     is.then_some("what leaves behind a reset is inspected: its receiver may not have taken the reset")
 }
 
-fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
@@ -476,7 +384,7 @@ fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     is.then_some("inline what lies behind a hole is looked at when the hole is filled: its receiver cannot read it before")
 }
 
-fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
@@ -487,7 +395,7 @@ fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     is.then_some("a segment without new bytes is not inspected again: it leaves with the bytes that were")
 }
 
-fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // Or Suricata has refused the flow by then.
     let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
@@ -511,7 +419,7 @@ fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static 
 }
 
 /// A line that ends with its segment: libhtp goes on with the next one.
-fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const RECENT: usize = 3;
     let What::Alert(alert) = &finding.what else { return None };
     let ours = if finding.more {
@@ -532,7 +440,7 @@ fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str>
 }
 
 /// Whether a line behind which a CR stands alone is the last one is known with the next byte.
-fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (ours, theirs) = case.findings.iter().find_map(|other| match &other.what {
         What::Alert(there) if there.is_like(alert) && other.more != finding.more => {
@@ -556,7 +464,7 @@ fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 }
 
 /// TLS is known from the server's side where the client's first bytes did not come; Suricata gives the connection up.
-fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const WRONG: &str = "anomaly:APPLAYER_WRONG_DIRECTION_FIRST_DATA";
     let given_up = case
         .findings
@@ -578,7 +486,7 @@ fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
         .then_some("a protocol is known from the server's side where the client's first bytes are missing; Suricata gives the connection up")
 }
 
-fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let on_headers = |option: &String| {
         option.starts_with("http.header") && !option.contains("http.header_")
@@ -594,7 +502,7 @@ fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     )
 }
 
-fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // A rule that counts may have matched before without an alert.
     let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
@@ -607,7 +515,7 @@ fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
 }
 
 /// Suricata stops looking at the bytes of a side of a TLS connection once it encrypts.
-fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
@@ -625,7 +533,7 @@ fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str
 }
 
 /// A far segment moves Suricata's idea of what comes next.
-fn end_in_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn end_in_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else {
         let What::Record(name) = &finding.what else { return None };
         // What is then known of the flow goes with it.
@@ -656,7 +564,7 @@ pub(crate) fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static st
     )
 }
 
-fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEADER: usize = 20;
     // The flow and the frame of a refused fragment.
     let refused = |finding: &Finding| match &finding.what {
@@ -706,7 +614,7 @@ fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
 }
 
-fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let drops = |rule: &Rule| matches!(rule.action, "drop" | "reject");
     let silent = |rule: &Rule| drops(rule) && rule.options.iter().any(|option| option == "noalert");
@@ -719,7 +627,7 @@ fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Option<&'stati
 }
 
 /// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not there.
-fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(alert.frame?)?;
     let unread = case
@@ -749,7 +657,7 @@ fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str
 }
 
 /// Suricata takes `dsize:!N` for a size that all contents have to fit in.
-fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let rule = match &finding.what {
         What::Alert(alert) if finding.more => alert.rule,
         What::Record(name) if !finding.more => name.strip_prefix("refused:")?.parse().ok()?,
@@ -763,7 +671,7 @@ fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static 
 }
 
 /// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other one.
-fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
     let one_side = |flow: FlowKey| {
@@ -783,7 +691,7 @@ fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'stati
 }
 
 /// A rule on a transaction and on the stream: Suricata looks at it when a message is parsed.
-fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEAD: usize = 5;
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _) = case.passage.packet(alert.frame?)?;
@@ -802,7 +710,7 @@ fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Option<&'static
 }
 
 /// Suricata looks at a rule on the stream that asks for a bit of a rule on transactions with each transaction.
-fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
     let sets = (0..case.pair.rules.len()).any(|rule| {
@@ -818,7 +726,7 @@ fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 }
 
 /// A keep-alive brings a byte that was there: it leaves as it was inspected. Suricata looks at the one that came.
-fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let frame = match &finding.what {
         What::Alert(alert) => alert.frame?,
         What::Drop(frame, reason) if reason == "rules" => (*frame)?,
@@ -835,7 +743,7 @@ fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 }
 
 /// What must not be in a body is not in what has come of it.
-fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;
     let denies =
@@ -850,7 +758,7 @@ fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> 
 }
 
 /// Prevention reads messages of DNS as lenient receivers do, with an event; Suricata's parser fails.
-fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:malformed_data";
     let read = case
         .findings

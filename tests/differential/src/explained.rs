@@ -2,10 +2,11 @@
 //! Differences that are on purpose; docs/limits.md has the reasons, [`crate::causes`] what makes a difference one of them.
 
 use crate::answer::Answer;
-use crate::causes::{CAUSES, Case};
+use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::pair::Pair;
 use crate::passage::{Passage, key};
+use crate::reasons::CAUSES;
 use std::collections::BTreeSet;
 
 /// What is left of a difference, and the reasons of what is not.

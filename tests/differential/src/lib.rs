@@ -33,6 +33,7 @@ pub mod make;
 pub mod numbers;
 pub mod pair;
 pub mod passage;
+pub mod reasons;
 pub mod shrink;
 pub mod silent;
 pub mod states;

@@ -2,13 +2,15 @@
 //! Causes of differences in rules that show elsewhere than where they come from: bits that silent rules set, sizes that bound contents, a
 //! protocol that is given up; as in [`crate::causes`].
 
-use crate::causes::{Case, depth_that_varies, flags_that_are_not_there, random_of_the_other_side};
+use crate::causes::{
+    Case, behind_a_transform, depth_that_varies, flags_that_are_not_there, random_of_the_other_side,
+};
 use crate::finding::{Alert, Finding, What};
 use crate::pair::Body;
 use crate::passage::key;
 use crate::times::hangs_on;
 
-/// The bit that a rule asks for is set by one that tells nothing, and that holds here only.
+/// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata only.
 pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let sets = |rule: usize, frame: u32| {
@@ -19,14 +21,18 @@ pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option
         if !silent || key(packet) != flow || !hangs_on(case, finding, &other) {
             return None;
         }
-        let of_it = Finding { more: true, what: What::Alert(other), flow: None };
-        flags_that_are_not_there(case, &of_it)
-            .or_else(|| random_of_the_other_side(case, &of_it).filter(|_| case.ips))
+        let of_it = Finding { more: finding.more, what: What::Alert(other), flow: None };
+        let here_only = || {
+            flags_that_are_not_there(case, &of_it)
+                .or_else(|| random_of_the_other_side(case, &of_it).filter(|_| case.ips))
+        };
+        behind_a_transform(case, &of_it).or_else(|| finding.more.then(here_only)?)
     };
     let upto = alert.frame?;
     let rules = 0..case.pair.rules.len();
-    let first = rules.flat_map(|rule| (1..=upto).map(move |frame| (rule, frame)));
-    first.filter(|_| finding.more).find_map(|(rule, frame)| sets(rule, frame))
+    rules
+        .flat_map(|rule| (1..=upto).map(move |frame| (rule, frame)))
+        .find_map(|(rule, frame)| sets(rule, frame))
 }
 
 /// Suricata takes `dsize:!N` for a size that all contents have to fit in, and looks no further.
@@ -96,6 +102,9 @@ mod tests {
         // Rule 2 sets it with packets without a FIN; packet 1 is a SYN.
         assert!(left_of(43, 1607, false, &["1@8>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(43, 1607, false, &["1@1>1.0:allowed"], &[]), ["+1@1>1.0:allowed"]);
+        // Rule 0, which is silent, compares what it took out of a value behind a transform.
+        assert!(left_of(53, 1615, true, &[], &["2@4>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(53, 1615, true, &[], &["3@4<1.0:allowed"]), ["-3@4<1.0:allowed"], "asks for none");
         // The content of rule 2 lies behind the 13 bytes that the datagram may not have.
         assert!(left_of(34, 656, false, &["2@4>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(34, 656, false, &[], &["2@4>1.0:allowed"]), ["-2@4>1.0:allowed"]);

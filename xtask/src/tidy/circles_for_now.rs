@@ -174,17 +174,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "causes: the list names the files that use its types",
-        files: &[
-            "tests/differential/src/bodies.rs",
-            "tests/differential/src/causes.rs",
-            "tests/differential/src/holes.rs",
-            "tests/differential/src/lost.rs",
-            "tests/differential/src/numbers.rs",
-            "tests/differential/src/times.rs",
-        ],
-    },
-    Listed {
         why: "families of traffic: the list names the files that use its types",
         files: &[
             "tests/differential/src/dns.rs",

@@ -189,7 +189,12 @@ impl Scanner {
                     fields.push(field);
                     return Scan::Got(Block { fields, used: used + length + end, waits_for: None });
                 }
-                // The field is scanned again when it is known whether it is the last one.
+                // Of a request whatever follows begins another line: the field is whole.
+                Scan::Need(until) if !self.response => {
+                    fields.push(field);
+                    return Scan::Got(Block { fields, used: used + length, waits_for: Some(until) });
+                }
+                // Of an answer CR may be all of the empty line: the field is scanned again when that is known.
                 Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
                 Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
                 Scan::Bad => {
@@ -505,6 +510,23 @@ mod tests {
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
         expected.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_request_s_field_is_whole_when_another_line_begins() {
+        let input = b"A: 1\r\nB: 2\r\n\r";
+        let Scan::Got(request) = scan(false, input) else { panic!("a block") };
+        assert_eq!((request.used, request.waits_for), (12, Some(Until::Byte)));
+        assert_eq!(names(&Scan::Got(request)), pairs(&[("A", "1"), ("B", "2")]));
+        // The rest, once it is there, or with a byte of another line.
+        assert_eq!(scan(false, b"\r\n"), Scan::Got(Block { fields: vec![], used: 2, waits_for: None }));
+        assert_eq!(
+            names(&scan(false, b"\rC: 3\r\n\r\n")),
+            names(&scan(false, b"B: 2\r\n\rC: 3\r\n\r\n"))[1..]
+        );
+        // Of an answer CR may be all of the empty line.
+        let Scan::Got(answer) = scan(true, input) else { panic!("a block") };
+        assert_eq!((answer.fields.len(), answer.used), (1, 6));
     }
 
     #[test]
