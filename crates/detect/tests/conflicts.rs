@@ -64,6 +64,11 @@ fn directions_that_contradict_each_other() {
         ("->", "urilen:3; http.stat_code; content:\"2\";", true),
         ("->", "flow:to_server; http.stat_code; content:\"2\";", true),
         ("->", "flow:to_client; urilen:3;", true),
+        // The body of an answer turns a rule round that has said so before.
+        ("->", "flow:to_server; http.response_body; content:\"b\";", false),
+        ("->", "flow:to_server; http.response_body; content:\"b\"; http.stat_code; content:\"2\";", false),
+        ("->", "flow:to_server; http.response_body; content:\"b\"; http.uri; content:\"a\";", true),
+        ("->", "http.response_body; content:\"b\"; flow:to_server;", true),
         ("->", "flow:to_client; http.stat_code; content:\"2\";", false),
         // A file goes either way.
         ("->", "http.uri; content:\"a\"; file.data; content:\"2\";", false),

@@ -35,10 +35,11 @@ pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Opti
     let window = crate::engine::window(case.pair.setting);
     let rule = case.pair.rules.get(alert.rule)?;
     let places = |option: &String| PLACES.iter().any(|word| option.contains(word)) || option.contains(":!");
-    let is = case.ips
-        && shown > window
-        && !case.is_on_buffers(alert)
-        && (finding.more || rule.options.iter().any(places));
+    // Numbers of a transaction have an argument, and leave contents in the stream.
+    let sticky = |option: &String| option.starts_with("uricontent") || !option.contains(':');
+    let on_stream = !case.is_on_buffers(alert)
+        || !rule.options.iter().any(|option| sticky(option) && option.contains(['.', '_']));
+    let is = case.ips && shown > window && on_stream && (finding.more || rule.options.iter().any(places));
     is.then_some(
         "inline the stream is shown with a window before the packet; in Suricata the packet is part of the window",
     )

@@ -6,6 +6,7 @@
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::KeywordError;
 use crate::model::buffers::{BufferRef, Buffers};
+use crate::model::signature::FlowNeeds;
 
 /// Older spellings of sticky buffers: Suricata's aliases, and Snort's.
 pub const ALIASES: &[(&str, &str)] = &[
@@ -66,9 +67,16 @@ impl Sticky {
         {
             return Err(KeywordError::context(format!("`{}` is of {words}, but the rule is not", self.name)));
         }
+        // As in Suricata 8.0.8, which turns a rule round that has said the other direction by then, and refuses one that says it later.
+        if self.name == ONLY_TO_CLIENT && builder.flow.contains(FlowNeeds::TO_SERVER) {
+            builder.flow = builder.flow.difference(FlowNeeds::TO_SERVER) | FlowNeeds::TO_CLIENT;
+        }
         builder.sticky(self.name)
     }
 }
+
+/// The buffer that says of a rule which direction it is about.
+const ONLY_TO_CLIENT: &str = "http.response_body";
 
 /// IP protocols that headers belong to.
 const TRANSPORTS: &[(&str, u8, &str)] =
