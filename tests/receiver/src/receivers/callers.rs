@@ -60,10 +60,16 @@ fn ask(call: &Call, key: Key, records: &Records) {
             break;
         }
     }
-    // What does not begin as an answer of HTTP is none for a client.
-    if key.2 != Service::WebAnswers.port() || heard.starts_with(b"HTTP/1.") {
+    if key.2 != Service::WebAnswers.port() || has_body(&heard) {
         records.add(key, |read| read.stream.extend_from_slice(&heard));
     }
+}
+
+/// Whether a client finds a body in what it heard: it begins as an answer of HTTP, and a line without anything ends its headers, by whichever
+/// line ends. What stands in headers is none.
+fn has_body(heard: &[u8]) -> bool {
+    let ends: [&[u8]; 4] = [b"\n\n", b"\n\r", b"\r\r", b"\r\n\r\n"];
+    heard.starts_with(b"HTTP/1.") && ends.iter().any(|end| heard.windows(end.len()).any(|some| some == *end))
 }
 
 fn browse(call: &Call, key: Key, records: &Records) {
@@ -81,5 +87,21 @@ fn browse(call: &Call, key: Key, records: &Records) {
         .output();
     if let Ok(output) = said {
         records.add(key, |read| read.stream.extend_from_slice(&output.stdout));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_body;
+
+    #[test]
+    fn answers_whose_headers_do_not_end_have_no_body() {
+        for whole in ["HTTP/1.1 200 OK\r\n\r\nevil", "HTTP/1.0 200\n\nevil", "HTTP/1.1 200\r\nA: b\n\r\nevil"]
+        {
+            assert!(has_body(whole.as_bytes()), "{whole:?}");
+        }
+        for none in ["HTTP/1.1 200 OK\r\nContjunk and evil", "evil\r\n\r\nevil", ""] {
+            assert!(!has_body(none.as_bytes()), "{none:?}");
+        }
     }
 }
