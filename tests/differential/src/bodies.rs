@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Causes of differences: bodies of HTTP that come in more than one segment.
 
-use crate::causes::Case;
+use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, What};
 use crate::passage::segment;
 
@@ -97,14 +97,13 @@ pub(crate) fn raw_headers_before_a_body(case: &Case<'_>, finding: &Finding) -> O
 /// What is left of a body that nobody announced, and has no end of a line, stands before the next request.
 pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:REQUEST_BODY_UNEXPECTED";
-    const METHODS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
     let lacks =
         case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(name) if name == EVENT));
     let behind = |line: &[u8]| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let ends = line.ends_with(b" HTTP/1.0") || line.ends_with(b" HTTP/1.1");
         let within = |method: &&[u8]| line.windows(method.len()).skip(1).any(|word| word == *method);
-        ends && METHODS.iter().any(within)
+        ends && REQUESTS.iter().any(within)
     };
     // The length of the body before is missing, or another copy of it.
     let lost =

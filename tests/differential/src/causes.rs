@@ -8,6 +8,9 @@ use crate::pair::{Pair, Rule};
 use crate::passage::{Passage, ahead, key};
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, URG};
 
+/// What requests begin with.
+pub(crate) const REQUESTS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
+
 /// A pair that answers differ on.
 pub struct Case<'c> {
     /// The pair.

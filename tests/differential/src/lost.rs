@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in [`crate::causes`].
 
-use crate::causes::Case;
+use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, key, segment};
 use bartizan_testkit::packet::{ACK, FIN, SYN};
@@ -225,7 +225,6 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
 /// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
 /// no message's, and before real receivers it is refused.
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const METHODS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
     let What::Alert(alert) = &finding.what else { return None };
     let until = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     let behind = case.passage.of_flow(alert.flow).any(|(at, packet)| {
@@ -233,7 +232,7 @@ pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&
         packet.to_server
             && at < until
             && segment(packet).is_some_and(|one| {
-                METHODS.iter().any(|method| one.load.starts_with(method))
+                REQUESTS.iter().any(|method| one.load.starts_with(method))
                     && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
             })
     });
