@@ -57,7 +57,12 @@ fn prevention_drops_with_reasons_and_own_fields() {
         let blocked = folder.events(out, "alert");
         assert!(blocked.iter().any(|a| a["alert"]["action"] == "blocked" && a["alert"]["signature_id"] == 1));
         for flow in folder.events(out, "flow") {
-            assert_eq!(flow["bartizan"]["policy"], "web", "{flow}");
+            let own = &flow["bartizan"];
+            assert_eq!(own["policy"], "web", "{flow}");
+            // What was let go on names who did it, as what was refused does.
+            let web = flow["dest_port"] == 80;
+            assert_eq!(own["allowed_by"], if web { "pfw".into() } else { Value::Null }, "{flow}");
+            assert_eq!(own["allowed_rule"], if web { 2.into() } else { Value::Null }, "{flow}");
         }
     }
 }

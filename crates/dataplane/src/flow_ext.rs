@@ -2,12 +2,13 @@
 //! What the data plane keeps in a flow's entry beside the flow table's own part.
 
 use crate::chain::Matches;
+use crate::standing::Standing;
 use bartizan_applayer::flow::AppLayer;
-use bartizan_base::{Decision, Direction, PerDirection};
+use bartizan_base::{Direction, PerDirection};
 use bartizan_flow::rate::Rate;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, TcpFlags, TcpSession};
-use bartizan_function::{Slot, SlotState};
+use bartizan_function::{FlowDescription, Slot, SlotState};
 use bartizan_packet::VlanIds;
 
 /// What is kept of a flow for one function.
@@ -65,16 +66,10 @@ pub struct FlowExt {
     pub icmp_response: Option<(u8, u8)>,
     /// Exception policies that were applied, each once.
     pub exceptions: Vec<(ExceptionTarget, ExceptionPolicy)>,
-    /// A refusal that holds for all further packets.
-    pub refused: Option<Decision>,
-    /// The latest refusal of a packet of the flow, for its record.
-    pub last_refusal: Option<Decision>,
-    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again (see `standing.rs`).
-    pub payload_ended: bool,
+    /// What becomes of its next packet.
+    pub standing: Standing,
     /// Reassembly was ended because no payload function was left on the path.
     pub reading_stopped: bool,
-    /// An exception policy lets the whole flow go uninspected.
-    pub passed: bool,
     /// Flags of TCP packets that no session took, by nobody's direction.
     pub stray_flags: TcpFlags,
     /// Flags of TCP packets that were refused with their flow and that its session did not see.
@@ -103,6 +98,11 @@ impl FlowExt {
                 known.push(address);
             }
         }
+    }
+
+    /// What functions say of the flow, in the order of their bits.
+    pub fn descriptions(&self) -> impl Iterator<Item = FlowDescription<'_>> {
+        self.slots.iter().filter_map(|slot| slot.own.as_deref()).map(SlotState::describe)
     }
 
     /// Transactions of the flow so far.

@@ -4,7 +4,7 @@
 
 use crate::normaliser;
 use crate::parts::{FlowParts, view};
-use crate::record::{Fate, Occasion, Recorder, note_told};
+use crate::record::{Fate, Occasion, Recorder};
 use crate::settings::EngineSettings;
 use crate::streams;
 use crate::worker::Worker;
@@ -271,8 +271,7 @@ impl Worker {
             Hold::Yes => Some(refused),
             Hold::Over if self.settings.hold_refuses => {
                 let entry = self.flows.get_mut(id)?;
-                entry.ext.refused = Some(Decision { reason: Some(Reason::ExceptionFlow), ..refused });
-                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+                entry.ext.standing.refuse_by_exception(&refused);
                 Some(refused)
             }
             Hold::Over | Hold::No => None,
@@ -298,6 +297,7 @@ impl Worker {
         let summary = parts.app.as_deref().map(AppLayer::summary).unwrap_or_default();
         let flow = view(entry, summary, established);
         let mut path = entry.path;
+        let mut allowed = None;
         let mut reject = None;
         let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
         for bit in own.functions() {
@@ -329,6 +329,7 @@ impl Worker {
             let decision = function.packet(&mut context);
             if decision.done {
                 path = path.without(bit);
+                allowed = Some(decision).filter(|decision| decision.verdict.forwards()).or(allowed);
             }
             noted.decision = noted.decision.strictest(decision);
             if !noted.decision.verdict.forwards() {
@@ -337,6 +338,9 @@ impl Worker {
         }
         notes.decision = noted.decision;
         entry.path = path;
+        if let Some(decision) = &allowed {
+            entry.ext.standing.note_allowed(decision);
+        }
     }
 
     /// Payload halves, in the order of the path: once for each new piece of the stream, at least once.
@@ -390,6 +394,7 @@ impl Worker {
             let mut path = entry.path;
             let all = chains.payload_part(path);
             let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
+            let mut allowed = None;
             let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
             for bit in functions.functions() {
                 let Some(function) = chains.function(bit) else { continue };
@@ -421,11 +426,15 @@ impl Worker {
                 let decision = function.payload(&mut context);
                 if decision.done && decision.verdict.forwards() {
                     path = path.without(bit);
+                    allowed = Some(decision);
                 }
                 noted.decision = noted.decision.strictest(decision);
             }
             notes.decision = noted.decision;
             entry.path = path;
+            if let Some(decision) = &allowed {
+                entry.ext.standing.note_allowed(decision);
+            }
             first = false;
             let Some(end) = news.and_then(|n| n.1) else { break };
             let Some(pair) = pair.as_deref_mut() else { break };
@@ -482,15 +491,12 @@ impl Worker {
             recorder.alert(occasion, Some(entry), finding, fate, tx);
         }
         if !decision.verdict.forwards() {
-            entry.ext.last_refusal = Some(*decision);
+            entry.ext.standing.note_refusal(decision);
             recorder.refused(occasion, Some(entry), fate, findings);
             if decision.done && self.settings.prevention {
-                let reason = decision.reason.map(Reason::of_flow);
-                let later = Decision { reason, verdict: Verdict::Drop, ..*decision };
-                entry.ext.refused = Some(later);
-                entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+                entry.ext.standing.refuse_behind(decision);
             }
-            note_told(entry, occasion.direction);
+            entry.ext.standing.note_told(occasion.direction);
         }
         crate::transactions::log(entry, occasion, has_payload_function, recorder);
         let protocol = entry.key().protocol();

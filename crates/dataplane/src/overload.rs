@@ -21,7 +21,6 @@ use crate::worker::Worker;
 use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, FlowId};
-use bartizan_flow::FlowState;
 use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget};
 use smallvec::SmallVec;
@@ -73,8 +72,7 @@ impl Default for Overload {
 
 /// Whether everything about a flow is decided, so that nobody looks at its application layer any more.
 fn is_settled(entry: &Entry) -> bool {
-    let ext = &entry.ext;
-    ext.refused.is_some() || ext.passed || ext.payload_ended || entry.state() == FlowState::LocalBypassed
+    !entry.ext.standing.is_read(entry.state())
 }
 
 impl Worker {
@@ -268,8 +266,7 @@ impl Worker {
         if let Some(refused) = refused
             && let Some(entry) = self.flows.get_mut(id)
         {
-            entry.ext.refused = Some(refused);
-            entry.flags.insert(bartizan_flow::FlowFlags::DROPPED);
+            entry.ext.standing.refuse(refused);
             self.stop_reading(id);
         }
     }

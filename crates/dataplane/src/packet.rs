@@ -4,8 +4,9 @@
 use crate::chain::{Chains, Class, Matches};
 use crate::functions::{Looks, is_shown_early};
 use crate::identity::{flow_key, icmp_of, key_about, segment};
-use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder, note_told};
-use crate::standing::tcp_state;
+use crate::record::{Anomaly, Around, Entry, Fate, Occasion, Recorder};
+use crate::settled::tcp_state;
+use crate::standing::Course;
 use crate::worker::{Frame, Worker, next_packet};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Verdict};
 use bartizan_flow::tcp::TcpState;
@@ -316,7 +317,7 @@ impl Worker {
         if let Some(exception) = exception {
             self.counters.exceptions.add(exception);
         }
-        let passed = entry.ext.passed;
+        let passed = entry.ext.standing.course(entry.state()) == Course::Uninspected;
         for event in packet.events.as_slice() {
             recorder.anomaly(&occasion, Some(entry), Anomaly::Decode(*event));
         }
@@ -348,7 +349,7 @@ impl Worker {
         if let Some(decision) = self.apply_policy(id, target, policy) {
             recorder.refused(occasion, self.flows.get(id), &Fate { decision, reject: None }, &[]);
             if let Some(entry) = self.flows.get_mut(id) {
-                note_told(entry, occasion.direction);
+                entry.ext.standing.note_told(occasion.direction);
             }
             return decision;
         }
@@ -381,15 +382,12 @@ impl Worker {
         if policy.refuses() && self.settings.prevention {
             let decision = Decision::refuse(verdict_of(policy), reason, FunctionId::ENGINE);
             if policy != ExceptionPolicy::DropPacket {
-                let later =
-                    Decision { reason: Some(Reason::ExceptionFlow), verdict: Verdict::Drop, ..decision };
-                entry.ext.refused = Some(later);
-                entry.flags.insert(FlowFlags::DROPPED);
+                entry.ext.standing.refuse_by_exception(&decision);
             }
             return Some(decision);
         }
         if matches!(policy, ExceptionPolicy::PassFlow | ExceptionPolicy::Bypass) {
-            entry.ext.passed = true;
+            entry.ext.standing.pass();
         }
         None
     }

@@ -7,15 +7,15 @@
 use crate::functions::Looks;
 use crate::parts::FlowParts;
 use crate::record::{Entry, Occasion, Recorder};
+use crate::standing::Course;
 use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Decision, Direction, FlowId, PerDirection, Timestamp};
+use bartizan_flow::EndReason;
 use bartizan_flow::tcp::{StreamContext, TcpState};
-use bartizan_flow::{EndReason, FlowKey, FlowState};
-use bartizan_packet::{DecodeOutput, Decoder, IpContext, PacketSource, PacketView};
-use core::net::IpAddr;
+use bartizan_packet::{Decoder, MadePacket, PacketSource};
 
 impl Worker {
     /// Ends a flow.
@@ -59,7 +59,8 @@ impl Worker {
     /// Inspects what is left of a flow.
     fn finish_inspection(&mut self, id: FlowId, recorder: &mut dyn Recorder) {
         let Some(entry) = self.flows.get_mut(id) else { return };
-        let settled = entry.ext.refused.is_some() || entry.state() == FlowState::LocalBypassed;
+        let course = entry.ext.standing.course(entry.state());
+        let settled = matches!(course, Course::Refused(_) | Course::Bypassed);
         if settled || entry.ext.ended || entry.ext.streams.is_none() && entry.ext.app.is_none() {
             return;
         }
@@ -67,7 +68,7 @@ impl Worker {
         let tcp = entry.key().protocol() == 6;
         let now = entry.last_seen;
         let both_seen = entry.both_seen();
-        let inspect = !entry.ext.passed;
+        let inspect = course == Course::Judged;
         let mut parts = FlowParts::take(&mut entry.ext);
         let state = entry.ext.session.state();
         let due = PerDirection::new(
@@ -88,7 +89,6 @@ impl Worker {
             }
             return;
         }
-        let mut output = DecodeOutput::new();
         let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
         let mut over = !tcp;
         // What is left is looked at by the functions of now.
@@ -99,10 +99,9 @@ impl Worker {
             order.reverse();
         }
         for direction in order {
-            let Some(made) = self.flows.get(id).map(|e| Made::of(e, direction)) else { return };
-            decode(self, &made, PacketSource::FlowTimeout, &mut output);
-            let Some(packet) = output.outer() else { continue };
-            let view = PacketView::new(&made.bytes, packet);
+            let Some(entry) = self.flows.get(id) else { return };
+            let made = made_of(entry, direction, PacketSource::FlowTimeout);
+            let view = made.view();
             let generation = self.chains.generation;
             let mut occasion =
                 Occasion { packet: &view, number: None, now, generation, direction, around: None };
@@ -156,16 +155,13 @@ impl Worker {
 
     /// Shows the functions what is open of a flow, with packets that the engine makes. What they decide of it.
     pub(crate) fn inspect_what_is_there(&mut self, id: FlowId, recorder: &mut dyn Recorder) -> Decision {
-        let mut output = DecodeOutput::new();
         let mut decision = Decision::CONTINUE;
         for direction in Direction::BOTH {
             let Some(entry) = self.flows.get(id) else { break };
-            let inspect = !entry.ext.passed;
+            let inspect = !entry.ext.standing.is_passed();
             let looks = Looks { inspect, spared: true, established: true, related: None, restored: false };
-            let made = Made::of(entry, direction);
-            decode(self, &made, PacketSource::StreamFlush, &mut output);
-            let Some(packet) = output.outer() else { continue };
-            let view = PacketView::new(&made.bytes, packet);
+            let made = made_of(entry, direction, PacketSource::StreamFlush);
+            let view = made.view();
             let (now, generation) = (self.clock, self.chains.generation);
             let occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
             decision = decision.strictest(self.functions(&occasion, id, None, &[], looks, recorder));
@@ -187,29 +183,16 @@ fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
     open || unread || transactions
 }
 
-/// A packet of a flow that the engine makes.
-pub(crate) struct Made {
-    pub bytes: Vec<u8>,
-    around: IpContext,
-}
-
-impl Made {
-    /// A packet without payload.
-    pub(crate) fn of(entry: &Entry, direction: Direction) -> Self {
-        let key = entry.key();
-        let around = IpContext {
-            recursion: key.scope().level,
-            layers: 0,
-            vlan: entry.ext.vlan,
-            ..IpContext::default()
-        };
-        Made { bytes: header(key, direction), around }
-    }
-}
-
-/// Decodes what the engine made. It is no traffic, so it is not counted.
-pub(crate) fn decode(worker: &mut Worker, made: &Made, source: PacketSource, output: &mut DecodeOutput) {
-    uncounted(&mut worker.decoder, |decoder| decoder.decode_ip(&made.bytes, source, made.around, output));
+/// A packet of a flow that the engine makes, without payload.
+pub(crate) fn made_of(entry: &Entry, direction: Direction, source: PacketSource) -> MadePacket {
+    let key = entry.key();
+    let client = (key.source(), key.source_port());
+    let server = (key.destination(), key.destination_port());
+    let (from, to) = match direction {
+        Direction::ToServer => (client, server),
+        Direction::ToClient => (server, client),
+    };
+    MadePacket::new(from, to, key.protocol(), source).inside(entry.ext.vlan, key.scope().level)
 }
 
 /// Decodes without counting.
@@ -217,49 +200,4 @@ pub(crate) fn uncounted(decoder: &mut Decoder, decode: impl FnOnce(&mut Decoder)
     let counters = decoder.counters().clone();
     decode(decoder);
     *decoder.counters_mut() = counters;
-}
-
-/// An IP header and a TCP or UDP header of a flow's tuple, without payload.
-fn header(key: &FlowKey, direction: Direction) -> Vec<u8> {
-    let client = (key.source(), key.source_port());
-    let server = (key.destination(), key.destination_port());
-    let (from, to) = match direction {
-        Direction::ToServer => (client, server),
-        Direction::ToClient => (server, client),
-    };
-    let mut transport = Vec::with_capacity(20);
-    transport.extend_from_slice(&from.1.to_be_bytes());
-    transport.extend_from_slice(&to.1.to_be_bytes());
-    match key.protocol() {
-        6 => {
-            // Sequence and acknowledgement 0, header of 20 bytes, ACK.
-            transport.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0x0a, 0, 0, 0, 0, 0]);
-        }
-        _ => transport.extend_from_slice(&[0, 8, 0, 0]),
-    }
-    let length = transport.len() as u16;
-    let mut bytes = Vec::with_capacity(60);
-    match (from.0, to.0) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let total = length.saturating_add(20).to_be_bytes();
-            bytes.extend_from_slice(&[0x45, 0]);
-            bytes.extend_from_slice(&total);
-            bytes.extend_from_slice(&[0, 0, 0, 0, 64, key.protocol(), 0, 0]);
-            bytes.extend_from_slice(&from.octets());
-            bytes.extend_from_slice(&to.octets());
-        }
-        (from, to) => {
-            let octets = |address: IpAddr| match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                IpAddr::V6(v6) => v6.octets(),
-            };
-            bytes.extend_from_slice(&[0x60, 0, 0, 0]);
-            bytes.extend_from_slice(&length.to_be_bytes());
-            bytes.extend_from_slice(&[key.protocol(), 64]);
-            bytes.extend_from_slice(&octets(from));
-            bytes.extend_from_slice(&octets(to));
-        }
-    }
-    bytes.extend_from_slice(&transport);
-    bytes
 }

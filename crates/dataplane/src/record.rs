@@ -6,10 +6,9 @@ use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Decision, Direction, Generation, Reason, Timestamp};
-use bartizan_detect::txstate::FlowDetect;
 use bartizan_flow::tcp::StreamEvent;
-use bartizan_flow::{EndReason, FlowEntry, FlowFlags};
-use bartizan_function::{Finding, RejectTo, slot_as};
+use bartizan_flow::{EndReason, FlowEntry};
+use bartizan_function::{Finding, RejectTo};
 use bartizan_packet::{DecodeEvent, PacketView};
 
 /// A flow's entry, as the data plane fills it.
@@ -78,19 +77,6 @@ pub enum Anomaly<'a> {
         /// The protocol's detection, not its parser, raised it.
         detection: bool,
     },
-}
-
-/// Whether all packets of a flow are dropped.
-pub(crate) fn is_dropped(flow: &Entry) -> bool {
-    let detect = || flow.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own));
-    flow.flags.contains(FlowFlags::DROPPED) || detect().is_some_and(|d| d.state.dropped.is_some())
-}
-
-/// A refusal of a flow's packet was told: of a flow that is dropped as a whole the direction has had its record.
-pub(crate) fn note_told(flow: &mut Entry, direction: Direction) {
-    if is_dropped(flow) {
-        flow.flags.insert(FlowFlags::drop_told(direction));
-    }
 }
 
 /// What becomes of a packet, over all its rules.

@@ -1,222 +1,256 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's standing: what is decided of its next packet before anybody looks at it, and what that rests on. What rests on a
-//! generation is judged anew in the next one.
+//! A flow's standing: what becomes of its next packet before anybody looks at it. The chain, trains, the end of a flow, overload and
+//! records all ask [`Standing::course`], and so does who moves a flow to a lower level: what is bypassed is forwarded there, what is refused
+//! is dropped there.
 //!
-//! | standing | rests on | in another generation |
-//! |---|---|---|
-//! | class, path without the functions that are done | policies, rules | looked up anew: all functions of the new path judge again |
-//! | bypassed: no function is left | the path | ends when the new path has a function |
-//! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
-//! | passed by an exception policy | settings | stays |
-//! | refused by an exception policy | settings | stays while payload functions are on the path: the policy speaks about inspection |
-//! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
-//!
-//! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes would come once more, and
-//! count as inspected. As in Suricata it stays refused, also when the rule is gone; its ends open another one.
-//!
-//! Streams are read while a payload function is on the path. When the last one leaves, reassembly ends and memory goes back; when
-//! one comes (back), reading begins with the next byte that the session expects, and the parsers are told what they missed. So
-//! the session of a bypassed flow is followed, without streams and uncounted: whoever comes onto its path finds it where it is, and a
-//! new connection of the same ports is a new flow.
+//! The path (which functions are left) and the generation that it is of stand in the flow table's part of the entry. What holds
+//! when the generation changes is told in `settled.rs`.
 
-use crate::chain::Chains;
-use crate::flow_ext::FlowExt;
-use crate::identity::segment;
-use crate::packet::look_up;
-use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, note_told};
-use crate::streams;
-use crate::worker::{Frame, Worker};
-use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Decision, Direction, Fid, FlowId, PerDirection, Reason, Timestamp};
-use bartizan_flow::tcp::{Arrival, Outcome, Segment, StreamContext, StreamCounters, TcpFlags};
-use bartizan_flow::{FlowFlags, FlowState};
-use bartizan_packet::Transport;
+use bartizan_base::{Decision, Direction, FunctionId, PerDirection, Reason, Verdict};
+use bartizan_flow::FlowState;
+use core::num::NonZeroU32;
 
-impl Worker {
-    /// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives the class.
-    pub(crate) fn renew_class(&mut self, id: FlowId) -> Fid {
-        let chains = &self.chains;
-        let Some(entry) = self.flows.get_mut(id) else { return Fid(0) };
-        if entry.generation == chains.generation {
-            return entry.fid;
-        }
-        // A frame that another worker began in an earlier generation lifts nothing.
-        let forward = entry.generation < chains.generation;
-        let class = look_up(chains, entry);
-        (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
-        if forward && entry.ext.refused.is_some_and(|refused| !stands(&refused, entry, chains)) {
-            entry.ext.refused = None;
-            entry
-                .flags
-                .remove(FlowFlags::DROPPED | FlowFlags::DROP_TOLD_TO_SERVER | FlowFlags::DROP_TOLD_TO_CLIENT);
-        }
-        if entry.ext.payload_ended {
-            entry.path = chains.header_part(entry.path);
-        }
-        let fid = entry.fid;
-        if entry.state() == FlowState::LocalBypassed && !entry.path.is_empty() {
-            let state = unbypassed(entry);
-            self.flows.set_state(id, state);
-        }
-        fid
-    }
+/// What becomes of a flow's next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// The functions of the path judge it.
+    Judged,
+    /// An exception policy lets it go uninspected: header functions judge it, payload functions do not look.
+    Uninspected,
+    /// No function is left: it goes on.
+    Bypassed,
+    /// It is refused with its flow.
+    Refused(Decision),
+}
 
-    /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
-    pub(crate) fn settled(
-        &mut self,
-        frame: &Frame<'_>,
-        occasion: &Occasion<'_>,
-        id: FlowId,
-        length: u32,
-        recorder: &mut dyn Recorder,
-    ) -> Option<Decision> {
-        let entry = self.flows.get(id)?;
-        if entry.state() == FlowState::LocalBypassed {
-            if self.follow(frame.now, occasion, id) {
-                return None;
-            }
-            self.counters.bypassed_packets += 1;
-            self.counters.bypassed_bytes += u64::from(length);
-            self.count_packet(id, occasion.direction, length, frame.now, true);
-            return Some(Decision::CONTINUE);
-        }
-        let decision = entry.ext.refused?;
-        self.count_packet(id, occasion.direction, length, frame.now, true);
-        let entry = self.flows.get_mut(id)?;
-        for event in occasion.packet.decoded().events.as_slice() {
-            recorder.anomaly(occasion, Some(entry), Anomaly::Decode(*event));
-        }
-        if let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
-            && entry.ext.session.exists()
-        {
-            entry.ext.refused_flags[occasion.direction] |= TcpFlags::from_bits_retain(tcp.flags.bits());
-        }
-        recorder.refused(occasion, Some(entry), &Fate { decision, reject: None }, &[]);
-        note_told(entry, occasion.direction);
-        Some(decision)
-    }
+/// Who let a flow go on for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The function.
+    pub function: FunctionId,
+    /// Its rule, numbered as in [`Decision::rule`]; `None`: its default.
+    pub rule: Option<NonZeroU32>,
+}
 
-    /// Keeps the session of a bypassed flow in step. `true`: the segment begins another connection.
-    fn follow(&mut self, now: Timestamp, occasion: &Occasion<'_>, id: FlowId) -> bool {
-        let follows = |entry: &&Entry| entry.key().protocol() == 6 && entry.ext.session.exists();
-        if self.flows.get(id).filter(follows).is_none() {
-            return false;
-        }
-        let Some(segment) = segment(self, occasion.packet) else { return false };
-        let policy = self.host_policy(id, occasion.direction);
-        let Some(entry) = self.flows.get_mut(id) else { return false };
-        // Statistics are about what is inspected.
-        let mut uncounted = StreamCounters::default();
-        let mut context = StreamContext {
-            config: &self.settings.stream,
-            counters: &mut uncounted,
-            budget: &mut self.budget,
-        };
-        let arrival = Arrival { direction: occasion.direction, now, policy };
-        let mut outcome = Outcome::default();
-        entry.ext.session.handle(&segment, arrival, None, &mut context, &mut outcome);
-        if outcome.reverse {
-            self.reverse(id);
-        }
-        outcome.reuse
-    }
+/// What a refusal says of the packets that come behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Behind {
+    /// Nothing: it was the packet's alone.
+    #[default]
+    Nothing,
+    /// They are refused as it was.
+    Same,
+    /// They are dropped, as the function refused the whole flow.
+    OfFlow,
+    /// They are dropped, as an exception policy refused the whole flow.
+    ByException,
+}
 
-    /// No function is left on the flow's path.
-    pub(crate) fn bypass(&mut self, id: FlowId) {
-        if self.flows.get(id).is_some_and(|entry| entry.state() != FlowState::LocalBypassed) {
-            self.counters.bypassed_flows += 1;
-            self.flows.set_state(id, FlowState::LocalBypassed);
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The latest refusal, of the flow or of one of its packets.
+    refused: Option<Decision>,
+    /// Who let it go on for good.
+    allowed: Option<Allowed>,
+    /// What the latest refusal says of all further packets.
+    behind: Behind,
+    /// Directions in which a refusal was told since the flow is refused.
+    told: PerDirection<bool>,
+    /// An exception policy lets the flow go uninspected.
+    passed: bool,
+    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
+    payload_ended: bool,
+}
+
+impl Standing {
+    /// What becomes of the next packet of a flow in a state.
+    #[inline]
+    #[must_use]
+    pub fn course(&self, state: FlowState) -> Course {
+        if state == FlowState::LocalBypassed {
+            return Course::Bypassed;
+        }
+        match self.refusal() {
+            Some(decision) => Course::Refused(decision),
+            None if self.passed => Course::Uninspected,
+            None => Course::Judged,
         }
     }
 
-    /// Nobody needs the rest of the flow's payload: payload functions are done with it, header functions go on. Who keeps
-    /// parts of the flow in hand puts them back first.
-    pub(crate) fn end_payload(&mut self, id: FlowId) {
-        let Some(entry) = self.flows.get_mut(id) else { return };
-        entry.ext.payload_ended = true;
-        entry.path = self.chains.header_part(entry.path);
-        if entry.path.is_empty() {
-            self.bypass(id);
-        }
-        self.stop_reading(id);
+    /// Whether payload functions still look at what comes of a flow in a state.
+    #[must_use]
+    pub fn is_read(&self, state: FlowState) -> bool {
+        self.course(state) == Course::Judged && !self.payload_ended
     }
 
-    /// Ends reassembly of a flow whose path has no payload function any more.
-    pub(crate) fn stop_reading(&mut self, id: FlowId) {
-        let Some(entry) = self.flows.get_mut(id) else { return };
-        if let Some(pair) = entry.ext.streams.as_deref_mut()
-            && !entry.ext.reading_stopped
-        {
-            pair.stop(&mut self.budget);
-            entry.ext.reading_stopped = true;
-            self.account(id);
+    /// Whether all further packets are refused.
+    #[inline]
+    #[must_use]
+    pub const fn is_refused(&self) -> bool {
+        !matches!(self.behind, Behind::Nothing)
+    }
+
+    /// The decision by which all further packets are refused.
+    #[inline]
+    #[must_use]
+    pub fn refusal(&self) -> Option<Decision> {
+        let decision = self.refused?;
+        let dropped = |reason| Decision { reason, verdict: Verdict::Drop, ..decision };
+        match self.behind {
+            Behind::Nothing => None,
+            Behind::Same => Some(decision),
+            Behind::OfFlow => Some(dropped(decision.reason.map(Reason::of_flow))),
+            Behind::ByException => Some(dropped(Some(Reason::ExceptionFlow))),
         }
     }
 
-    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are to be fed.
-    ///
-    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs, answered or not, costs no memory
-    /// beyond the table's. What they need to know of the opening the session knows.
-    pub(crate) fn fit_streams(&mut self, id: FlowId, segment: &Segment<'_>, now: Timestamp) -> bool {
-        let Some(entry) = self.flows.get_mut(id) else { return false };
-        if !self.chains.wants_payload(entry.path) {
-            self.stop_reading(id);
-            return false;
-        }
-        let FlowExt { streams, session, reading_stopped, .. } = &mut entry.ext;
-        if streams.is_none() && opens(segment) && !session.has_brought_data() {
-            return true;
-        }
-        let late = core::mem::take(reading_stopped) || streams.is_none() && session.has_brought_data();
-        let pair = streams.get_or_insert_default();
-        if late {
-            let missed = pair.resume(session, &self.settings.stream);
-            self.tell_missed(id, missed, now);
-        }
-        true
+    /// Refuses all further packets.
+    pub(crate) const fn refuse(&mut self, decision: Decision) {
+        (self.refused, self.behind) = (Some(decision), Behind::Same);
     }
 
-    /// Tells the parsers of a flow what was not read. Without a beginning no protocol is detected.
-    fn tell_missed(&mut self, id: FlowId, missed: PerDirection<u64>, now: Timestamp) {
-        let Some(info) = streams::info_of(self, id, now, AppTransport::Tcp) else { return };
-        let Some(entry) = self.flows.get_mut(id) else { return };
-        for direction in Direction::BOTH {
-            if missed[direction] > 0 {
-                let app = entry.ext.app.get_or_insert_default();
-                app.pass_over(&self.engine, direction, missed[direction], &info);
-            }
+    /// Refuses what comes behind a packet by whose decision a function refuses the whole flow.
+    pub(crate) const fn refuse_behind(&mut self, decision: &Decision) {
+        (self.refused, self.behind) = (Some(*decision), Behind::OfFlow);
+    }
+
+    /// Refuses what comes behind a packet that an exception policy refused with its flow.
+    pub(crate) const fn refuse_by_exception(&mut self, decision: &Decision) {
+        (self.refused, self.behind) = (Some(*decision), Behind::ByException);
+    }
+
+    /// Another generation does not refuse the flow.
+    pub(crate) const fn lift(&mut self) {
+        self.behind = Behind::Nothing;
+        self.told = PerDirection::new(false, false);
+    }
+
+    /// Lets the flow go uninspected.
+    pub(crate) const fn pass(&mut self) {
+        self.passed = true;
+    }
+
+    /// Whether an exception policy lets the flow go uninspected.
+    #[must_use]
+    pub const fn is_passed(&self) -> bool {
+        self.passed
+    }
+
+    /// Nobody needs the rest of the payload.
+    pub(crate) const fn end_payload(&mut self) {
+        self.payload_ended = true;
+    }
+
+    /// Whether nobody needs the rest of the payload.
+    #[must_use]
+    pub const fn is_payload_ended(&self) -> bool {
+        self.payload_ended
+    }
+
+    /// Keeps the refusal of a packet for the flow's record.
+    pub(crate) const fn note_refusal(&mut self, decision: &Decision) {
+        if !self.is_refused() {
+            self.refused = Some(*decision);
         }
+    }
+
+    /// The refusal that the flow's record tells of: that of the flow, or else the latest of a packet.
+    #[must_use]
+    pub fn last_refusal(&self) -> Option<Decision> {
+        self.refusal().or(self.refused)
+    }
+
+    /// A function is done with the flow, and lets it go on.
+    pub(crate) const fn note_allowed(&mut self, decision: &Decision) {
+        self.allowed = Some(Allowed { function: decision.function, rule: decision.rule });
+    }
+
+    /// Who let the flow go on for good: the function that was done with it last. `None`: nobody did, they all still look.
+    #[must_use]
+    pub const fn allowed(&self) -> Option<Allowed> {
+        self.allowed
+    }
+
+    /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
+    pub(crate) fn note_told(&mut self, direction: Direction) {
+        if self.is_refused() {
+            self.told[direction] = true;
+        }
+    }
+
+    /// Whether a refusal in a direction was told since the flow is refused.
+    #[must_use]
+    pub fn is_told(&self, direction: Direction) -> bool {
+        self.told[direction]
     }
 }
 
-/// Whether a segment opens a connection, or answers one that does, and brings no data.
-fn opens(segment: &Segment<'_>) -> bool {
-    segment.has(TcpFlags::SYN) && segment.is_empty()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a refusal of a flow holds in the generation that has just classified it anew.
-fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
-    if !chains.wants_payload(entry.path) {
-        return false;
+    fn refusal() -> Decision {
+        Decision::refuse(Verdict::Reject, Reason::IdsRule, FunctionId(3))
     }
-    let by_exception = refused.reason == Some(Reason::ExceptionFlow);
-    let staged = || chains.classifier.policies().class_name(entry.fid).is_some_and(|name| name.staged);
-    by_exception || entry.key().protocol() == 6 && !staged()
-}
 
-/// The state that a flow would have if it had not been bypassed.
-fn unbypassed(entry: &Entry) -> FlowState {
-    if entry.key().protocol() == 6 && entry.ext.session.exists() {
-        return tcp_state(entry.ext.session.state().flow_state());
+    #[test]
+    fn each_fact_decides_of_the_next_packet() {
+        let new = Standing::default();
+        assert_eq!(new.course(FlowState::Established), Course::Judged);
+        assert_eq!(new.course(FlowState::LocalBypassed), Course::Bypassed);
+        assert!(new.is_read(FlowState::New) && !new.is_read(FlowState::LocalBypassed));
+        let mut ended = new;
+        ended.end_payload();
+        assert_eq!(ended.course(FlowState::Established), Course::Judged, "header functions go on");
+        assert!(!ended.is_read(FlowState::Established));
+        let mut passed = new;
+        passed.pass();
+        assert_eq!(passed.course(FlowState::Established), Course::Uninspected);
+        assert!(!passed.is_read(FlowState::Established));
+        passed.refuse(refusal());
+        assert_eq!(
+            passed.course(FlowState::Established),
+            Course::Refused(refusal()),
+            "a refusal is stronger"
+        );
     }
-    if entry.both_seen() { FlowState::Established } else { FlowState::New }
-}
 
-/// The flow state that goes with a TCP session's.
-pub(crate) const fn tcp_state(state: bartizan_flow::tcp::FlowState) -> FlowState {
-    match state {
-        bartizan_flow::tcp::FlowState::New => FlowState::New,
-        bartizan_flow::tcp::FlowState::Established => FlowState::Established,
-        bartizan_flow::tcp::FlowState::Closed => FlowState::Closed,
+    #[test]
+    fn what_comes_behind_is_dropped_for_the_flow() {
+        let mut standing = Standing::default();
+        standing.refuse_behind(&refusal());
+        let decision = standing.refusal().unwrap();
+        assert_eq!((decision.verdict, decision.reason), (Verdict::Drop, Some(Reason::IdsFlow)));
+        standing.refuse_by_exception(&refusal());
+        let decision = standing.refusal().unwrap();
+        assert_eq!((decision.verdict, decision.reason), (Verdict::Drop, Some(Reason::ExceptionFlow)));
+    }
+
+    #[test]
+    fn a_direction_is_told_once_until_the_refusal_is_lifted() {
+        let mut standing = Standing::default();
+        standing.note_told(Direction::ToServer);
+        assert!(!standing.is_told(Direction::ToServer), "a packet's refusal is not the flow's");
+        standing.refuse(refusal());
+        standing.note_told(Direction::ToServer);
+        assert!(standing.is_told(Direction::ToServer) && !standing.is_told(Direction::ToClient));
+        standing.lift();
+        assert!(!standing.is_told(Direction::ToServer) && !standing.is_refused());
+    }
+
+    #[test]
+    fn the_record_tells_of_the_flows_refusal_before_a_packets() {
+        let mut standing = Standing::default();
+        let packet = Decision::refuse(Verdict::Drop, Reason::StreamError, FunctionId::ENGINE);
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(packet));
+        standing.refuse(refusal());
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(refusal()));
+        standing.lift();
+        assert_eq!((standing.refusal(), standing.last_refusal()), (None, Some(refusal())));
+        standing.note_refusal(&packet);
+        assert_eq!(standing.last_refusal(), Some(packet));
     }
 }

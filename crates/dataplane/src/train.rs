@@ -11,12 +11,12 @@
 
 use crate::functions::Looks;
 use crate::parts::FlowParts;
-use crate::pseudo::{self, Made};
+use crate::pseudo;
 use crate::record::{Fate, Occasion, Recorder};
+use crate::standing::Course;
 use crate::streams;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Path, PerDirection, Reason, Verdict};
-use bartizan_flow::FlowState;
 use bartizan_flow::stream::Stream;
 use bartizan_flow::tcp::{Advice, Outcome, TcpState};
 use bartizan_function::Together;
@@ -165,21 +165,16 @@ impl Worker {
         recorder: &mut dyn Recorder,
     ) -> Option<Decision> {
         let entry = self.flows.get(id)?;
-        if let Some(refused) = entry.ext.refused {
-            return Some(refused);
-        }
-        if entry.state() == FlowState::LocalBypassed {
-            return Some(Decision::CONTINUE);
-        }
+        let inspect = match entry.ext.standing.course(entry.state()) {
+            Course::Refused(refused) => return Some(refused),
+            Course::Bypassed => return Some(Decision::CONTINUE),
+            Course::Uninspected => false,
+            Course::Judged => true,
+        };
         let now = entry.last_seen;
-        let inspect = !entry.ext.passed;
-        let made = Made::of(entry, direction);
-        let mut output = DecodeOutput::new();
-        pseudo::decode(self, &made, PacketSource::StreamFlush, &mut output);
-        // Nothing is taken from the flow before it is sure that it is put back.
-        let packet = output.outer()?;
+        let made = pseudo::made_of(entry, direction, PacketSource::StreamFlush);
         let mut parts = FlowParts::take(&mut self.flows.get_mut(id)?.ext);
-        let view = PacketView::new(&made.bytes, packet);
+        let view = made.view();
         let generation = self.chains.generation;
         let mut occasion = Occasion { packet: &view, number: None, now, generation, direction, around: None };
         let all = PerDirection::new(true, true);

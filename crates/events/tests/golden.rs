@@ -74,6 +74,8 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
         verdict: Some(Verdict::Drop),
         reason: Some(Reason::PfwRule),
         rule: Some(3),
+        allowed_by: Some("sfw"),
+        allowed_rule: Some(9),
         staged: true,
         generation: Some(Generation(5_000_000_000)),
         level: Some(Level::Host),
@@ -86,7 +88,7 @@ fn own_fields_are_an_object_at_the_end_and_in_the_schema() {
     let text = std::str::from_utf8(w.bytes()).unwrap();
     assert!(
         text.ends_with(
-            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42}}"#
+            r#","bartizan":{"version":1,"tenant":7,"fid":12,"path":["pfw","ids"],"policy":"office","function":"pfw","verdict":"drop","reason":"pfw_rule","rule":3,"allowed_by":"sfw","allowed_rule":9,"staged":true,"generation":5000000000,"level":"host","link":"uplink","port":"eth1","cause":"ring_full","frames":42}}"#
         ),
         "{text}"
     );

@@ -90,7 +90,7 @@ impl EndReason {
 }
 
 bitflags::bitflags! {
-    /// Marks of a flow.
+    /// Marks of a flow. Exports hold them by number, so one that is no more leaves its place empty.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FlowFlags: u32 {
         /// A packet to the server was seen (ICMP errors about the flow do not count).
@@ -101,24 +101,8 @@ bitflags::bitflags! {
         const FLIPPED = 1 << 2;
         /// A rule alerted on it: EVE's `flow.alerted`.
         const ALERTED = 1 << 3;
-        /// All further packets are dropped.
-        const DROPPED = 1 << 4;
-        /// A rule passed the whole flow.
-        const PASSED = 1 << 5;
-        /// No further inspection of payloads.
-        const NO_PAYLOAD_INSPECTION = 1 << 6;
-        /// No further inspection of packets.
-        const NO_PACKET_INSPECTION = 1 << 7;
-        /// One direction stays unseen: asymmetric routing.
-        const ONE_SIDED = 1 << 8;
-        /// Arrived at a worker that does not own it and was handed over.
-        const HANDED_OVER = 1 << 9;
         /// Ended, or was created, in emergency mode.
         const EMERGENCY = 1 << 10;
-        /// Since all its packets are dropped, a refusal of one to the server was told.
-        const DROP_TOLD_TO_SERVER = 1 << 11;
-        /// The same of one to the client.
-        const DROP_TOLD_TO_CLIENT = 1 << 12;
         /// More came to the server within an interval than [`crate::rate::RateLimit`] says.
         const ELEPHANT_TO_SERVER = 1 << 13;
         /// The same of the client.
@@ -142,15 +126,6 @@ impl FlowFlags {
         match direction {
             Direction::ToServer => Self::ELEPHANT_TO_SERVER,
             Direction::ToClient => Self::ELEPHANT_TO_CLIENT,
-        }
-    }
-
-    /// The mark that a refusal in a direction was told since all packets are dropped.
-    #[must_use]
-    pub const fn drop_told(direction: Direction) -> Self {
-        match direction {
-            Direction::ToServer => Self::DROP_TOLD_TO_SERVER,
-            Direction::ToClient => Self::DROP_TOLD_TO_CLIENT,
         }
     }
 }

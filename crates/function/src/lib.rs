@@ -9,12 +9,14 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod context;
+mod description;
 mod finding;
 pub mod header;
 mod spec;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
+pub use description::{FlowDescription, OfFlow};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
 pub use spec::{

@@ -2,6 +2,7 @@
 //! What a function is and does.
 
 use crate::context::PacketContext;
+use crate::description::FlowDescription;
 use crate::header::HeaderRules;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
@@ -143,6 +144,11 @@ pub trait SlotState: Any + Send {
     /// Memory is used up and the flow gives way: what is only of use for data that comes is let go of. What records tell
     /// and what was decided stays.
     fn let_go(&mut self) {}
+
+    /// What the flow's records say of it.
+    fn describe(&self) -> FlowDescription<'_> {
+        FlowDescription::default()
+    }
 }
 
 /// What a function keeps per flow; `None` until it stores something.

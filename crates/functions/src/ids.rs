@@ -363,6 +363,7 @@ impl Ids {
         }
         let mut decision = Decision::CONTINUE;
         let mut bypass = false;
+        let mut whole = false;
         let variables = self.packet_variables(&state.worker.left);
         if !variables.is_empty() {
             let found = Finding::new(Arc::clone(&self.tag), FindingAction::Variables);
@@ -393,9 +394,9 @@ impl Ids {
                     function: self.id,
                     rule: NonZeroU32::new(signature.id.sid),
                     rule_id: Some(signature.id),
-                    // What is refused for the whole flow needs no further look.
-                    done: hit.for_flow && verdict > Verdict::Pass,
+                    done: false,
                 });
+                whole |= hit.for_flow && verdict > Verdict::Pass;
             }
             // Where a firewall stands, only it lets a flow go for good.
             bypass |= signature.bypass && (of_firewall || state.worker.ungated);
@@ -429,7 +430,8 @@ impl Ids {
             return gate;
         }
         // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
-        decision.done |= bypass && decision.verdict.forwards();
+        // What is refused for the whole flow needs no further look, whichever rule's refusal weighs most.
+        decision.done = if decision.verdict.forwards() { bypass } else { whole };
         decision
     }
 }

@@ -18,6 +18,7 @@ mod decoded;
 mod event;
 pub mod layout;
 mod link;
+mod made;
 pub mod metadata;
 mod network;
 pub mod tables;
@@ -27,10 +28,11 @@ mod view;
 pub use checksum::{InternetChecksum, pseudo_header};
 pub use config::{DecoderConfig, PortList, TunnelPorts, VxlanReservedBits};
 pub use counters::DecoderCounters;
-pub use decode::{DecodeOutput, Decoder, IpContext};
+pub use decode::{DecodeOutput, Decoder};
 pub use decoded::{Checksums, Decoded, PacketFlags, TunnelKind, TunnelTag, VlanIds};
 pub use event::{DecodeEvent, DecodeEvents};
 pub use link::{LinkType, PacketSource};
+pub use made::MadePacket;
 pub use network::{Arp, Fragment, IpOptions, Ipv4, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, Network};
 pub use transport::{
     Ah, Esp, Gre, Icmp, QuotedIcmp, QuotedPacket, Sctp, Tcp, TcpFlags, TcpOptions, Transport, Udp,

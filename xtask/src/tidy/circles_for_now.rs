@@ -88,7 +88,7 @@ pub const FOR_NOW: &[Listed] = &[
             "crates/dataplane/src/parts.rs",
             "crates/dataplane/src/pseudo.rs",
             "crates/dataplane/src/record.rs",
-            "crates/dataplane/src/standing.rs",
+            "crates/dataplane/src/settled.rs",
             "crates/dataplane/src/streams.rs",
             "crates/dataplane/src/train.rs",
             "crates/dataplane/src/transactions.rs",

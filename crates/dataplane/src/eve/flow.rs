@@ -3,16 +3,15 @@
 
 use super::EveRecorder;
 use super::head::{FlowClass, VariableNames, app_protocols, flow_tuple};
-use crate::record::{Entry, is_dropped};
+use crate::record::Entry;
 use bartizan_base::{Direction, PerDirection, Timestamp};
-use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{
     EndReason as Reason, Ether, FlowAction, FlowCounters, FlowRecord, FlowState as State, NetflowRecord,
     TcpRecord, TcpSession,
 };
 use bartizan_flow::{EndReason, FlowFlags, FlowState};
-use bartizan_function::slot_as;
+use bartizan_function::OfFlow;
 
 const fn reason_of(reason: EndReason) -> Reason {
     match reason {
@@ -78,16 +77,15 @@ fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
 }
 
 fn action_of(flow: &Entry) -> Option<FlowAction> {
-    let detect = flow.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own));
-    let state = detect.map(|s| &s.state);
-    if is_dropped(flow) {
-        Some(FlowAction::Drop)
-    } else if state.is_some_and(|s| s.accepted.is_some()) {
-        Some(FlowAction::Accept)
-    } else if flow.ext.passed || state.is_some_and(|s| s.passed.is_some()) {
-        Some(FlowAction::Pass)
-    } else {
-        None
+    let standing = &flow.ext.standing;
+    // The functions' decisions, the strictest of them.
+    let said = flow.ext.descriptions().filter_map(|said| said.decided).min();
+    match said {
+        _ if standing.is_refused() => Some(FlowAction::Drop),
+        Some(OfFlow::Refuses) => Some(FlowAction::Drop),
+        Some(OfFlow::Accepts) => Some(FlowAction::Accept),
+        Some(OfFlow::Passes) => Some(FlowAction::Pass),
+        None => standing.is_passed().then_some(FlowAction::Pass),
     }
 }
 
@@ -116,9 +114,13 @@ impl EveRecorder {
             pcap_filename: capture.as_deref(),
             ..Common::default()
         };
-        let refusal = flow.ext.refused.or(flow.ext.last_refusal);
+        let refusal = flow.ext.standing.last_refusal();
         let class = FlowClass::of(self, Some(flow));
         common.own = class.own(&run, flow.generation, Some(flow), refusal.as_ref());
+        if let Some(allowed) = flow.ext.standing.allowed().filter(|_| run.own_fields) {
+            common.own.allowed_by = run.function(allowed.function);
+            common.own.allowed_rule = allowed.rule.map(core::num::NonZeroU32::get);
+        }
         let app = app_protocols(flow.ext.app.as_deref());
         let record = FlowRecord {
             response_icmp: flow.ext.icmp_response,

@@ -7,10 +7,8 @@ use crate::record::{Entry, Occasion};
 use bartizan_applayer::flow::{AppLayer, Known};
 use bartizan_applayer::protocols;
 use bartizan_base::{Decision, Direction, Generation};
-use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::Common;
 use bartizan_events::record::{AppProtocols, Ether, Own, PacketSource, Tuple};
-use bartizan_function::slot_as;
 use bartizan_packet::{PacketView, Transport};
 use smallvec::SmallVec;
 
@@ -38,13 +36,13 @@ impl VariableNames {
     /// Of a flow.
     pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
-        let state = flow.and_then(|f| f.ext.slots.iter().find_map(|s| slot_as::<FlowDetect>(&s.own)));
-        let Some(state) = state.map(|s| &s.state) else { return names };
         let name = |number| recorder.shared.names.name(number).unwrap_or_default();
-        names.bits = state.bits().iter().map(|b| name(*b)).collect();
-        names.integers = state.integers().iter().map(|(n, v)| (name(*n), u64::from(*v))).collect();
-        names.variables = state.variables().iter().map(|(n, v)| (name(*n), v.clone())).collect();
-        names.entropies = state.measures().iter().map(|(n, v)| (name(*n), *v)).collect();
+        for said in flow.iter().flat_map(|flow| flow.ext.descriptions()) {
+            names.bits.extend(said.bits.iter().map(|b| name(*b)));
+            names.integers.extend(said.integers.iter().map(|(n, v)| (name(*n), u64::from(*v))));
+            names.variables.extend(said.variables.iter().map(|(n, v)| (name(*n), v.clone())));
+            names.entropies.extend(said.measures.iter().map(|(n, v)| (name(*n), *v)));
+        }
         names
     }
 

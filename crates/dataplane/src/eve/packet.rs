@@ -17,7 +17,6 @@ use bartizan_events::record::{
     PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
     Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
-use bartizan_flow::FlowFlags;
 use bartizan_function::{Finding, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
 use core::net::IpAddr;
@@ -497,7 +496,7 @@ impl EveRecorder {
             matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow | Reason::ExceptionFlow));
         let first = !of_flow
             || decision.verdict == Verdict::Reject
-            || flow.is_none_or(|f| !f.flags.contains(FlowFlags::drop_told(occasion.direction)));
+            || flow.is_none_or(|f| !f.ext.standing.is_told(occasion.direction));
         self.each(
             |types| types.drop.as_ref().is_some_and(|d| d.all_packets || first),
             |writer, options, _| {

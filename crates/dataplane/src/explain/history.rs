@@ -5,7 +5,7 @@
 
 use super::notes::{Ended, Note, Notes, What};
 use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
-pub use super::told::{Alert, Ends, FlowHistory, Histories, Moment, Part, Refusal};
+pub use super::told::{Alert, AllowedBy, Ends, FlowHistory, Histories, Moment, Part, Refusal};
 use crate::chain::Chains;
 use crate::settings::EngineSettings;
 use crate::worker::{Frame, Worker};
@@ -187,6 +187,10 @@ impl Watcher {
         };
         let path = end.path.functions();
         let path = path.filter_map(|id| self.names.get(usize::from(id.0)).copied()).collect();
+        let allowed = end.allowed.and_then(|allowed| {
+            let function = self.names.get(usize::from(allowed.function.0)).copied()?;
+            Some(AllowedBy { function, rule: allowed.rule.map(core::num::NonZeroU32::get) })
+        });
         self.histories.flows.push(FlowHistory {
             number: flow.id,
             ends: Ends {
@@ -215,6 +219,7 @@ impl Watcher {
             bytes_toclient: end.bytes.to_client,
             frames: story.frames,
             path,
+            allowed,
             functions: story.parts,
             alerts: story.alerts,
             refused: story.refused,

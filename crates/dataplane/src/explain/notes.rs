@@ -3,6 +3,7 @@
 
 use super::observe::FlowSeen;
 use crate::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use crate::standing::Allowed;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
 use bartizan_flow::EndReason;
 use bartizan_function::{Finding, FindingAction};
@@ -42,6 +43,7 @@ pub(super) struct Ended {
     pub(super) generation: u64,
     pub(super) level: &'static str,
     pub(super) path: bartizan_base::Path,
+    pub(super) allowed: Option<Allowed>,
     pub(super) start: Timestamp,
     pub(super) last: Timestamp,
     pub(super) packets: PerDirection<u64>,
@@ -125,6 +127,7 @@ impl Recorder for Notes {
             generation: flow.generation.0,
             level: flow.level().name(),
             path: flow.path,
+            allowed: flow.ext.standing.allowed(),
             start: flow.start,
             last: flow.last_seen,
             packets: flow.packets,

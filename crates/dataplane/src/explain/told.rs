@@ -145,6 +145,9 @@ pub struct FlowHistory {
     pub frames: (u64, u64),
     /// Functions that are still on its path.
     pub path: Vec<&'static str>,
+    /// Who let it go on for good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<AllowedBy>,
     /// What each function contributed.
     pub functions: Vec<Part>,
     /// Alerts, in the order of the first of each rule.
@@ -155,6 +158,15 @@ pub struct FlowHistory {
     pub moments: Vec<Moment>,
     /// Moments that are left out.
     pub omitted: u64,
+}
+
+/// The function that was done with a flow last, and let it go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AllowedBy {
+    /// The function.
+    pub function: &'static str,
+    /// Number of its rule; `None`: its default.
+    pub rule: Option<u32>,
 }
 
 /// The histories of a capture.

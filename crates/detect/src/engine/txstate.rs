@@ -10,7 +10,7 @@ use crate::state::FlowState;
 use bartizan_applayer::memory::Held as _;
 use bartizan_applayer::transaction::TxId;
 use bartizan_base::{Direction, Generation, PerDirection};
-use bartizan_function::SlotState;
+use bartizan_function::{FlowDescription, OfFlow, SlotState};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -387,6 +387,22 @@ impl SlotState for FlowDetect {
     fn let_go(&mut self) {
         self.forget_all_tx();
         self.windows = PerDirection::default();
+    }
+
+    fn describe(&self) -> FlowDescription<'_> {
+        let state = &self.state;
+        let decided = [
+            (state.dropped.is_some(), OfFlow::Refuses),
+            (state.accepted.is_some(), OfFlow::Accepts),
+            (state.passed.is_some(), OfFlow::Passes),
+        ];
+        FlowDescription {
+            decided: decided.into_iter().find_map(|(is, of_flow)| is.then_some(of_flow)),
+            bits: state.bits(),
+            integers: state.integers(),
+            variables: state.variables(),
+            measures: state.measures(),
+        }
     }
 }
 

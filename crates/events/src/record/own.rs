@@ -27,6 +27,10 @@ pub struct Own<'a> {
     pub reason: Option<Reason>,
     /// Number of the deciding function's rule (a packet-filter rule counts from 1).
     pub rule: Option<u32>,
+    /// Name of the function that let the flow go on for good.
+    pub allowed_by: Option<&'a str>,
+    /// Number of that function's rule; `None`: its default.
+    pub allowed_rule: Option<u32>,
     /// The policy is staged: what it would refuse is only reported.
     pub staged: bool,
     /// Generation of policies and rules that the packet saw.
@@ -77,6 +81,12 @@ impl Own<'_> {
         }
         if let Some(rule) = self.rule {
             w.num("rule", rule);
+        }
+        if let Some(function) = self.allowed_by {
+            w.str("allowed_by", function);
+        }
+        if let Some(rule) = self.allowed_rule {
+            w.num("allowed_rule", rule);
         }
         if self.staged {
             w.bool("staged", true);

@@ -285,6 +285,8 @@ pub const FIELDS: &[Field] = &[
     field("bartizan.verdict", Text, "What it decided: continue, pass, drop or reject."),
     field("bartizan.reason", Text, "Why."),
     field("bartizan.rule", Integer, "Number of the function's rule."),
+    field("bartizan.allowed_by", Text, "Function that was done with the flow last and let it go on; of a flow event."),
+    field("bartizan.allowed_rule", Integer, "Number of that function's rule; absent where its default did."),
     field("bartizan.staged", Boolean, "The policy is staged: what it would refuse is only reported."),
     field("bartizan.generation", Integer, "Generation of policies and rules that the packet saw."),
     field("bartizan.level", Text, "Where the flow's packets are handled: host, xdp or rtl."),

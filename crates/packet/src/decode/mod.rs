@@ -38,7 +38,7 @@ mod vxlan;
 
 use crate::{
     Checksums, DecodeEvent, Decoded, DecoderConfig, DecoderCounters, LinkType, PacketFlags, PacketSource,
-    TunnelTag, VlanIds,
+    TunnelTag,
 };
 
 /// IP protocol numbers (IANA) that the decoder asks for.
@@ -331,26 +331,6 @@ impl Decoder {
         }
     }
 
-    /// Decodes a packet that starts with an IP header and was not captured as such: put together, or made here.
-    pub fn decode_ip(
-        &mut self,
-        bytes: &[u8],
-        source: PacketSource,
-        around: IpContext,
-        out: &mut DecodeOutput,
-    ) {
-        let packet = Decoded {
-            source,
-            recursion: around.recursion,
-            layers: around.layers,
-            vlan: around.vlan,
-            tunnel: around.tunnel,
-            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            ..Decoded::default()
-        };
-        self.run(packet, bytes, out, raw::decode_version);
-    }
-
     fn run(
         &mut self,
         mut packet: Decoded,
@@ -375,17 +355,4 @@ impl Decoder {
             self.counters.events_lost += u64::from(packet.events.lost());
         }
     }
-}
-
-/// What surrounds an IP packet that did not come from a port: see [`Decoder::decode_ip`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IpContext {
-    /// Tunnel depth.
-    pub recursion: u8,
-    /// Layers decoded before.
-    pub layers: u8,
-    /// VLAN ids.
-    pub vlan: VlanIds,
-    /// Innermost tunnel.
-    pub tunnel: TunnelTag,
 }

@@ -226,6 +226,10 @@ pub fn print_history(told: &Told, prevention: bool) {
             refusal.meaning
         );
     }
+    if let Some(allowed) = &history.allowed {
+        let rule = allowed.rule.map_or_else(|| "its default".to_owned(), |rule| format!("rule {rule}"));
+        println!("allowed   by {}: {rule}", allowed.function);
+    }
     if history.refused.is_empty() {
         println!("none of its packets {}", if prevention { "was dropped" } else { "would be dropped" });
     } else if !prevention {
