@@ -391,3 +391,78 @@ fn alerts_before_a_switch_are_of_the_old_protocol() {
     assert_eq!(said.iter().filter(|s| **s == each[0]).count(), 2, "{said:?}");
     assert_eq!((said.iter().filter(|s| s.0 == 2).count(), said.len()), (2, 4), "{said:?}");
 }
+
+/// What carries a packet is inspected as that packet. Where a receiver may read it as it is, that is inspected, too.
+#[test]
+fn rules_on_payloads_pass_over_what_carries_a_packet_unless_it_is_to_be_prevented() {
+    let folder = Folder::new("carries");
+    let mut capture = Capture::default();
+    for (v6, outer) in [(false, (40_000, 4789)), (true, (40_001, 4789))] {
+        let inner = packet::udp((address(v6, 1), 5), (address(v6, 2), 99), b"mark").frame();
+        let ends = ((address(v6, 11), outer.0), (address(v6, 12), outer.1));
+        capture.udp(ends.0, ends.1, &bartizan_testkit::layers::vxlan(7, &inner));
+    }
+    folder.write("c.pcap", capture.pcap());
+    let rules =
+        ["content:\"mark\"", "dsize:>1", "dsize:<2000", "dsize:10<>2000", "udp.hdr; content:\"|00|\""];
+    let rules: String = (1..)
+        .zip(rules)
+        .map(|(sid, rule)| format!("alert udp any any -> any any (msg:\"{sid}\"; {rule}; sid:{sid};)\n"))
+        .collect();
+    let counts = |out: &str| {
+        let alerts = folder.events(out, "alert");
+        [1, 2, 3, 4, 5].map(|sid| alerts.iter().filter(|a| a["alert"]["signature_id"] == sid).count())
+    };
+    inspect(&folder, &rules, "passive", &[]);
+    assert_eq!(counts("passive"), [2, 2, 4, 0, 4]);
+    inspect(&folder, &rules, "ips", &["--ips"]);
+    assert_eq!(counts("ips"), [4, 4, 4, 2, 4]);
+}
+
+#[test]
+fn a_rule_that_alerts_may_also_end_the_logging_of_its_transaction() {
+    let folder = Folder::new("config");
+    let mut capture = Capture::default();
+    let query = b"\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x04test\x00\x00\x01\x00\x01";
+    for (client, mut server) in ends() {
+        server.1 = 53;
+        capture.udp(client, server, query);
+    }
+    folder.write("c.pcap", capture.pcap());
+    let config = |action: &str, sid: u32| {
+        let options = "dns.query; content:\"x.test\"; config:logging disable, type tx, scope tx";
+        format!("{action} dns any any -> any any (msg:\"c\"; {options}; sid:{sid};)\n")
+    };
+    inspect(&folder, &(config("alert", 1) + &config("config", 2)), "o", &[]);
+    let sids: Vec<_> =
+        folder.events("o", "alert").iter().map(|a| a["alert"]["signature_id"].clone()).collect();
+    assert_eq!((sids, folder.events("o", "dns").len()), (vec![json!(1), json!(1)], 0));
+}
+
+#[test]
+fn marked_packets_show_the_flows_values_and_files_that_nobody_keeps_are_not_being_stored() {
+    let folder = Folder::new("values");
+    let mut capture = Capture::default();
+    let mut talk = Talk::open(&mut capture, ends()[0]);
+    talk.ask(&mut capture, b"GET /VAR=hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    talk.answer(&mut capture, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    talk.acknowledge(&mut capture);
+    talk.close(&mut capture);
+    folder.write("c.pcap", capture.pcap());
+    let rules = "alert tcp any any -> any any (msg:\"v\"; content:\"VAR=\"; pcre:\"/VAR=(?P<flow_v>\\w+)/\"; sid:1;)\n\
+                 alert http any any -> any any (msg:\"t\"; http.uri; content:\"VAR\"; tag:session,3,packets; sid:2;)\n\
+                 alert http any any -> any any (msg:\"f\"; http.uri; content:\"VAR\"; filestore:both,tx; sid:3;)\n";
+    inspect(&folder, rules, "o", &[]);
+    let marked = folder.events("o", "packet");
+    assert!(!marked.is_empty());
+    for event in marked {
+        assert_eq!(event["metadata"]["flowvars"], json!([{ "v": "hello" }]), "{event}");
+    }
+    let files = folder.events("o", "fileinfo");
+    assert_eq!(files.len(), 1);
+    let file = &files[0]["fileinfo"];
+    assert_eq!(
+        (&file["stored"], &file["storing"], &file["sid"]),
+        (&json!(false), &Value::Null, &Value::Null)
+    );
+}

@@ -113,6 +113,7 @@ fn alerts_beside(
         let scene = Scene {
             now,
             packet: Some(&packet),
+            payload: packet.payload(),
             direction: *direction,
             flow: Some(&view),
             state: None,
@@ -130,7 +131,6 @@ fn alerts_beside(
             scene,
             stream: stream.then_some(StreamWindow { data, offset: shown, fresh: data.len(), whole: false }),
             payload_in_stream: true,
-            inspect_payload: true,
             app: Some(&mut app),
             again: false,
             prevention: false,

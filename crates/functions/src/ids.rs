@@ -2,7 +2,7 @@
 //! `ids`: intrusion detection and prevention with Suricata's rules. Thin: the engine is crate `detect`.
 
 use bartizan_base::{Decision, FunctionId, Reason, TenantId, Timestamp, Verdict};
-use bartizan_detect::condition::Scene;
+use bartizan_detect::condition::{Scene, shown_payload};
 use bartizan_detect::firewall::{Cause, Gate};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
@@ -160,6 +160,7 @@ impl Function for Ids {
         let scene = Scene {
             now: context.now,
             packet: context.packet,
+            payload: shown_payload(context.packet, context.prevention),
             direction: context.direction,
             flow: context.flow,
             state: None,
@@ -193,7 +194,6 @@ impl Function for Ids {
             scene,
             stream,
             payload_in_stream: context.payload_in_stream,
-            inspect_payload: true,
             again: context.again,
             prevention: context.prevention,
             waits: context.notes.waits,

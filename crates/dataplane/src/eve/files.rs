@@ -64,7 +64,7 @@ impl EveRecorder {
         let heads = Heads::of(self, Some(flow));
         let mut common = heads.head(occasion, Some(flow), Orientation::Direction(occasion.direction), None);
         common.variables = lists.get();
-        let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id) };
+        let info = FileInfo { file_id: Some(id), storing: false, ..file_info(file, tx.id, true) };
         let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: info };
         let mut writer = JsonWriter::new();
         record.write(&mut writer, &HeaderOptions::default(), &common, |w| {

@@ -139,10 +139,15 @@ const fn file_state(state: State) -> FileState {
     }
 }
 
-pub(super) fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id: u64) -> FileInfo<'a> {
+/// `keeps`: the run keeps files. Else no rule has a file kept, whatever it asks for.
+pub(super) fn file_info<'a>(
+    file: &'a bartizan_applayer::file::FileTrack,
+    tx_id: u64,
+    keeps: bool,
+) -> FileInfo<'a> {
     FileInfo {
         filename: (!file.name.is_empty()).then_some(file.name.as_slice()),
-        sids: &file.sids,
+        sids: if keeps { &file.sids } else { &[] },
         magic: file.magic.as_deref(),
         gaps: file.gaps,
         state: file_state(file.state),
@@ -150,7 +155,7 @@ pub(super) fn file_info<'a>(file: &'a bartizan_applayer::file::FileTrack, tx_id:
         sha1: file.sha1,
         sha256: file.sha256,
         file_id: file.stored.then_some(file.store_id),
-        storing: file.store && !file.stored,
+        storing: keeps && file.store && !file.stored,
         size: file.size,
         range: file.start.zip(file.end),
         tx_id,
@@ -285,7 +290,12 @@ impl EveRecorder {
         common.variables.pktvars = &of_packet;
         // Those that the packet's side sends: an alert on a request does not show what the answer brings.
         let files: Vec<FileInfo<'_>> = tx
-            .map(|t| t.tx.files(occasion.direction).iter().map(|f| file_info(f, t.id)).collect())
+            .map(|t| {
+                t.tx.files(occasion.direction)
+                    .iter()
+                    .map(|f| file_info(f, t.id, self.store.is_some()))
+                    .collect()
+            })
             .unwrap_or_default();
         let payload = occasion.packet.payload();
         let is_tcp = flow.is_some_and(|f| f.key().protocol() == 6);
@@ -357,8 +367,11 @@ impl EveRecorder {
     }
 
     pub(super) fn write_tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        let names = VariableNames::of(self, flow);
+        let lists = names.lists();
         let this = Heads::of(self, flow);
-        let common = this.head(occasion, flow, Orientation::Packet, None);
+        let mut common = this.head(occasion, flow, Orientation::Packet, None);
+        common.variables = lists.get();
         let record = PacketRecord { packet: packet_bytes(occasion.packet) };
         self.each(
             |types| types.alert.as_ref().is_some_and(|a| a.tagged_packets),
@@ -591,7 +604,10 @@ impl EveRecorder {
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Direction(direction), None);
         common.variables = lists.get();
-        let record = FileRecord { app_proto: Some(tx.spec.eve_name), file: file_info(file, tx.id) };
+        let record = FileRecord {
+            app_proto: Some(tx.spec.eve_name),
+            file: file_info(file, tx.id, self.store.is_some()),
+        };
         self.files = self.files.wrapping_add(1);
         self.each(
             |types| types.files.is_some(),

@@ -46,8 +46,6 @@ pub struct Work<'a> {
     pub stream: Option<StreamWindow<'a>>,
     /// The packet's payload went into the stream (then rules on streams see it there, not here).
     pub payload_in_stream: bool,
-    /// Detection may look at the payload.
-    pub inspect_payload: bool,
     /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
     pub again: bool,
     /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
@@ -159,18 +157,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     };
     flow.enter_generation(rules);
     flow.turn(work.scene.flow.is_some_and(|f| f.turned));
-    let Work {
-        scene,
-        stream,
-        payload_in_stream,
-        inspect_payload,
-        again,
-        group,
-        prevention,
-        waits,
-        stray,
-        mut app,
-    } = work;
+    let Work { scene, stream, payload_in_stream, again, group, prevention, waits, stray, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
     let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
@@ -204,7 +191,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     let decided = pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some();
     let detects = !decided && !pass.passes;
     if let Some(packet) = scene.packet.filter(|_| detects) {
-        pass.packet_rules(packet, stream, payload_in_stream, inspect_payload);
+        pass.packet_rules(packet, stream, payload_in_stream);
     }
     if let Some(app) = app.filter(|_| (!again || decided) && !stray) {
         match pass.worker.gate {
@@ -216,7 +203,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
                 }
                 pass.transactions(app, detects);
                 if let Some(packet) = scene.packet.filter(|_| pass.has_set_bits(before)) {
-                    pass.ask_again(packet, stream, payload_in_stream, inspect_payload);
+                    pass.ask_again(packet, stream, payload_in_stream);
                 }
             }
         }
@@ -266,13 +253,12 @@ impl Pass<'_, '_> {
         packet: &PacketView<'_>,
         stream: Option<StreamWindow<'_>>,
         payload_in_stream: bool,
-        inspect_payload: bool,
     ) {
         let mut candidates = core::mem::take(&mut self.worker.candidates);
         let direction = self.scene.direction;
         let filters = &self.rules.prefilters;
         let class = Class::of(packet.decoded().proto());
-        let payload = if inspect_payload { packet.payload() } else { &[] };
+        let payload = self.scene.payload;
         if !self.again {
             filters.packet_always.get(class)[direction].add_to(self.group, &mut candidates);
             for key in PrefilterKeys::of(packet, self.scene.stream_events) {
@@ -379,9 +365,8 @@ impl Pass<'_, '_> {
         packet: &PacketView<'_>,
         stream: Option<StreamWindow<'_>>,
         payload_in_stream: bool,
-        inspect_payload: bool,
     ) {
-        let payload = if inspect_payload { packet.payload() } else { &[] };
+        let payload = self.scene.payload;
         for rule in core::mem::take(&mut self.worker.asking) {
             self.packet_rule(rule, packet, payload, stream, payload_in_stream);
         }

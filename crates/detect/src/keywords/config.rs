@@ -22,7 +22,6 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 fn config(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     check(argument)?;
-    builder.silence();
     builder.requests.push(Request::DisableLogging);
     Ok(())
 }

@@ -40,7 +40,12 @@ impl PacketCondition for Length {
             u16::try_from(packet.payload().len()).unwrap_or(u16::MAX)
         };
         scene.packet.is_some_and(|packet| {
-            let has_data = scene.shows_stream || !packet.payload().is_empty();
+            let has_data = scene.shows_stream || !scene.payload.is_empty();
+            // A payload that is not shown is no matter of rules that want one.
+            let hidden = scene.payload.is_empty() && !packet.payload().is_empty();
+            if hidden && !matches!(self.check, UintMatch::Less(_)) {
+                return false;
+            }
             // As in Suricata, "not N bytes" is about packets that bring something, or with which the stream is shown, and "0 bytes"
             // about such as bring nothing and with which nothing is shown.
             let fits = match self.check {

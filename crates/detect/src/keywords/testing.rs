@@ -184,6 +184,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
     look(&Scene {
         now: Timestamp::from_parts(1_000_000_000, 0),
         packet: Some(&packet),
+        payload: packet.payload(),
         direction: Direction::ToServer,
         flow: None,
         state: None,

@@ -10,7 +10,7 @@ use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, RuleId, Timestamp};
 use bartizan_function::view::FlowView;
-use bartizan_packet::PacketView;
+use bartizan_packet::{PacketFlags, PacketView};
 
 /// What a condition may look at.
 #[derive(Clone, Copy)]
@@ -19,6 +19,8 @@ pub struct Scene<'a> {
     pub now: Timestamp,
     /// The packet that is being inspected; for work done at the end of a flow there is none.
     pub packet: Option<&'a PacketView<'a>>,
+    /// What rules are shown of its payload (see [`shown_payload`]).
+    pub payload: &'a [u8],
     /// Direction of the packet within its flow.
     pub direction: Direction,
     /// The flow, unless the packet has none.
@@ -51,6 +53,18 @@ impl Scene<'_> {
         }
         let flow = self.flow?;
         Some((flow.source(self.direction).0, flow.destination(self.direction).0))
+    }
+}
+
+/// What rules are shown of a packet's payload: all of it, but in detection nothing of one that carries a packet in a tunnel, as that is
+/// inspected by itself (as in Suricata). In prevention all of it: a receiver that knows nothing of the tunnel reads it as it is.
+#[must_use]
+pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &'a [u8] {
+    let Some(packet) = packet else { return &[] };
+    if !prevention && packet.decoded().flags.contains(PacketFlags::HAS_INNER) {
+        &[]
+    } else {
+        packet.payload()
     }
 }
 

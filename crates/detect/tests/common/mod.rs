@@ -182,6 +182,7 @@ impl Lab {
         let scene = Scene {
             now: self.now,
             packet: Some(&view),
+            payload: view.payload(),
             direction,
             flow: (!self.flowless).then_some(&flow),
             state: None,
@@ -199,7 +200,6 @@ impl Lab {
             scene,
             stream: None,
             payload_in_stream: false,
-            inspect_payload: true,
             again: false,
             prevention: false,
             group: group_of(&self.groups, &flow, direction),

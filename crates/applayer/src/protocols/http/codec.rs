@@ -12,6 +12,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use std::io::Write as _;
 
 use super::bytes::after;
+use super::gzip_header::{GzipHeader, NoHeader};
 use crate::memory::Held as _;
 
 /// An encoding.
@@ -26,8 +27,6 @@ pub(super) enum Encoding {
 
 /// Decoded bytes are handed on in pieces of this size.
 const PIECE: usize = 8192;
-/// Longest gzip header.
-pub(super) const MAX_HEADER: usize = 1 << 16;
 /// Memory that LZMA may ask for, in bytes.
 const LZMA_MEMORY: usize = 1 << 20;
 
@@ -78,19 +77,19 @@ pub(super) enum Members {
 pub(super) struct Between {
     /// Bytes of the member's trailer (checksum, length) that are still to come.
     trailer: usize,
-    /// Bytes of the next member's header so far.
-    header: Vec<u8>,
+    /// The next member's header.
+    header: GzipHeader,
 }
 
 /// Bytes of a member's trailer (RFC 1952 section 2.3.1).
 const TRAILER: usize = 8;
-/// Bytes that most headers of members fit in.
-const SHORT_HEADER: usize = 16;
 
 /// A decoder.
 pub(super) enum Codec {
-    /// Bytes of the header so far (gzip, zlib); raw deflate follows it.
-    Header(Encoding, Vec<u8>),
+    /// The header of gzip data; raw deflate follows it.
+    GzipHeader(GzipHeader),
+    /// Bytes of a zlib header so far; raw deflate follows it.
+    ZlibHeader(Vec<u8>),
     Inflate(Box<Decompress>, Members),
     /// Behind a member of gzip data, of which another one may follow (RFC 1952 section 2.2).
     Between(Box<Decompress>, Between),
@@ -104,7 +103,8 @@ pub(super) enum Codec {
 impl Codec {
     pub(super) fn new(encoding: Encoding) -> Self {
         match encoding {
-            Encoding::Gzip | Encoding::Zlib => Codec::Header(encoding, Vec::new()),
+            Encoding::Gzip => Codec::GzipHeader(GzipHeader::new()),
+            Encoding::Zlib => Codec::ZlibHeader(Vec::new()),
             Encoding::Deflate => Codec::inflate_raw(Members::One),
             Encoding::Brotli => {
                 let alloc = StandardAlloc::default;
@@ -124,15 +124,14 @@ impl Codec {
     /// Bytes of memory held beside its own place.
     pub(super) fn held(&self) -> usize {
         match self {
-            Codec::Header(_, seen) => seen.held(),
-            Codec::Inflate(..) => INFLATE_MEMORY,
-            Codec::Between(_, between) => INFLATE_MEMORY.saturating_add(between.header.held()),
+            Codec::ZlibHeader(seen) => seen.held(),
+            Codec::Inflate(..) | Codec::Between(..) => INFLATE_MEMORY,
             Codec::Brotli(state, waiting) => {
                 let ring = state.ringbuffer.slice().len();
                 BROTLI_MEMORY.saturating_add(ring).saturating_add(waiting.held())
             }
             Codec::Lzma(_) => LZMA_MEMORY,
-            Codec::Ended => 0,
+            Codec::GzipHeader(_) | Codec::Ended => 0,
         }
     }
 
@@ -147,27 +146,30 @@ impl Codec {
 
     /// Decodes a piece. All that comes before a failure is handed on.
     pub(super) fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
-        if let Codec::Header(encoding, seen) = self {
-            seen.extend_from_slice(data);
-            let (header, members) = match encoding {
-                Encoding::Zlib => (zlib_header(seen), Members::One),
-                _ => (gzip_header(seen), Members::First),
-            };
-            return match header {
-                Header::Need if seen.len() < MAX_HEADER => Ok(()),
-                Header::Length(length) => {
-                    let seen = core::mem::take(seen);
-                    *self = Codec::inflate_raw(members);
-                    self.inflate_members(after(&seen, length), sink)
-                }
-                _ => Err(Failure::Corrupt),
-            };
-        }
         match self {
+            Codec::GzipHeader(header) => {
+                let Some(rest) = header.read(data).map_err(|NoHeader| Failure::Corrupt)? else {
+                    return Ok(());
+                };
+                *self = Codec::inflate_raw(Members::First);
+                self.inflate_members(rest, sink)
+            }
+            Codec::ZlibHeader(seen) => {
+                seen.extend_from_slice(data);
+                match zlib_header(seen) {
+                    Header::Need => Ok(()),
+                    Header::Bad => Err(Failure::Corrupt),
+                    Header::Length(length) => {
+                        let seen = core::mem::take(seen);
+                        *self = Codec::inflate_raw(Members::One);
+                        self.inflate_members(after(&seen, length), sink)
+                    }
+                }
+            }
             Codec::Inflate(..) | Codec::Between(..) => self.inflate_members(data, sink),
             Codec::Brotli(..) => self.unbrotli(data, STEP, sink),
             Codec::Lzma(_) => self.unlzma(data, sink),
-            Codec::Header(..) | Codec::Ended => Ok(()),
+            Codec::Ended => Ok(()),
         }
     }
 
@@ -179,7 +181,11 @@ impl Codec {
                 *self = brotli;
                 self.unbrotli(&[], 1, sink)
             }
-            Codec::Header(..) | Codec::Inflate(..) | Codec::Between(..) | Codec::Ended => Ok(()),
+            Codec::GzipHeader(_)
+            | Codec::ZlibHeader(_)
+            | Codec::Inflate(..)
+            | Codec::Between(..)
+            | Codec::Ended => Ok(()),
         }
     }
 
@@ -195,7 +201,7 @@ impl Codec {
                         Ok(Status::StreamEnd) if members == Members::One => Codec::Ended,
                         Ok(Status::StreamEnd) => {
                             decoder.reset(false);
-                            Codec::Between(decoder, Between { trailer: TRAILER, header: Vec::new() })
+                            Codec::Between(decoder, Between { trailer: TRAILER, header: GzipHeader::new() })
                         }
                         Ok(_) => Codec::Inflate(decoder, members),
                     }
@@ -278,24 +284,14 @@ impl Between {
         let skipped = self.trailer.min(data.len());
         self.trailer -= skipped;
         let mut data = after(data, skipped);
-        if self.header.is_empty() {
+        if self.header.is_at_start() {
             data = after(data, data.iter().take_while(|byte| **byte == 0).count());
         }
-        while !data.is_empty() {
-            // Not all that is there: data of many short members would be copied often.
-            let known = self.header.len();
-            let piece = data.get(..known.max(SHORT_HEADER)).unwrap_or(data);
-            self.header.extend_from_slice(piece);
-            match gzip_header(&self.header) {
-                Header::Need if self.header.len() < MAX_HEADER => data = after(data, piece.len()),
-                Header::Length(length) => {
-                    let rest = after(data, length.saturating_sub(known));
-                    return (Codec::Inflate(decoder, Members::Later), rest);
-                }
-                _ => return (Codec::Ended, &[]),
-            }
+        match self.header.read(data) {
+            Ok(Some(rest)) => (Codec::Inflate(decoder, Members::Later), rest),
+            Ok(None) => (Codec::Between(decoder, self), &[]),
+            Err(NoHeader) => (Codec::Ended, &[]),
         }
-        (Codec::Between(decoder, self), &[])
     }
 }
 
@@ -327,35 +323,11 @@ fn inflate<'d>(
     }
 }
 
-/// What is known of a header.
+/// What is known of a zlib header.
 enum Header {
     Need,
     Length(usize),
     Bad,
-}
-
-/// Length of a gzip header (RFC 1952 section 2.3); reserved flags and header checksums are ignored.
-fn gzip_header(data: &[u8]) -> Header {
-    const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-    if data.iter().zip(MAGIC).any(|(have, want)| *have != want) {
-        return Header::Bad;
-    }
-    let Some(flags) = data.get(3).copied().filter(|_| data.len() >= 10) else { return Header::Need };
-    let mut length = 10;
-    if flags & 4 != 0 {
-        let [low, high, ..] = after(data, length) else { return Header::Need };
-        length += 2 + usize::from(u16::from_le_bytes([*low, *high]));
-    }
-    for flag in [8, 16] {
-        if flags & flag != 0 {
-            let Some(end) = memchr::memchr(0, after(data, length)) else { return Header::Need };
-            length += end + 1;
-        }
-    }
-    if flags & 2 != 0 {
-        length += 2;
-    }
-    if length > data.len() { Header::Need } else { Header::Length(length) }
 }
 
 /// Length of a zlib header (RFC 1950 section 2.2), if it is one that names no dictionary.
@@ -371,19 +343,6 @@ fn zlib_header(data: &[u8]) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn gzip_headers() {
-        let length = |h: &[u8]| match gzip_header(h) {
-            Header::Length(n) => n as i64,
-            Header::Need => -1,
-            Header::Bad => -2,
-        };
-        assert_eq!(length(b"\x1f\x8b\x08\x1e\0\0\0\0\0\0\x05\0extraname\0comment\0\x34\x12"), 32);
-        assert_eq!(length(b"\x1f\x8b\x08\x1e\0\0\0\0\0\0\x05\0extraname\0comment\0\x34"), -1);
-        assert_eq!(length(b"\x1f\x8b\x08\0\0\0\0\0\0"), -1);
-        assert_eq!(length(b"\x1f\x8c"), -2);
-    }
 
     #[test]
     fn zlib_headers() {

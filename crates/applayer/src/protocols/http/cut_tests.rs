@@ -231,6 +231,33 @@ fn prevention_shows_what_has_no_status_line_before_it_leaves() {
     assert_eq!(shown(&[b"HT", b"TP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![0, 2], false));
 }
 
+/// What clients read of these differs: some take a body where others see none, or another one.
+#[test]
+fn prevention_lets_no_answer_pass_whose_body_ends_at_different_places() {
+    let failed = |request: &str, head: &str| {
+        let mut settings = bartizan_base::Settings::new();
+        settings.set("inline", "yes");
+        settings.set("strict", "yes");
+        let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);
+        driver.send(TS, request.as_bytes());
+        driver.send(TC, format!("HTTP/1.1 {head}\r\n\r\nbody").as_bytes());
+        driver.outcome().failed
+    };
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for length in ["-1", "+4", "4x", "x4", "4, 5", "0x4", "4;", "4 4", "4,"] {
+        assert!(failed(get, &format!("200 OK\r\nContent-Length: {length}")), "{length}");
+        let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nbody");
+        assert!(failed(&post, "200 OK\r\nContent-Length: 4"), "{length}");
+    }
+    for length in ["4", "4, 4", " 4 ", "04", "4\r\nContent-Length: 4"] {
+        assert!(!failed(get, &format!("200 OK\r\nContent-Length: {length}")), "{length}");
+    }
+    let switch = "101 Switching Protocols\r\nUpgrade: foo\r\nConnection: Upgrade";
+    let asks = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\n";
+    assert!(failed(get, switch) && failed(get, &format!("{switch}\r\nContent-Length: 4")));
+    assert!(!failed(asks, switch));
+}
+
 #[test]
 fn bytes_that_begin_no_message_are_the_last_ones_body_or_a_message_of_their_own() {
     let request = [REQUESTS[0], b"unexpected\r\n"].concat();

@@ -9,11 +9,11 @@
 
 use crate::memory::Held as _;
 
-use super::codec::{Codec, Failure, MAX_HEADER};
+use super::codec::{Codec, Failure};
 pub(super) use super::codec::{Encoding, Sink, Stop};
 
 /// Undecoded bytes kept at most for another decoder to try.
-const HOLD: usize = MAX_HEADER;
+const HOLD: usize = 1 << 16;
 /// Output, in bytes, that makes a decoder believed that was not announced: text that is taken for deflate fails earlier.
 const TRUST: usize = 512;
 /// Decoders tried after the first.

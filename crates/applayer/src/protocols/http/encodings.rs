@@ -9,6 +9,8 @@ use bartizan_base::Direction;
 
 /// Words of a list that are looked at, whatever they are.
 const MOST_WORDS: u32 = 64;
+/// Codings of a transfer that are undone at most (curl takes as many).
+const TRANSFER_CODINGS_MAX: usize = 5;
 
 /// The encoding that a whole value names; `Some(None)`: one that leaves the body as it is.
 fn exact(value: &[u8]) -> Option<Option<Encoding>> {
@@ -28,22 +30,42 @@ fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     }
 }
 
+/// The compressions among the codings of a transfer, in the order in which they were applied; `chunked` is none.
+fn transfer_codings(value: &[u8]) -> Vec<Encoding> {
+    // Nearly always it is the one word.
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Vec::new();
+    }
+    let words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    words.filter_map(exact).flatten().take(TRANSFER_CODINGS_MAX).collect()
+}
+
 /// Whether a word of a list stands for no encoding.
 fn leaves_as_is(word: &[u8], direction: Direction) -> bool {
     matches!(word, b"inflate" | b"none") || (word == b"identity" && direction == Direction::ToClient)
 }
 
 impl HttpTx {
-    /// Sets up decoding of a body from its headers.
+    /// Sets up decoding of a body from its headers: its own encodings, and those that it was given for the transfer (RFC 9112 section 7),
+    /// which its sender applied last.
     pub(super) fn set_encodings(&mut self, direction: Direction) {
-        let Some(value) = self.message(direction).fields.value("content-encoding") else { return };
-        let encodings = match exact(value) {
+        let fields = &self.message(direction).fields;
+        let of_transfer: Vec<Encoding> =
+            fields.value("transfer-encoding").map(transfer_codings).unwrap_or_default();
+        let Some(value) = fields.value("content-encoding") else {
+            if !of_transfer.is_empty() {
+                self.message_mut(direction).body.set_encodings(&of_transfer);
+            }
+            return;
+        };
+        let mut encodings: Vec<Encoding> = match exact(value) {
             Some(encoding) => encoding.into_iter().collect(),
             None => {
                 let value = value.to_vec();
                 self.listed(&value, direction)
             }
         };
+        encodings.extend(of_transfer);
         self.message_mut(direction).body.set_encodings(&encodings);
     }
 

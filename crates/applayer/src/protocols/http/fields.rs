@@ -73,6 +73,15 @@ pub(super) fn content_length(value: &[u8]) -> ContentLength {
     ContentLength { length, junk_before: !junk.is_empty(), junk_after }
 }
 
+/// Whether all receivers read the same length here (RFC 9110 section 8.6): digits, perhaps repeated as a list of the same digits. A sign, a
+/// word or two numbers some pass over, some take for a part of the number, and for some the message ends when the connection does.
+pub(super) fn is_plain_content_length(value: &[u8]) -> bool {
+    let mut numbers = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let is_number = |number: &[u8]| !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+    let Some(first) = numbers.next() else { return false };
+    is_number(first) && numbers.all(|number| number == first)
+}
+
 /// A line with a chunk's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkLine {

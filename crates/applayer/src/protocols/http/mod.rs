@@ -28,6 +28,7 @@ mod events;
 mod feed;
 mod fields;
 mod form_names;
+mod gzip_header;
 mod headers;
 mod likely;
 mod log;

@@ -400,6 +400,11 @@ impl HttpParser {
             return Step::Again;
         }
         tx.process_request_headers();
+        let length = tx.request.message.fields.value("content-length");
+        let differs = length.is_some_and(|value| !super::fields::is_plain_content_length(value));
+        if tx.settings.strict && differs && tx.request.message.coding == super::tx::Coding::Identity {
+            return Step::Fail;
+        }
         tx.set_encodings(Direction::ToServer);
         self.request.state = State::ConnectCheck;
         Step::Again

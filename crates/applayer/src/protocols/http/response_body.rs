@@ -38,6 +38,12 @@ impl HttpParser {
         let has_transfer = fields.get("transfer-encoding").is_some();
         let plain = !has_length && !has_transfer;
         if code == Some(101) {
+            // Nobody has asked for another protocol: some clients take it for an answer like any other, with a body, some for an interim one.
+            let asked = tx.request.method.is_none() || tx.request.message.fields.get("upgrade").is_some();
+            if strict && !asked {
+                tx.raise(events::RESPONSE_BODY_UNEXPECTED);
+                return Step::Fail;
+            }
             if plain || strict {
                 self.response.state = State::Finalize;
                 tx.response.message.headers_end(strict);
@@ -110,6 +116,7 @@ impl HttpParser {
         });
         let transfer = fields.value("transfer-encoding").filter(|v| contains_nocase_nonul(v, b"chunked"));
         let length = fields.value("content-length").map(fields::content_length);
+        let plain_length = fields.value("content-length").is_none_or(fields::is_plain_content_length);
         if let Some(value) = transfer {
             let plain = value.eq_ignore_ascii_case(b"chunked");
             if !plain {
@@ -123,6 +130,9 @@ impl HttpParser {
             self.response.state = State::ChunkLength;
         } else if let Some(found) = length {
             tx.raise_length_junk(found);
+            if tx.settings.strict && !plain_length {
+                return Step::Fail;
+            }
             tx.response.message.coding = Coding::Identity;
             tx.response.message.content_length = found.length;
             self.response.left = found.length;

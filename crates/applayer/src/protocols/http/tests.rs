@@ -461,6 +461,35 @@ fn a_body_goes_on_behind_the_limit_of_the_file_that_is_kept() {
 }
 
 #[test]
+fn codings_of_the_transfer_are_undone_behind_those_of_the_body() {
+    let once = gzip(b"<html>body</html>");
+    let twice = gzip(&once);
+    for (head, body) in [
+        ("Transfer-Encoding: gzip, chunked", &once),
+        ("Transfer-Encoding: x-gzip,chunked", &once),
+        ("Content-Encoding: gzip\r\nTransfer-Encoding: gzip, chunked", &twice),
+        ("Content-Encoding: gzip\r\nTransfer-Encoding: chunked", &once),
+    ] {
+        let mut response = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{:x}\r\n", body.len()).into_bytes();
+        response.extend_from_slice(body);
+        response.extend_from_slice(b"\r\n0\r\n\r\n");
+        let flow = Flow::exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &response);
+        assert_eq!(flow.text("file.data", TC).as_deref(), Some("<html>body</html>"), "{head}");
+    }
+}
+
+#[test]
+fn a_gzip_header_may_be_longer_than_what_is_held_of_it() {
+    let plain = gzip(b"<html>body</html>");
+    let mut body =
+        [&b"\x1f\x8b\x08\x0c\0\0\0\0\0\x03\xff\xff"[..], &[7; 65_535], &[b'n'; 70_000], b"\0"].concat();
+    body.extend_from_slice(&plain[10..]);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    let flow = Flow::exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &[head.as_bytes(), &body].concat());
+    assert_eq!(flow.text("file.data", TC).as_deref(), Some("<html>body</html>"));
+}
+
+#[test]
 fn identity_is_an_encoding_of_responses_only() {
     let response = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nok";
     assert!(Flow::exchange(GET, response).events(0).is_empty());

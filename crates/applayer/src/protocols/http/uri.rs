@@ -35,6 +35,8 @@ struct Parts<'a> {
     path: Option<&'a [u8]>,
     query: Option<&'a [u8]>,
     fragment: Option<&'a [u8]>,
+    /// The path is what follows the scheme, and has no slash before it.
+    bare: bool,
 }
 
 fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
@@ -57,6 +59,12 @@ impl<'a> Parts<'a> {
         {
             parts.scheme = Some(scheme);
             rest = parts.authority(tail);
+            // Without slashes behind the scheme many servers take all of it for the path, where libhtp sees a host.
+            let is_web = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
+            if is_web && !tail.starts_with(b"/") {
+                rest = tail;
+                parts.bare = true;
+            }
         }
         let (path, tail) = span(rest, |b| !matches!(b, b'#' | b'?'));
         parts.path = non_empty(path);
@@ -131,6 +139,9 @@ impl Uri {
             if settings.utf8_bestfit {
                 path = utf8_to_bytes(&path, settings);
             }
+            if parts.bare {
+                path.insert(0, b'/');
+            }
             remove_dot_segments(&path)
         });
         Uri {
@@ -146,8 +157,11 @@ impl Uri {
         }
     }
 
-    /// The URI of a CONNECT request: host and port.
+    /// The URI of a CONNECT request: host and port. A path is what it is for servers that answer CONNECT as any other method.
     pub(super) fn parse_authority(input: &[u8], settings: &UriSettings) -> Self {
+        if input.starts_with(b"/") {
+            return Uri::parse(input, settings);
+        }
         let Some(parsed) = host_port(input) else { return Uri::default() };
         let mut hostname = decode_component(&parsed.host.to_ascii_lowercase(), settings);
         while hostname.last() == Some(&b'.') {
@@ -245,6 +259,21 @@ mod tests {
         assert_eq!(Uri::parse(b"http://", &ids()).path.as_deref(), Some(&b"/"[..]));
         let connect = Uri::parse_authority(b"abc.net:443", &ids());
         assert_eq!((connect.hostname.as_deref(), connect.port), (Some(&b"abc.net"[..]), Some(443)));
+    }
+
+    #[test]
+    fn what_servers_take_for_a_path_is_one() {
+        for (line, path) in [
+            (&b"http:evil.php"[..], Some(&b"/evil.php"[..])),
+            (b"HTTPS:a/../evil.php?x", Some(b"/evil.php")),
+            (b"http:/evil.php", Some(b"/evil.php")),
+            (b"host.example:80", None),
+        ] {
+            let text = String::from_utf8_lossy(line);
+            assert_eq!(Uri::parse(line, &ids()).path.as_deref(), path, "{text}");
+        }
+        assert_eq!(Uri::parse(b"http:evil.php", &ids()).hostname.as_deref(), Some(&b"evil.php"[..]));
+        assert_eq!(Uri::parse_authority(b"/evil.php", &ids()).path.as_deref(), Some(&b"/evil.php"[..]));
     }
 
     #[test]

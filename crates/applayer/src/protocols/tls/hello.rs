@@ -254,7 +254,8 @@ fn name_behind(tx: &mut TlsTx, direction: Direction, block: &mut Cursor<'_>) {
     while let Some((extension, body)) = next_extension(block) {
         let side = &mut tx.sides[direction];
         if extension == EXT_SERVER_NAME && side.server_name.is_none() {
-            side.server_name = host_name(body).ok().map(<[u8]>::to_vec);
+            let name = host_name(body).ok().or_else(|| name_behind_other_kinds(body));
+            side.server_name = name.map(<[u8]>::to_vec);
         }
     }
 }
@@ -331,9 +332,15 @@ fn one<'a>(
     Ok(())
 }
 
-/// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its bytes.
+/// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its bytes. Some servers (those
+/// written in Go) look for a host name behind names of other kinds, so that is taken, too, where Suricata only tells of the kind.
 fn server_name(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
-    let name = host_name(body)?;
+    let name = host_name(body).inspect_err(|_| {
+        let side = &mut tx.sides[direction];
+        if side.server_name.is_none() {
+            side.server_name = name_behind_other_kinds(body).map(<[u8]>::to_vec);
+        }
+    })?;
     let side = &mut tx.sides[direction];
     if side.server_name.is_some() {
         tx.event(events::MULTIPLE_SNI_EXTENSIONS);
@@ -354,6 +361,21 @@ fn host_name(body: &[u8]) -> Result<&[u8], u8> {
     let length = usize::from(cursor.u16().ok_or(broken)?);
     let name = cursor.take(length).filter(|n| (1..=255).contains(&n.len()));
     name.ok_or(events::INVALID_SNI_LENGTH)
+}
+
+/// The first host name of a list that begins with names of other kinds.
+fn name_behind_other_kinds(body: &[u8]) -> Option<&[u8]> {
+    let mut list = Cursor::new(body);
+    list.skip(2)?;
+    let mut others = 0;
+    loop {
+        let (kind, length) = (list.u8()?, usize::from(list.u16()?));
+        let name = list.take(length)?;
+        if kind == 0 {
+            return Some(name).filter(|name| others > 0 && (1..=255).contains(&name.len()));
+        }
+        others += 1;
+    }
 }
 
 fn alpn(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Option<()> {

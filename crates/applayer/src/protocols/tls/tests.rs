@@ -548,6 +548,28 @@ fn ssl2_hello_then_tls() {
 }
 
 #[test]
+fn a_host_name_behind_a_name_of_another_kind_counts() {
+    let list = |entries: &[(u8, &[u8])]| {
+        let names: Vec<Vec<u8>> =
+            entries.iter().map(|(kind, name)| join(&[&[*kind], &sized(2, name)])).collect();
+        extension(0, &sized(2, &names.concat()))
+    };
+    let hello = |extensions: &[Vec<u8>]| record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], extensions));
+    let other: (u8, &[u8]) = (1, b"good.test");
+    let cases: [(Vec<Vec<u8>>, Option<&str>); 4] = [
+        (vec![list(&[other, (0, b"evil.test")])], Some("evil.test")),
+        (vec![list(&[other, other, (0, b"evil.test"), (0, b"later")])], Some("evil.test")),
+        (vec![list(&[other]), list(&[other, (0, b"evil.test")])], Some("evil.test")),
+        (vec![list(&[other, other])], None),
+    ];
+    for (extensions, name) in cases {
+        let mut flow = Flow::new();
+        flow.feed(TS, &hello(&extensions));
+        assert_eq!(flow.text("tls.sni", TS).as_deref(), name);
+    }
+}
+
+#[test]
 fn odd_input_by_event() {
     let hello = |extensions: &[Vec<u8>]| record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], extensions));
     let long = [b'a'; 256];

@@ -15,7 +15,7 @@ use crate::engine::header;
 use crate::engine::txstate::FlowDetect;
 use crate::model::basis::{Basis, Packets};
 use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
-use crate::model::condition::{Answer, Scene};
+use crate::model::condition::{Answer, Scene, shown_payload};
 use crate::model::content::{Item, Number, Program, VARIABLES_MAX};
 use crate::model::prefilter::check_directions;
 use crate::model::signature::{Absent, Member, ValueCheck};
@@ -167,6 +167,7 @@ impl Tracer {
         let scene = Scene {
             now: context.now,
             packet: context.packet,
+            payload: shown_payload(context.packet, context.prevention),
             direction: context.direction,
             flow: context.flow,
             state: flow.map(|f| &f.state),
@@ -257,7 +258,7 @@ impl Run<'_, '_> {
             for value in &self.signature.values {
                 let Some(packet) = self.scene.packet else { break };
                 let bytes = match value.buffer {
-                    BufferRef::Payload => Some(data.unwrap_or(packet.payload())),
+                    BufferRef::Payload => Some(data.unwrap_or(self.scene.payload)),
                     BufferRef::Packet(buffer) => {
                         PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
                     }
@@ -357,7 +358,7 @@ impl Run<'_, '_> {
                 (BufferRef::Packet(buffer), Some(packet)) => {
                     PACKET_BUFFERS.get(usize::from(buffer)).and_then(|b| (b.get)(packet))
                 }
-                (_, packet) => packet.map(|p| p.payload()),
+                (_, packet) => packet.map(|_| self.scene.payload),
             };
             return match bytes {
                 Some(bytes) => self.value(value, bytes, true) == Answer::Yes,

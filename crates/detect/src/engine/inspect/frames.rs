@@ -64,10 +64,10 @@ impl Pass<'_, '_> {
                 None => false,
             },
             BufferRef::Payload => {
-                let packet = self.scene.packet;
+                let (packet, payload) = (self.scene.packet, self.scene.payload);
                 let stream = self.stream;
                 stream.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
-                    || packet.is_some_and(|p| self.run(check, p.payload(), true) == Outcome::Match)
+                    || packet.is_some() && self.run(check, payload, true) == Outcome::Match
             }
             BufferRef::Packet(_) | BufferRef::Tx(_) => false,
         })

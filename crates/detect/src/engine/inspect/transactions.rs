@@ -391,7 +391,7 @@ impl Pass<'_, '_> {
                 }
                 // What goes into the stream is looked at when that is shown, and places are counted in what is shown.
                 _ => {
-                    let data = self.stream.or((!self.stored).then_some(packet.payload()));
+                    let data = self.stream.or((!self.stored).then_some(self.scene.payload));
                     data.is_some_and(|data| self.run(check, data, true) == Outcome::Match)
                 }
             };

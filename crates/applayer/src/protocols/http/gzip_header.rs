@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The header of gzip data (RFC 1952 section 2.3), read byte by byte and not kept: its parts may be of any length, as receivers allow.
+//! Reserved flags and the header's checksum are ignored.
+
+use super::bytes::after;
+
+const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+/// Bytes of the fixed part: magic, flags, time, two more.
+const FIXED: u8 = 10;
+
+bitflags::bitflags! {
+    /// Which parts follow the fixed one.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Parts: u8 {
+        const CHECKSUM = 1 << 1;
+        const EXTRA = 1 << 2;
+        const NAME = 1 << 3;
+        const COMMENT = 1 << 4;
+    }
+}
+
+/// What is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// The fixed part; so many bytes of it were read.
+    Fixed(u8),
+    /// The length of the extra field; its first byte, once read.
+    ExtraLength(Option<u8>),
+    /// So many bytes of the extra field, or of the checksum, are left.
+    Skip(u16),
+    /// A text that ends with a zero.
+    Text,
+    Over,
+}
+
+/// How far the header is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GzipHeader {
+    at: At,
+    /// Parts that are still to come.
+    left: Parts,
+}
+
+/// The bytes are no header of gzip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoHeader;
+
+impl GzipHeader {
+    /// At the first byte.
+    pub(super) const fn new() -> Self {
+        GzipHeader { at: At::Fixed(0), left: Parts::empty() }
+    }
+
+    /// Whether nothing of it was read.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.at == At::Fixed(0)
+    }
+
+    /// Reads on: what lies behind the header, or `None` while it goes on.
+    ///
+    /// # Errors
+    /// It is no header.
+    pub(super) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
+        while self.at != At::Over {
+            data = match self.at {
+                At::Skip(left) => {
+                    let skipped = data.len().min(usize::from(left));
+                    self.at = At::Skip(left - skipped as u16);
+                    if self.at == At::Skip(0) {
+                        self.next_part();
+                    }
+                    after(data, skipped)
+                }
+                At::Text => match memchr::memchr(0, data) {
+                    Some(end) => {
+                        self.next_part();
+                        after(data, end + 1)
+                    }
+                    None => &[],
+                },
+                _ => {
+                    let Some((byte, rest)) = data.split_first() else { return Ok(None) };
+                    self.byte(*byte)?;
+                    rest
+                }
+            };
+            if data.is_empty() && self.at != At::Over {
+                return Ok(None);
+            }
+        }
+        Ok(Some(data))
+    }
+
+    /// A byte of the fixed part or of a length.
+    fn byte(&mut self, byte: u8) -> Result<(), NoHeader> {
+        match self.at {
+            At::Fixed(read) => {
+                if MAGIC.get(usize::from(read)).is_some_and(|magic| *magic != byte) {
+                    return Err(NoHeader);
+                }
+                if read == 3 {
+                    self.left = Parts::from_bits_truncate(byte);
+                }
+                self.at = At::Fixed(read + 1);
+                if read + 1 == FIXED {
+                    self.next_part();
+                }
+            }
+            At::ExtraLength(None) => self.at = At::ExtraLength(Some(byte)),
+            At::ExtraLength(Some(low)) => match u16::from_le_bytes([low, byte]) {
+                0 => self.next_part(),
+                length => self.at = At::Skip(length),
+            },
+            At::Skip(_) | At::Text | At::Over => {}
+        }
+        Ok(())
+    }
+
+    /// The next part that the flags name; the two texts come one behind the other.
+    fn next_part(&mut self) {
+        let order = [
+            (Parts::EXTRA, At::ExtraLength(None)),
+            (Parts::NAME, At::Text),
+            (Parts::COMMENT, At::Text),
+            (Parts::CHECKSUM, At::Skip(2)),
+        ];
+        let next = order.into_iter().find(|(part, _)| self.left.contains(*part));
+        self.at = next.map_or(At::Over, |(part, at)| {
+            self.left.remove(part);
+            at
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Length of the header at the beginning of some bytes, read in pieces of a size.
+    fn length(data: &[u8], size: usize) -> Result<Option<usize>, NoHeader> {
+        let mut header = GzipHeader::new();
+        let mut read = 0;
+        for piece in data.chunks(size) {
+            read += piece.len();
+            if let Some(rest) = header.read(piece)? {
+                return Ok(Some(read - rest.len()));
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn headers_end_where_their_parts_do_however_they_are_cut() {
+        let all = b"\x1f\x8b\x08\x1e\0\0\0\0\0\0\x05\0extraname\0comment\0\x34\x12body";
+        let long =
+            [&b"\x1f\x8b\x08\x0c\0\0\0\0\0\0\xff\xff"[..], &[7; 65_535], &[b'n'; 70_000], b"\0body"].concat();
+        for size in [1, 2, 3, 7, 1_000, 1 << 20] {
+            assert_eq!(length(all, size), Ok(Some(32)), "{size}");
+            assert_eq!(length(&all[..31], size), Ok(None), "{size}");
+            assert_eq!(length(&long, size), Ok(Some(long.len() - 4)), "{size}");
+            assert_eq!(length(b"\x1f\x8b\x08\0\0\0\0\0\0\x03body", size), Ok(Some(10)), "{size}");
+            assert_eq!(length(b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\0\0body", size), Ok(Some(12)), "{size}");
+            assert_eq!(length(b"\x1f\x8c", size), Err(NoHeader), "{size}");
+        }
+        assert!(GzipHeader::new().is_at_start());
+    }
+}
