@@ -105,18 +105,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "session and streams: `stream/mod.rs` feeds from outcomes of the session, which looks at streams",
-        files: &[
-            "crates/flow/src/stream/mod.rs",
-            "crates/flow/src/stream/feed.rs",
-            "crates/flow/src/stream/pair.rs",
-            "crates/flow/src/tcp/outcome.rs",
-            "crates/flow/src/tcp/queue.rs",
-            "crates/flow/src/tcp/session.rs",
-            "crates/flow/src/tcp/step.rs",
-        ],
-    },
-    Listed {
         why: "the host table: `host/mod.rs` has keys and limits, and the table over the shards that use them",
         files: &[
             "crates/flow/src/host/mod.rs",
