@@ -114,15 +114,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "defragmentation: `defrag/mod.rs` has the types of a datagram's pieces, and the table of datagrams",
-        files: &[
-            "crates/packet/src/defrag/mod.rs",
-            "crates/packet/src/defrag/datagram.rs",
-            "crates/packet/src/defrag/holding.rs",
-            "crates/packet/src/defrag/likeness.rs",
-        ],
-    },
-    Listed {
         why: "engines, sets and scratch: a set makes what a scratch holds, and an engine both",
         files: &[
             "crates/pattern/src/engine.rs",
