@@ -114,16 +114,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "engines, sets and scratch: a set makes what a scratch holds, and an engine both",
-        files: &[
-            "crates/pattern/src/engine.rs",
-            "crates/pattern/src/regex.rs",
-            "crates/pattern/src/regex_set.rs",
-            "crates/pattern/src/scratch.rs",
-            "crates/pattern/src/set.rs",
-        ],
-    },
-    Listed {
         why: "ring, batch and port: a batch holds what a ring lends, a port hands out batches",
         files: &[
             "crates/ports/src/batch.rs",
