@@ -114,15 +114,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "ring, batch and port: a batch holds what a ring lends, a port hands out batches",
-        files: &[
-            "crates/ports/src/batch.rs",
-            "crates/ports/src/port.rs",
-            "crates/ports/src/ring.rs",
-            "crates/ports/src/ring/vnet.rs",
-        ],
-    },
-    Listed {
         why: "targets: `lib.rs` has what they share, and the table of them",
         files: &[
             "fuzz/src/lib.rs",
