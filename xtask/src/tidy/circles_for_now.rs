@@ -50,24 +50,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "the splitting classifier: `split/mod.rs` has the structure that plan, tables and search fill and read",
-        files: &[
-            "crates/classify/src/split/mod.rs",
-            "crates/classify/src/split/displace.rs",
-            "crates/classify/src/split/group.rs",
-            "crates/classify/src/split/plan.rs",
-            "crates/classify/src/split/pool.rs",
-            "crates/classify/src/split/portable.rs",
-            "crates/classify/src/split/ports.rs",
-            "crates/classify/src/split/prefix.rs",
-            "crates/classify/src/split/search.rs",
-            "crates/classify/src/split/tables.rs",
-            "crates/classify/src/split/vector/mod.rs",
-            "crates/classify/src/split/vector/avx512.rs",
-            "crates/classify/src/split/vector/check.rs",
-        ],
-    },
-    Listed {
         why: "the worker: what it does with a packet is written as methods on it and on one context, in many files; stages end that",
         files: &[
             "crates/dataplane/src/app_stats.rs",
