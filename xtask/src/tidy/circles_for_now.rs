@@ -78,15 +78,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "sinks: `sink/mod.rs` has the trait, and makes the sinks that a configuration asks for",
-        files: &[
-            "crates/events/src/sink/mod.rs",
-            "crates/events/src/sink/buffered.rs",
-            "crates/events/src/sink/file.rs",
-            "crates/events/src/sink/socket.rs",
-        ],
-    },
-    Listed {
         why: "the host table: `host/mod.rs` has keys and limits, and the table over the shards that use them",
         files: &[
             "crates/flow/src/host/mod.rs",
