@@ -87,26 +87,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "targets: `lib.rs` has what they share, and the table of them",
-        files: &[
-            "fuzz/src/lib.rs",
-            "fuzz/src/capture.rs",
-            "fuzz/src/decode.rs",
-            "fuzz/src/defrag.rs",
-            "fuzz/src/fragments.rs",
-            "fuzz/src/load.rs",
-            "fuzz/src/open.rs",
-            "fuzz/src/policy.rs",
-            "fuzz/src/protocol.rs",
-            "fuzz/src/regex.rs",
-            "fuzz/src/rules.rs",
-            "fuzz/src/settings.rs",
-            "fuzz/src/split.rs",
-            "fuzz/src/tcp.rs",
-            "fuzz/src/worker.rs",
-        ],
-    },
-    Listed {
         why: "families of traffic: the list names the files that use its types",
         files: &[
             "tests/differential/src/dns.rs",
