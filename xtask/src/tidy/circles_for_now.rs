@@ -95,23 +95,4 @@ pub const FOR_NOW: &[Listed] = &[
             "tests/differential/src/tls.rs",
         ],
     },
-    Listed {
-        why: "kinds of attack: `kinds/mod.rs` has the type of one, and the table of them",
-        files: &[
-            "tests/receiver/src/kinds/mod.rs",
-            "tests/receiver/src/kinds/forms.rs",
-            "tests/receiver/src/kinds/pieces.rs",
-            "tests/receiver/src/kinds/server.rs",
-            "tests/receiver/src/kinds/stream.rs",
-        ],
-    },
-    Listed {
-        why: "ends of a connection: forged segments are made by and for the clients",
-        files: &[
-            "tests/receiver/src/forged.rs",
-            "tests/receiver/src/icmp.rs",
-            "tests/receiver/src/rough.rs",
-            "tests/receiver/src/tcp.rs",
-        ],
-    },
 ];
