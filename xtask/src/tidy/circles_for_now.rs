@@ -86,13 +86,4 @@ pub const FOR_NOW: &[Listed] = &[
             "crates/flow/src/host/tags.rs",
         ],
     },
-    Listed {
-        why: "families of traffic: the list names the files that use its types",
-        files: &[
-            "tests/differential/src/dns.rs",
-            "tests/differential/src/family.rs",
-            "tests/differential/src/http.rs",
-            "tests/differential/src/tls.rs",
-        ],
-    },
 ];
