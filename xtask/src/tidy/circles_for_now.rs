@@ -41,15 +41,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "the DNS parser: `dns/mod.rs` has the transaction's types, and names its buffers and log",
-        files: &[
-            "crates/applayer/src/protocols/dns/mod.rs",
-            "crates/applayer/src/protocols/dns/buffers.rs",
-            "crates/applayer/src/protocols/dns/log.rs",
-            "crates/applayer/src/protocols/dns/transaction.rs",
-        ],
-    },
-    Listed {
         why: "the worker: what it does with a packet is written as methods on it and on one context, in many files; stages end that",
         files: &[
             "crates/dataplane/src/app_stats.rs",
