@@ -30,17 +30,6 @@ pub const FOR_NOW: &[Listed] = &[
         ],
     },
     Listed {
-        why: "the HTTP parser: `http/mod.rs` has its states and settings, and hands on to the parser that uses them",
-        files: &[
-            "crates/applayer/src/protocols/http/mod.rs",
-            "crates/applayer/src/protocols/http/likely.rs",
-            "crates/applayer/src/protocols/http/parser.rs",
-            "crates/applayer/src/protocols/http/request.rs",
-            "crates/applayer/src/protocols/http/response.rs",
-            "crates/applayer/src/protocols/http/response_body.rs",
-        ],
-    },
-    Listed {
         why: "the worker: what it does with a packet is written as methods on it and on one context, in many files; stages end that",
         files: &[
             "crates/dataplane/src/app_stats.rs",
