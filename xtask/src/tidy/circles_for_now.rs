@@ -13,23 +13,6 @@ pub struct Listed {
 /// All of them.
 pub const FOR_NOW: &[Listed] = &[
     Listed {
-        why: "the TLS parser: `tls/mod.rs` has the types that its parts use, and uses the parts",
-        files: &[
-            "crates/applayer/src/protocols/tls/mod.rs",
-            "crates/applayer/src/protocols/tls/buffers.rs",
-            "crates/applayer/src/protocols/tls/certificate.rs",
-            "crates/applayer/src/protocols/tls/handshake.rs",
-            "crates/applayer/src/protocols/tls/heartbeat.rs",
-            "crates/applayer/src/protocols/tls/hello.rs",
-            "crates/applayer/src/protocols/tls/ja4.rs",
-            "crates/applayer/src/protocols/tls/likely.rs",
-            "crates/applayer/src/protocols/tls/log.rs",
-            "crates/applayer/src/protocols/tls/parser.rs",
-            "crates/applayer/src/protocols/tls/sslv2.rs",
-            "crates/applayer/src/protocols/tls/tx.rs",
-        ],
-    },
-    Listed {
         why: "the worker: what it does with a packet is written as methods on it and on one context, in many files; stages end that",
         files: &[
             "crates/dataplane/src/app_stats.rs",
