@@ -40,13 +40,4 @@ pub const FOR_NOW: &[Listed] = &[
             "crates/dataplane/src/worker.rs",
         ],
     },
-    Listed {
-        why: "the host table: `host/mod.rs` has keys and limits, and the table over the shards that use them",
-        files: &[
-            "crates/flow/src/host/mod.rs",
-            "crates/flow/src/host/shard.rs",
-            "crates/flow/src/host/slots.rs",
-            "crates/flow/src/host/tags.rs",
-        ],
-    },
 ];
