@@ -30,6 +30,7 @@ mod datagram;
 mod fragment;
 mod holding;
 mod likeness;
+mod outcome;
 mod policy;
 mod remembered;
 mod store;
@@ -43,6 +44,7 @@ pub use counters::{DefragCounters, DefragEvent, DefragEvents, DropReason, Versio
 pub use datagram::DatagramId;
 pub use fragment::{Fragment, FragmentKey};
 pub use holding::Attached;
+pub use outcome::{DefragOutcome, DefragResult};
 pub use policy::OverlapPolicy;
 
 use bartizan_base::Timestamp;
@@ -54,29 +56,6 @@ use fragment::check;
 use hashbrown::HashTable;
 use remembered::Remembered;
 use store::{Full, NIL, Queue, Store};
-
-/// What became of a fragment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefragResult {
-    /// It waits for others.
-    Held,
-    /// It was the last one missing: the buffer holds the datagram, from its IP header on.
-    Complete,
-    /// It is not kept.
-    Dropped(DropReason),
-}
-
-/// What became of a fragment, and the events on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DefragOutcome {
-    /// Held, complete or dropped.
-    pub result: DefragResult,
-    /// Decoder events that the fragment's packet gets.
-    pub events: DefragEvents,
-    /// Strict, unless dropped: the datagram. One that is whole wants to hear whether it may go; with
-    /// [`DefragConfig::hold`] every fragment's frame is to be attached, passed or refused.
-    pub datagram: Option<DatagramId>,
-}
 
 /// Collects fragments and gives back datagrams. One per worker; no locks.
 pub struct Defragmenter {
