@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A capture file.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_packet::capture::{CaptureReader, MAX_PACKET_LEN};
 
 /// Reads it to its end.

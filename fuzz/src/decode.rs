@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A frame: the first byte chooses the link type, the rest is the frame.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_packet::{
     DecodeOutput, Decoder, DecoderConfig, LinkType, PacketView, PortList, Transport, TunnelPorts,
     VxlanReservedBits,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fragments of a few datagrams: per fragment its datagram, place, flags, delay and bytes.
 
-use crate::planted;
+use crate::planted::planted;
 use crate::take::Take;
 use bartizan_base::{PacketDuration, TenantId, Timestamp};
 use bartizan_packet::defrag::{

@@ -5,7 +5,7 @@
 //! Per fragment: its datagram, place and length, what is wrong with it, and a delay. Each fragment is filled with a byte of its own, so two
 //! datagrams that differ in one of their fragments differ.
 
-use crate::planted;
+use crate::planted::planted;
 use crate::receivers::{ALL, Datagram, LINUX, Receiver};
 use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine};

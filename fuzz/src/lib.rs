@@ -12,6 +12,7 @@ pub mod defrag;
 pub mod fragments;
 pub mod load;
 pub mod open;
+mod planted;
 pub mod policy;
 pub mod protocol;
 mod receivers;
@@ -22,11 +23,6 @@ pub mod split;
 pub mod take;
 pub mod tcp;
 pub mod worker;
-
-/// The planted fault: panics on the condition in a build with the feature `planted`, does nothing in others.
-pub fn planted(condition: bool) {
-    assert!(!(cfg!(feature = "planted") && condition), "the planted fault was found");
-}
 
 /// What a target does with an input: it panics when something is wrong.
 pub type Target = fn(&[u8]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rule files through the loader: keywords, conditions, prefilters.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_base::{Generation, Settings};
 use bartizan_detect::ruleset::{self, LoadInput, RuleSet};
 use bartizan_detect::shared::Shared;

@@ -5,7 +5,7 @@
 //! Left out are port 53, where a few bytes more may look like another protocol, cuts that mean something (`split`), and one event of HTTP that
 //! says which side was read first (`ORDER`).
 
-use crate::planted;
+use crate::planted::planted;
 use crate::protocol::{look, pieces};
 use crate::split::cuts::{self, Player};
 use crate::take::Take;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Policy files.
 
-use crate::planted;
+use crate::planted::planted;
 
 /// Parses the text, and asks for everything that the agent asks for.
 pub fn run(data: &[u8]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations: the first byte chooses protocol and transport from the table, then pieces with direction and length.
 
-use crate::planted;
+use crate::planted::planted;
 use crate::take::Take;
 use bartizan_applayer::event::Events;
 use bartizan_applayer::file::FileSettings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Regular expressions: flags, expression, a zero byte, and what to search in.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_pattern::{Compiler, Config, JitMode, Limits, Regex, RegexFlags, RegexPattern, Scratch};
 use std::cell::RefCell;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rule language and the files beside it.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_rules as rules;
 
 /// Reads the text as each kind of file.

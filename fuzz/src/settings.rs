@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! suricata.yaml (through a file, as the program reads it) and the host file.
 
-use crate::planted;
+use crate::planted::planted;
 use bartizan_applayer::{file::FileSettings, flow::Engine};
 use bartizan_dataplane::settings::EngineSettings;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 //!
 //! Malformed messages are no exception; the one cut that means something is left out (`suite/cuts.rs` of the application layer).
 
-use crate::planted;
+use crate::planted::planted;
 use crate::protocol::{Driver, choices, pieces};
 use crate::take::Take;
 use bartizan_applayer::protocol::{Parser, ProtocolSpec, Transport};

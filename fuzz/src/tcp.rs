@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Segments of one connection: per segment direction, flags, numbers close to each other, and bytes.
 
-use crate::planted;
+use crate::planted::planted;
 use crate::take::Take;
 use bartizan_base::{Direction, Timestamp};
 use bartizan_flow::stream::{AppChunk, MemoryBudget, StreamPair};

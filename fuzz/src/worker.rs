@@ -4,7 +4,7 @@
 //! The first byte: prevention, and the link type; then frames, each with a delay and a length.
 
 use crate::load::{SETTINGS, compile};
-use crate::planted;
+use crate::planted::planted;
 use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOptions};
 use bartizan_base::{Direction, FunctionId, Generation, LinkId, Timestamp};

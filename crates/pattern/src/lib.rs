@@ -52,6 +52,7 @@ mod ffi_hs;
 mod ffi_pcre2;
 mod finder;
 mod literal;
+mod prepare;
 mod regex;
 mod regex_set;
 mod scratch;

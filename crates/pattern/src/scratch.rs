@@ -6,9 +6,6 @@
 
 use crate::ffi_hs::{Database, HsError, HsScratch};
 use crate::ffi_pcre2::MatchState;
-use crate::regex::{LimitExceeded, Regex};
-use crate::regex_set::RegexSet;
-use crate::set::{PatternSet, ScanError};
 
 /// Groups that a fresh match state has room for, the whole match included.
 const PAIRS: u32 = 16;
@@ -63,30 +60,6 @@ impl Scratch {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Makes room for scans of `set`, so that none of them allocates.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn prepare_patterns(&mut self, set: &PatternSet) -> Result<(), ScanError> {
-        set.prepare(self)
-    }
-
-    /// Makes room for scans of `set`, machine code of its PCRE2 expressions included.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn prepare_regexes(&mut self, set: &RegexSet) -> Result<(), ScanError> {
-        set.prepare(self)
-    }
-
-    /// Makes room for matches of `regex`, and compiles its machine code if that was left for its first match.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn prepare_regex(&mut self, regex: &Regex) -> Result<(), LimitExceeded> {
-        regex.prepare(self)
     }
 
     /// How often a part had to be made or to grow, preparation included: a thread sees by it that a scan allocated.

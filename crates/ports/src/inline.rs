@@ -10,11 +10,13 @@
 //!
 //! Not done: leaving it to the kernel to cut what leaves (`PACKET_VNET_HDR` on the sending socket).
 
-use crate::batch::{Batch, Disposition, FrameInfo};
+use crate::batch::{Batch, Disposition};
 use crate::error::{OpenError, PortError};
+use crate::frame::FrameInfo;
 use crate::interface::Interface;
 use crate::offload::Warning;
-use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats, SendRefusal};
+use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats};
+use crate::refusal::SendRefusal;
 use crate::ring::tx::TxRing;
 use crate::ring::v2::RxV2;
 use crate::ring::{Geometry, Mapping};

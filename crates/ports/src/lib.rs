@@ -17,6 +17,7 @@ mod awake;
 mod batch;
 mod error;
 mod filter;
+mod frame;
 mod inline;
 mod interface;
 mod offload;
@@ -24,6 +25,7 @@ mod pair;
 mod passive;
 mod port;
 mod processor;
+mod refusal;
 // Memory shared with the kernel; the argument stands at the top of the file.
 #[allow(unsafe_code)]
 mod ring;
@@ -35,15 +37,17 @@ mod testport;
 mod wait;
 
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
-pub use batch::{Batch, Disposition, FrameFlags, FrameInfo, Segmentation, Split};
+pub use batch::{Batch, Disposition, Split};
 pub use error::{OpenError, PortError};
+pub use frame::{FrameFlags, FrameInfo, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::{Interface, LinkState};
 pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};
 pub use pair::{InlinePair, Side};
 pub use passive::{PassiveOptions, PassivePort};
-pub use port::{LinkLayer, MAX_FRAME, Port, PortStats, SendFailures, SendRefusal};
+pub use port::{LinkLayer, MAX_FRAME, Port, PortStats};
 pub use processor::{processors, stay_on_processor};
+pub use refusal::{SendFailures, SendRefusal};
 pub use socket::{Fanout, FanoutMode};
 pub use testport::{TestClock, TestPort};
 pub use wait::{Waker, Woke, look_any, wait_any};

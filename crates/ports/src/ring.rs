@@ -311,7 +311,7 @@ struct Header {
 struct Found {
     offset: usize,
     length: usize,
-    info: crate::batch::FrameInfo,
+    info: crate::frame::FrameInfo,
 }
 
 impl Header {
@@ -321,7 +321,7 @@ impl Header {
     /// # Safety
     /// The slot is owned by user space and nothing of it is leased.
     unsafe fn locate(&self, mapping: &Mapping, start: usize, size: usize) -> Option<Found> {
-        use crate::batch::{FrameFlags, FrameInfo};
+        use crate::frame::{FrameFlags, FrameInfo};
         let (mac, length) = (usize::from(self.mac), self.captured as usize);
         let least = self.before + if self.vnet { VNET_BYTES } else { 0 };
         if mac < least || mac.checked_add(length)? > size || start.checked_add(size)? > mapping.length {
@@ -332,7 +332,7 @@ impl Header {
             timestamp: bartizan_base::Timestamp::from_parts(u64::from(self.seconds), self.nanos),
             wire_length: self.length,
             flags: FrameFlags::default(),
-            segmentation: crate::batch::Segmentation::default(),
+            segmentation: crate::frame::Segmentation::default(),
         };
         if self.vnet {
             // Before a tag is written over it.

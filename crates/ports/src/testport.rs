@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports in memory, for tests: two that are joined by bounded queues, with a clock that the test moves.
 
-use crate::batch::{Batch, FrameInfo};
+use crate::batch::Batch;
 use crate::error::PortError;
-use crate::port::{Port, PortStats, SendRefusal};
+use crate::frame::FrameInfo;
+use crate::port::{Port, PortStats};
+use crate::refusal::SendRefusal;
 use crate::sys;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::collections::VecDeque;

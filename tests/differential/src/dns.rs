@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversations in DNS, over UDP and TCP.
 
-use crate::family::{Scene, Target};
+use crate::scene::{Scene, Target};
 use crate::talk::{Message, Way};
 use crate::text::name;
 use bartizan_testkit::random::Random;

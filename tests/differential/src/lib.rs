@@ -6,7 +6,7 @@
 //! * [`text`], [`look`], [`extra`]: bytes to look for, and the keywords that look for them.
 //! * [`talk`], [`twist`]: conversations over TCP and UDP, and what happens to their packets on the way.
 //! * [`http`], [`dns`], [`tls`]: what is said in them.
-//! * [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
+//! * [`scene`], [`family`], [`make`]: scenes, and pairs that differ from them by one feature.
 //! * [`engine`], [`answer`]: a run of either program, and what it answered.
 //! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`], [`holes`], [`lost`], [`numbers`], [`silent`], [`times`]: which; [`finding`], [`passage`]: what they
 //!   look at. [`faults`]: planted ones.
@@ -34,6 +34,7 @@ pub mod numbers;
 pub mod pair;
 pub mod passage;
 pub mod reasons;
+pub mod scene;
 pub mod shrink;
 pub mod silent;
 pub mod states;

@@ -2,9 +2,10 @@
 //! Pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
 
 use crate::extra::{About, EXTRAS, TCP_EXTRAS};
-use crate::family::{FAMILIES, Scene, Target};
+use crate::family::FAMILIES;
 use crate::look::LOOKS;
 use crate::pair::{Pair, Rule};
+use crate::scene::{Scene, Target};
 use crate::states::{BONDS, action};
 use crate::talk::packets;
 use crate::text::near_positive;

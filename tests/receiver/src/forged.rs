@@ -2,7 +2,7 @@
 //! A client that speaks for its server as well: packets with the server's addresses, from the client's side of the link. They
 //! never reach anybody, but who looks at them may believe that the server has acknowledged, answered or reset.
 
-use crate::tcp::{Client, Out};
+use crate::client::{Client, Out};
 use bartizan_testkit::packet::{ACK, CLIENT_MAC, FIN, Ip, PSH, Packet, RST, SERVER_MAC, SYN, Segment};
 
 /// Data that the receiver throws away, then what the server would say if it had taken them.

@@ -2,8 +2,7 @@
 //! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that its packets have to be smaller
 //! (RFC 792, 1191, 4443, 5927).
 
-use crate::tcp::Client;
-use bartizan_testkit::packet::{ACK, CLIENT_MAC, Ip, Packet, SERVER_MAC};
+use bartizan_testkit::packet::{CLIENT_MAC, Ip, Packet, SERVER_MAC, Segment};
 use bartizan_testkit::random::Random;
 
 /// One such error.
@@ -40,12 +39,10 @@ impl Error {
         Error { v4, v6, word, of_server: random.percent(50), quoted: *random.pick(&[28, 48, 60, 200]) }
     }
 
-    /// Its frame, about the connection as it stands.
+    /// Its frame, about a segment of the client's with this header.
     #[must_use]
-    pub fn frame(&self, client: &Client) -> Vec<u8> {
-        let mut quoted =
-            client.segment(ACK, client.acked as i64, &client.truth[..client.truth.len().min(64)]);
-        let mut inner = client.ip.clone();
+    pub fn frame(&self, client: &Ip, mut quoted: Segment) -> Vec<u8> {
+        let mut inner = client.clone();
         if self.of_server {
             core::mem::swap(&mut inner.src, &mut inner.dst);
             (quoted.seq, quoted.ack) = (quoted.ack, quoted.seq);

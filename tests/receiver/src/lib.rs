@@ -4,7 +4,7 @@
 //!
 //! Packets by their fields, right and wrong ones, are made by `bartizan-testkit`.
 //!
-//! * [`tcp`], [`rough`], [`forged`], [`icmp`]: a TCP client of our own, one that keeps to no rule, one that speaks for the server, too,
+//! * [`client`], [`tcp`], [`rough`], [`forged`], [`icmp`]: a TCP client of our own, one that keeps to no rule, one that speaks for the server, too,
 //!   one that brings bad news.
 //! * [`server`]: a TCP server of our own, for strategies that a server plays towards a client that is Linux.
 //! * [`kinds`]: the families of attacks; each case follows from the seed.
@@ -15,6 +15,7 @@
 //!
 //! Not done: jumbo frames; tunnels that the kernel of the machine has no device for.
 
+pub mod client;
 pub mod forged;
 pub mod honest;
 pub mod icmp;

@@ -2,7 +2,7 @@
 //! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at random, sent
 //! again with other content, with flags, options, checksums, times and places that receivers refuse.
 
-use crate::tcp::Client;
+use crate::client::Client;
 use bartizan_testkit::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};
 use bartizan_testkit::random::Random;
 

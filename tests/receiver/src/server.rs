@@ -5,8 +5,8 @@
 //!
 //! Not done: congestion control, selective acknowledgments, the client's window (an answer fits into the first one).
 
+use crate::client::Out;
 use crate::strategy::Strategy;
-use crate::tcp::Out;
 use bartizan_testkit::packet::{ACK, Answer, FIN, Ip, Layer, PSH, Packet, RST, SYN, Segment};
 use bartizan_testkit::random::Random;
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@
 //! the other. Cells are found row by row: the rules of a row and of the prefixes around it are ranges of columns, one
 //! inside the other or apart, because prefixes are.
 
-use super::At;
+use super::at::At;
 use super::ports::{Bits, Combination, has};
 use super::prefix::{Prefix, Prefixes};
 use foldhash::fast::FixedState;

@@ -7,7 +7,10 @@
 //!
 //! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
 
+mod aggregate;
+mod at;
 mod displace;
+mod field;
 mod group;
 mod plan;
 mod pool;
@@ -20,8 +23,9 @@ mod tables;
 #[allow(unsafe_code)]
 mod vector;
 
+pub(crate) use aggregate::NONE;
+pub(crate) use at::At;
 pub(crate) use portable::BLOCK;
-pub(crate) use tables::NONE;
 pub use vector::Level;
 pub(crate) use vector::{Line, first_bit};
 
@@ -35,18 +39,6 @@ use prefix::{Prefix, Prefixes};
 use std::collections::HashMap;
 use tables::Tables;
 use vector::Checked;
-
-/// Reading a slice where an index out of bounds is a mistake of the builder: the default then, never a panic.
-pub(crate) trait At<T> {
-    fn at(&self, index: usize) -> T;
-}
-
-impl<T: Copy + Default> At<T> for [T] {
-    #[inline(always)]
-    fn at(&self, index: usize) -> T {
-        self.get(index).copied().unwrap_or_default()
-    }
-}
 
 /// Cells of the table of port classes at most.
 const PORT_CELLS: u64 = 1 << 19;
@@ -263,8 +255,8 @@ impl Half {
                     part.aggregate.columns,
                     part.aggregate.form_bytes(),
                     match part.aggregate.form {
-                        tables::Form::Direct(_) => "ranks",
-                        tables::Form::Positions { .. } => "positions",
+                        aggregate::Form::Direct(_) => "ranks",
+                        aggregate::Form::Positions { .. } => "positions",
                     }
                 ));
                 groups.push((part.group, part.aggregate));

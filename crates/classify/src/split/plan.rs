@@ -5,9 +5,9 @@
 //! product is its table. So rules are split by whether each prefix is long; then groups are merged again as long as
 //! the model says that one larger table is cheaper than two. What fits into no group is searched linearly.
 
+use super::aggregate::{Aggregate, Form};
 use super::group::{Bounds, Group, Rule, estimate};
 use super::ports::{Bits, Combination};
-use super::tables::{Aggregate, Form};
 
 /// What a plan works with.
 pub(crate) struct Input<'a> {

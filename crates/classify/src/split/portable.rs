@@ -5,13 +5,11 @@
 //! In a block nothing branches on what was read: which way a header goes cannot be predicted, and each wrong guess
 //! costs more than the read that it saves.
 
-use super::At;
+use super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT};
+use super::at::At;
 use super::pool::Pool;
 use super::search::Search4;
-use super::tables::{
-    Aggregate, BASE_MASK, Bundle, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT, PortWords, Searches,
-    Tables, Words,
-};
+use super::tables::{Bundle, PortWords, Searches, Tables, Words};
 use crate::flat::{FlatV4, FlatV6};
 
 /// Headers of a block.

@@ -3,7 +3,7 @@
 //!
 //! The class of an address is the longest prefix that it lies in, because that one says which others it lies in.
 
-use super::At;
+use super::at::At;
 use crate::header::Net;
 
 /// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside it.

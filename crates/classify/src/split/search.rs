@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From an address to its longest prefix's leaf: a multi-way trie for IPv4, search among intervals for IPv6.
 
-use super::At;
+use super::at::At;
 use super::prefix::{Prefix, Prefixes};
 
 /// An entry that points to a node.

@@ -5,223 +5,18 @@
 //! words. Aggregation, once per group: fields of these words select a slot (check and list) and a port class; position
 //! or rank follows. Small groups are found in pools (see [`super::pool`]).
 
-use super::At;
-use super::displace::{Placement, place};
+use super::aggregate::Aggregate;
+use super::at::At;
+use super::field::{Field, bits};
 use super::group::Group;
 use super::pool::{Pool, take_pools};
 use super::ports::Ports;
 use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
 
-/// No rule.
-pub(crate) const NONE: u32 = u32::MAX;
-/// In a table of 16-bit ranks: no rule.
-pub(crate) const NONE16: u16 = u16::MAX;
-/// In a table of positions: no rule.
-pub(crate) const NONE8: u8 = u8::MAX;
-/// Bytes of a table of ranks for it to be preferred to a table of positions.
-const DIRECT_MAX: usize = 384 << 10;
 /// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it would be most of
 /// the memory, and such tables mostly stand while faster ones are built beside them.
 const WIDE_MAX: usize = 1 << 14;
-/// Bytes of a table of positions at most.
-pub(crate) const POSITIONS_MAX: usize = 16 << 20;
-
-/// Some bits of a word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub shift: u32,
-    pub mask: u32,
-}
-
-impl Field {
-    pub fn of(self, word: u64) -> u32 {
-        (word >> self.shift) as u32 & self.mask
-    }
-}
-
-/// What follows a list.
-#[derive(Clone, Debug)]
-pub(crate) enum Form {
-    /// A rank for each list and port class.
-    Direct(Vec<u16>),
-    /// For each pattern and port class the position in the list; for each list its ranks.
-    Positions { positions: Vec<u8>, columns: u32, ranks: Vec<u32> },
-}
-
-/// A slot's parts: 24 bits of check, 16 of pattern, 24 of base.
-pub(crate) const CHECK_SHIFT: u32 = 40;
-pub(crate) const PATTERN_SHIFT: u32 = 24;
-pub(crate) const BASE_MASK: u32 = (1 << 24) - 1;
-/// A slot that no row matches.
-pub(crate) const EMPTY: u64 = u64::MAX << CHECK_SHIFT;
-
-/// The tables of a group.
-#[derive(Clone, Debug)]
-pub(crate) struct Aggregate {
-    pub set: u8,
-    pub rows_are_source: bool,
-    pub row: Field,
-    pub column: Field,
-    pub port: Field,
-    pub slots: Vec<u64>,
-    pub form: Form,
-    /// Rules in it.
-    pub cells: usize,
-    pub lists: usize,
-    /// Port classes.
-    pub columns: usize,
-    placement: Vec<u32>,
-    /// For each slot its full list, for when the best rule was deleted.
-    full_of: Vec<u32>,
-    full: Vec<u32>,
-    full_starts: Vec<u32>,
-}
-
-impl Aggregate {
-    /// `None` if a table would be too large.
-    pub fn new(group: &Group) -> Option<Self> {
-        let columns = group.port_classes.len();
-        let Placement { rows, size } = place(&group.runs, group.columns.len(), group.cells)?;
-        let top = group.lists.iter().flatten().max().copied().unwrap_or(0);
-        let direct = top < u32::from(NONE16) && group.lists.len() * columns * 2 <= DIRECT_MAX;
-        let (form, bases) = if direct { direct_form(group) } else { position_form(group)? };
-        let mut slots = vec![EMPTY; size];
-        let mut full_of = vec![0; size];
-        for (runs, displacement) in group.runs.iter().zip(&rows) {
-            for run in runs {
-                let base = bases.at(run.list as usize);
-                let pattern = if direct { 0 } else { group.pattern.at(run.list as usize) };
-                if base > BASE_MASK || pattern > 0xffff {
-                    return None;
-                }
-                let slot = u64::from(*displacement) << CHECK_SHIFT
-                    | u64::from(pattern) << PATTERN_SHIFT
-                    | u64::from(base);
-                for column in run.first..run.end {
-                    let index = (displacement + column) as usize & (size - 1);
-                    if let (Some(at), Some(full)) = (slots.get_mut(index), full_of.get_mut(index)) {
-                        (*at, *full) = (slot, run.full);
-                    }
-                }
-            }
-        }
-        Some(Aggregate {
-            set: group.set,
-            rows_are_source: group.rows_are_source,
-            row: Field::default(),
-            column: Field::default(),
-            port: Field::default(),
-            slots,
-            form,
-            cells: group.cells,
-            lists: group.lists.len(),
-            columns,
-            placement: rows,
-            full_of,
-            full: group.full.clone(),
-            full_starts: group.full_starts.clone(),
-        })
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.slots.len() * 12
-            + self.form_bytes()
-            + (self.placement.len() + self.full.len() + self.full_starts.len()) * 4
-    }
-
-    /// Bytes of what follows the slots.
-    pub fn form_bytes(&self) -> usize {
-        match &self.form {
-            Form::Direct(ranks) => ranks.len() * 2,
-            Form::Positions { positions, ranks, .. } => positions.len() + ranks.len() * 4,
-        }
-    }
-
-    /// Ranks of all rules whose addresses match, in their order.
-    pub fn candidates(&self, source: u64, destination: u64) -> &[u32] {
-        let (rows, columns) =
-            if self.rows_are_source { (source, destination) } else { (destination, source) };
-        let row = self.row.of(rows);
-        let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
-        if (self.slots.at(index) >> CHECK_SHIFT) as u32 != row {
-            return &[];
-        }
-        let list = self.full_of.at(index) as usize;
-        let (from, to) = (self.full_starts.at(list) as usize, self.full_starts.at(list + 1) as usize);
-        self.full.get(from..to).unwrap_or_default()
-    }
-
-    /// Rank of the best rule, from the words of the fields.
-    #[inline]
-    pub fn find(&self, source: u64, destination: u64, ports: u64) -> u32 {
-        let (rows, columns) =
-            if self.rows_are_source { (source, destination) } else { (destination, source) };
-        let row = self.row.of(rows);
-        let index = row.wrapping_add(self.column.of(columns)) as usize & (self.slots.len() - 1);
-        let slot = self.slots.at(index);
-        if (slot >> CHECK_SHIFT) as u32 != row {
-            return NONE;
-        }
-        let (base, port) = (slot as u32 & BASE_MASK, self.port.of(ports));
-        match &self.form {
-            Form::Direct(ranks) => match ranks.at((base + port) as usize) {
-                NONE16 => NONE,
-                rank => u32::from(rank),
-            },
-            Form::Positions { positions, columns, ranks } => {
-                let pattern = (slot >> PATTERN_SHIFT) as u32 & 0xffff;
-                match positions.at((pattern * columns + port) as usize) {
-                    NONE8 => NONE,
-                    position => ranks.at((base + u32::from(position)) as usize),
-                }
-            }
-        }
-    }
-}
-
-fn direct_form(group: &Group) -> (Form, Vec<u32>) {
-    let columns = group.port_classes.len();
-    let mut ranks = Vec::with_capacity(group.lists.len() * columns + 1);
-    let mut by_pattern: Vec<Vec<Option<usize>>> = Vec::with_capacity(group.patterns.len());
-    by_pattern.extend(group.patterns.iter().map(|p| group.positions(p).collect()));
-    let mut bases = Vec::with_capacity(group.lists.len());
-    for (list, pattern) in group.lists.iter().zip(&group.pattern) {
-        bases.push(ranks.len() as u32);
-        for position in by_pattern.get(*pattern as usize).into_iter().flatten() {
-            ranks.push(position.and_then(|p| list.get(p)).map_or(NONE16, |r| *r as u16));
-        }
-    }
-    // Vector reads take 4 bytes at a time.
-    ranks.push(NONE16);
-    (Form::Direct(ranks), bases)
-}
-
-fn position_form(group: &Group) -> Option<(Form, Vec<u32>)> {
-    let columns = group.port_classes.len();
-    if group.patterns.len() * columns > POSITIONS_MAX || group.patterns.len() > 0xffff {
-        return None;
-    }
-    let mut positions = Vec::with_capacity(group.patterns.len() * columns + 3);
-    for pattern in &group.patterns {
-        if pattern.len() >= usize::from(NONE8) {
-            return None;
-        }
-        positions.extend(group.positions(pattern).map(|p| p.map_or(NONE8, |p| p as u8)));
-    }
-    positions.extend([NONE8; 3]);
-    let mut ranks = Vec::new();
-    let mut bases = Vec::with_capacity(group.lists.len());
-    for list in &group.lists {
-        bases.push(ranks.len() as u32);
-        ranks.extend_from_slice(list);
-    }
-    if ranks.is_empty() {
-        ranks.push(NONE);
-    }
-    Some((Form::Positions { positions, columns: columns as u32, ranks }, bases))
-}
-
 /// Where the word of an address comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Words {
@@ -303,11 +98,6 @@ pub(crate) struct Tables {
     /// What each field's class counts in the index of the port words.
     pub strides: [u32; 5],
     pub bundles: Vec<Bundle>,
-}
-
-/// Bits that tell so many values apart.
-pub(crate) fn bits(values: usize) -> u32 {
-    usize::BITS - values.saturating_sub(1).leading_zeros()
 }
 
 /// What is free in the words of source, destination and ports, from which bit on.

@@ -2,7 +2,8 @@
 //! Gathers events and writes them in large pieces to something that takes bytes in order: a file or
 //! standard output. After an error nothing half-written stays where that can be helped.
 
-use super::{BUFFER_BYTES, Ledger, lines, seconds_of, timestamp_of};
+use super::ledger::Ledger;
+use super::lines::{BUFFER_BYTES, lines, seconds_of, timestamp_of};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 

@@ -3,7 +3,8 @@
 //! bounded amount back, a datagram that does not fit is lost, and connecting to a stream happens on a
 //! thread of its own (a full backlog would block it).
 
-use super::{BUFFER_BYTES, Ledger};
+use super::ledger::Ledger;
+use super::lines::BUFFER_BYTES;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};

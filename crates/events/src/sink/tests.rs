@@ -2,10 +2,12 @@
 //! Sinks against real files, full disks and readers that come and go.
 
 use super::buffered::Medium;
+use super::lines::{BUFFER_BYTES, seconds_of};
 use super::*;
 use crate::config::FileDestination;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const EVENT: &[u8] = br#"{"timestamp":"2018-10-10T09:24:31.516380+0000","event_type":"flow"}"#;
 

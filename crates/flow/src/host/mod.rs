@@ -14,6 +14,7 @@ mod export;
 mod shard;
 mod slots;
 mod tags;
+mod value;
 
 pub use export::{HostImportError, export_host, import_host};
 pub use slots::{
@@ -21,6 +22,7 @@ pub use slots::{
     SlotRefused, Threshold,
 };
 pub use tags::{Tag, Tags};
+pub use value::HostValue;
 
 use crate::key::FlowHasher;
 use bartizan_base::{TenantId, Timestamp};
@@ -108,18 +110,6 @@ impl HostKey {
         let parts = [first >> 64, first, second >> 64, second].map(|part| part as u64);
         let [a, b, c, d] = parts;
         [a, b, c, d, extra, u64::from(self.tenant.0), kind]
-    }
-}
-
-/// What a [`HostTable`] can hold.
-pub trait HostValue: Default {
-    /// Until when it has to be kept: `now` or earlier once there is nothing left in it.
-    /// Parts that have expired at `now` may be dropped here.
-    fn keep_until(&mut self, now: Timestamp) -> Timestamp;
-
-    /// How many things did not fit into it since this was asked last.
-    fn take_refused(&mut self) -> u64 {
-        0
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Built as the flow table is: arrays reserved once, touched as they fill, and the same timer wheel.
 
-use super::{HostCounters, HostKey, HostValue, WhenHostsFull};
+use super::value::HostValue;
+use super::{HostCounters, HostKey, WhenHostsFull};
 use crate::index::Index;
 use crate::key::FlowHash;
 use crate::wheel::{Tick, TimerLink, TimerWheel};

@@ -5,8 +5,8 @@
 //! limits, the protocols' expectations); here they are plain data with an end on the packet clock and
 //! a bound on their number. They are keyed by what outlives a generation: interned names and gid:sid.
 
-use super::HostValue;
 use super::tags::{Tag, Tags};
+use super::value::HostValue;
 use bartizan_base::Timestamp;
 use smallvec::SmallVec;
 

@@ -3,7 +3,7 @@
 //! What comes in is checked like anything else that comes from outside.
 
 use super::peer::PeerFlags;
-use super::queue::Queued;
+use super::queued::Queued;
 use super::session::SessionFlags;
 use super::{Peer, Seq, TcpSession, TcpState};
 use bartizan_base::{Cursor, Direction};

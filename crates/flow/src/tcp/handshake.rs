@@ -3,7 +3,7 @@
 
 use super::peer::PeerFlags;
 use super::pickup::note_first_timestamp;
-use super::queue::Queued;
+use super::queued::Queued;
 use super::session::SessionFlags;
 use super::step::{Handled, Step};
 use super::{HostPolicy, StreamEvent, TcpFlags, TcpState, WSCALE_MAX};
@@ -193,7 +193,7 @@ impl Step<'_, '_> {
 
     fn syn_again(&mut self) {
         let again = Queued::syn(self.segment, self.now);
-        if again != Queued::of_session(self.session)
+        if again != self.session.last_syn()
             && let Err(event) = self.session.queue_syn(self.config)
         {
             self.event(event);

@@ -51,19 +51,23 @@
 mod checks;
 mod closing;
 mod config;
+mod context;
 mod counters;
 mod established;
 mod event;
 mod export;
+mod handle;
 mod handshake;
 mod outcome;
 mod peer;
 mod pickup;
 mod queue;
+mod queued;
 mod reuse;
 mod segment;
 mod seq;
 mod session;
+mod state;
 mod step;
 mod validate;
 
@@ -73,10 +77,12 @@ mod tests;
 pub use config::{
     ExceptionPolicy, ExceptionTarget, OverlapAction, ReassemblyConfig, StreamConfig, StreamMode, UrgentPolicy,
 };
+pub use context::StreamContext;
 pub use counters::StreamCounters;
 pub use event::{EventList, StreamEvent};
-pub use outcome::{Advice, FlowState, Outcome, PacketKind};
+pub use outcome::{Advice, Outcome, PacketKind};
 pub use peer::Peer;
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
-pub use session::{StreamContext, TcpSession, TcpState};
+pub use session::TcpSession;
+pub use state::{FlowState, TcpState};

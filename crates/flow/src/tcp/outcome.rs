@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the stream engine says about one packet.
 
-use super::{EventList, ExceptionPolicy, ExceptionTarget, TcpState};
+use super::{EventList, ExceptionPolicy, ExceptionTarget, FlowState, TcpState};
 use bartizan_base::{PerDirection, Reason};
 use bitflags::bitflags;
-
-/// Coarse state of a flow, as flow timeouts and EVE use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FlowState {
-    /// No full handshake yet.
-    #[default]
-    New,
-    /// Both sides talk.
-    Established,
-    /// Ended or ending.
-    Closed,
-}
 
 /// What happens to the packet inline, as far as the stream engine is concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

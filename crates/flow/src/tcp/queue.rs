@@ -3,61 +3,25 @@
 //! believes shows only later. The queue is bounded by configuration and empty in every normal session.
 
 use super::peer::PeerFlags;
+use super::queued::Queued;
 use super::session::{SessionFlags, TcpSession};
 use super::{Segment, Seq, StreamConfig, StreamEvent};
 
-/// What a SYN or SYN/ACK said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Queued {
-    pub(crate) seq: Seq,
-    pub(crate) ack: Seq,
-    pub(crate) window: u16,
-    pub(crate) wscale: Option<u8>,
-    pub(crate) ts: Option<u32>,
-    pub(crate) sack_ok: bool,
-    pub(crate) pkt_ts: u32,
-}
-
-impl Queued {
-    /// From a SYN/ACK.
-    pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
-        Self { ack: segment.ack, ..Self::syn(segment, now) }
-    }
-
-    /// From a SYN, which acknowledges nothing.
-    pub(crate) fn syn(segment: &Segment<'_>, now: u32) -> Self {
-        Self {
-            seq: segment.seq,
-            ack: Seq(0),
-            window: segment.window,
-            wscale: segment.wscale(),
-            ts: segment.options.ts.map(|(value, _)| value),
-            sack_ok: segment.options.sack_ok,
-            pkt_ts: now,
-        }
-    }
-
+impl TcpSession {
     /// What the session holds of the SYN it saw last.
-    pub(crate) fn of_session(session: &TcpSession) -> Self {
-        let client = session.client();
-        let server = session.server();
-        Self {
+    pub(crate) fn last_syn(&self) -> Queued {
+        let (client, server) = (self.client(), self.server());
+        Queued {
             seq: client.isn,
             ack: Seq(0),
             window: u16::try_from(server.window).unwrap_or(u16::MAX),
-            wscale: session.flags.contains(SessionFlags::SERVER_WSCALE).then_some(server.wscale),
+            wscale: self.flags.contains(SessionFlags::SERVER_WSCALE).then_some(server.wscale),
             ts: client.flags.contains(PeerFlags::TIMESTAMP).then_some(client.last_ts),
-            sack_ok: session.flags.contains(SessionFlags::CLIENT_SACK_OK),
+            sack_ok: self.flags.contains(SessionFlags::CLIENT_SACK_OK),
             pkt_ts: client.last_pkt_ts,
         }
     }
 
-    fn same_syn_ack(&self, other: &Queued) -> bool {
-        Queued { pkt_ts: 0, ..*self } == Queued { pkt_ts: 0, ..*other }
-    }
-}
-
-impl TcpSession {
     /// Keeps a SYN/ACK that differs from the one in force.
     pub(crate) fn queue_syn_ack(&mut self, entry: Queued, config: &StreamConfig) -> Result<(), StreamEvent> {
         if self.queue.iter().any(|known| known.same_syn_ack(&entry)) {
@@ -78,7 +42,7 @@ impl TcpSession {
 
     /// Keeps what the session knew of an earlier SYN.
     pub(crate) fn queue_syn(&mut self, config: &StreamConfig) -> Result<(), StreamEvent> {
-        let entry = Queued::of_session(self);
+        let entry = self.last_syn();
         if self.queue.iter().any(|known| known.seq == entry.seq && known.ts == entry.ts) {
             return Ok(());
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One segment on its way through a session: what every state handler works with.
 
-use super::session::{SessionFlags, StreamContext};
+use super::session::SessionFlags;
 use super::{
     Arrival, ExceptionPolicy, ExceptionTarget, FlowState, HostPolicy, Outcome, PacketKind, Peer, Segment,
-    Seq, StreamConfig, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
+    Seq, StreamConfig, StreamContext, StreamCounters, StreamEvent, TcpFlags, TcpSession, TcpState,
 };
 use crate::stream::Stream;
 use bartizan_base::Direction;

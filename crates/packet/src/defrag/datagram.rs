@@ -5,11 +5,19 @@
 //! Sources: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 1624 (checksum update). The checksum is
 //! updated, not computed anew, so that a first fragment with a wrong one gives a datagram with a wrong one.
 
+use super::counters::DropReason;
+use super::fragment::{Fragment, FragmentKey, IPV6_HEADER, MAX_DATAGRAM, announcing_byte};
 use super::likeness::Likeness;
 use super::policy::{self, HeldSpan, Incoming, OverlapPolicy, Step};
 use super::store::{NIL, Node, Queue, Store};
-use super::{DropReason, Fragment, FragmentKey, MAX_DATAGRAM};
 use bartizan_base::Timestamp;
+
+/// One datagram in the making, until it is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramId {
+    pub(super) index: u32,
+    pub(super) serial: u32,
+}
 
 /// A datagram's fragments and its place in the order of use.
 pub(super) struct Datagram {
@@ -362,26 +370,4 @@ fn finish_ipv6(header: &mut [u8], total: usize, next_header: u8) -> Option<()> {
     let at = announcing_byte(header)?;
     *header.get_mut(at)? = next_header;
     Some(())
-}
-
-const IPV6_HEADER: usize = 40;
-
-/// Position of the byte that announces the fragment header, which follows `header`; `None` when the
-/// extension headers do not end there.
-pub(super) fn announcing_byte(header: &[u8]) -> Option<usize> {
-    let mut at = IPV6_HEADER;
-    let mut byte = 6;
-    while at < header.len() {
-        let len = usize::from(*header.get(at.checked_add(1)?)?);
-        let size = match *header.get(byte)? {
-            // Hop-by-hop, routing, destination, mobility, HIP, shim6.
-            0 | 43 | 60 | 135 | 139 | 140 => len.checked_add(1)?.checked_mul(8)?,
-            // Authentication.
-            51 => len.checked_add(2)?.checked_mul(4)?,
-            _ => return None,
-        };
-        byte = at;
-        at = at.checked_add(size)?;
-    }
-    (at == header.len()).then_some(byte)
 }

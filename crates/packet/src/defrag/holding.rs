@@ -5,18 +5,11 @@
 //! several workers share a frame's packets, a frame may be settled after its datagram was decided on; until all are, the
 //! datagram is kept, so that the late ones go the same way. One that never comes back (it was lost between workers) ends with the datagram's time.
 
-use super::datagram::State;
+use super::datagram::{DatagramId, State};
 use super::store::Queue;
 use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
-
-/// One datagram in the making, until it is decided on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatagramId {
-    pub(super) index: u32,
-    pub(super) serial: u32,
-}
 
 /// What becomes of a frame that was to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,17 +149,6 @@ impl Defragmenter {
         self.datagrams.get(id.index as usize).filter(|d| d.serial == id.serial).map(|d| d.state)
     }
 
-    /// Nothing of it goes on.
-    pub(super) fn stop(&mut self, index: u32) {
-        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
-        datagram.clear(&mut self.store);
-        datagram.state = State::Refused;
-        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
-        self.counters.drop_some(DropReason::Refused, frames.len);
-        self.discarded.append(&mut self.store, frames);
-        self.end_if_settled(index);
-    }
-
     /// What becomes of one frame is known.
     fn settle(&mut self, id: DatagramId) {
         if self.state(id).is_none() {
@@ -176,17 +158,5 @@ impl Defragmenter {
             datagram.unsettled = datagram.unsettled.saturating_sub(1);
         }
         self.end_if_settled(id.index);
-    }
-
-    fn end_if_settled(&mut self, index: u32) {
-        let Some(datagram) = self.datagrams.get(index as usize) else { return };
-        let over = match datagram.state {
-            State::Open | State::Judged => false,
-            State::Passed => datagram.unsettled == 0,
-            State::Refused => datagram.unsettled == 0 && self.config.hold,
-        };
-        if over {
-            self.release(index);
-        }
     }
 }

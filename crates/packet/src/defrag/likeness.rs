@@ -5,7 +5,7 @@
 //! Sources: RFC 791, 815, 1858 and 3128 (first fragments without the whole header), 3168 section 5.3 (ECN), 7112 and 8200 section 4.5
 //! (the header chain lies in the first fragment). Reasons and the fields left out: docs/design/0011-what-the-receiver-reads.md.
 
-use super::{Fragment, FragmentKey};
+use super::fragment::{Fragment, FragmentKey};
 use crate::InternetChecksum;
 use core::hash::BuildHasher;
 

@@ -24,10 +24,13 @@
 //! fragments to multiples of eight bytes (as Suricata does not either), and the unconditional refusal of overlapping
 //! IPv6 fragments by RFC 5722 (in detection the event and the policy decide; strict mode refuses them).
 
+mod config;
 mod counters;
 mod datagram;
+mod fragment;
 mod holding;
 mod likeness;
+mod outcome;
 mod policy;
 mod remembered;
 mod store;
@@ -36,160 +39,23 @@ mod strict_tests;
 #[cfg(test)]
 mod tests;
 
-pub use holding::{Attached, DatagramId};
-
+pub use config::{DefragConfig, HostSettings};
 pub use counters::{DefragCounters, DefragEvent, DefragEvents, DropReason, VersionCounters};
+pub use datagram::DatagramId;
+pub use fragment::{Fragment, FragmentKey};
+pub use holding::Attached;
+pub use outcome::{DefragOutcome, DefragResult};
 pub use policy::OverlapPolicy;
 
-use bartizan_base::{LinkId, PacketDuration, TenantId, Timestamp};
+use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
 use core::mem::size_of;
-use core::net::IpAddr;
-use datagram::{Assembly, Datagram, State, announcing_byte};
+use datagram::{Assembly, Datagram, State};
 use foldhash::quality::FixedState;
+use fragment::check;
 use hashbrown::HashTable;
 use remembered::Remembered;
 use store::{Full, NIL, Queue, Store};
-
-/// The largest datagram's data that IPv6 allows, and IPv4 with its header.
-const MAX_DATAGRAM: u32 = 65_535;
-
-/// Bounds of a [`Defragmenter`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DefragConfig {
-    /// Datagrams at once (`defrag.trackers`).
-    pub max_trackers: u32,
-    /// Fragments at once (`defrag.max-frags`).
-    pub max_fragments: u32,
-    /// Fragments of one datagram, so that a lookup among them stays cheap.
-    pub max_datagram_fragments: u32,
-    /// Bytes of memory for everything (`defrag.memcap`).
-    pub memory: usize,
-    /// How long after its last fragment a datagram is kept (`defrag.timeout`).
-    pub timeout: PacketDuration,
-    /// Fragments that receivers treat differently are refused, and no datagram is given up before its time.
-    pub strict: bool,
-    /// Frames of fragments are kept until their datagram may go. Means `strict`.
-    pub hold: bool,
-    /// Strict: so many datagrams that passed are remembered at most, so that their ids are not taken again.
-    pub remember: u32,
-    /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
-    pub hash_seed: u64,
-}
-
-impl Default for DefragConfig {
-    /// Suricata's shipped bounds.
-    fn default() -> Self {
-        Self {
-            max_trackers: 65_535,
-            max_fragments: 65_535,
-            max_datagram_fragments: 2_048,
-            memory: 32 << 20,
-            timeout: PacketDuration::from_secs(60),
-            strict: false,
-            hold: false,
-            remember: 8_192,
-            hash_seed: 0,
-        }
-    }
-}
-
-/// What fragments of one datagram have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FragmentKey {
-    /// Whose traffic.
-    pub tenant: TenantId,
-    /// What it came in by, where links are kept apart.
-    pub link: Option<LinkId>,
-    /// VLAN ids from the outermost, 0 where there is none.
-    pub vlans: [u16; 3],
-    /// Whatever tells tunnels apart (VNI, TEID, hash of the outer addresses), 0 outside.
-    pub tunnel: u64,
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address, of the same version.
-    pub dst: IpAddr,
-    /// Identification: 16 bits for IPv4, 32 for IPv6.
-    pub id: u32,
-    /// IPv4: the protocol. Not used for IPv6, where the fragments of a datagram may differ in it.
-    pub protocol: u8,
-    /// How many IP headers are around this one.
-    pub recursion: u8,
-}
-
-impl FragmentKey {
-    /// As the table has it.
-    const fn normal(mut self) -> Self {
-        if !self.is_ipv4() {
-            self.protocol = 0;
-        }
-        self
-    }
-
-    const fn is_ipv4(&self) -> bool {
-        matches!(self.dst, IpAddr::V4(_))
-    }
-}
-
-/// One fragment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fragment<'a> {
-    /// Where its data starts in the datagram, in bytes.
-    pub offset: u16,
-    /// Whether more fragments follow.
-    pub more: bool,
-    /// The IP header: of IPv4 with its options; of IPv6 with the extension headers before the fragment
-    /// header, and without that.
-    pub header: &'a [u8],
-    /// Time to live, or hop limit, that it came with.
-    pub hop_limit: u8,
-    /// What else it came by and a receiver may ask for (port, hardware address, tags): the same for all fragments of a datagram.
-    pub path: [u64; 2],
-    /// A bit that has to be zero is set: in the flags of IPv4, in the fragment header of IPv6.
-    pub reserved: bool,
-    /// IPv6: the next header that the fragment header names. Not used for IPv4.
-    pub next_header: u8,
-    /// The data behind the header, or behind the fragment header; link-layer padding taken off.
-    pub payload: &'a [u8],
-}
-
-/// How the receiving host is taken to behave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostSettings {
-    /// What it does with overlaps.
-    pub policy: OverlapPolicy,
-    /// How long it waits, where that is configured for it (`defrag.host-config`).
-    pub timeout: Option<PacketDuration>,
-}
-
-impl From<OverlapPolicy> for HostSettings {
-    fn from(policy: OverlapPolicy) -> Self {
-        Self { policy, timeout: None }
-    }
-}
-
-/// What became of a fragment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefragResult {
-    /// It waits for others.
-    Held,
-    /// It was the last one missing: the buffer holds the datagram, from its IP header on.
-    Complete,
-    /// It is not kept.
-    Dropped(DropReason),
-}
-
-/// What became of a fragment, and the events on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DefragOutcome {
-    /// Held, complete or dropped.
-    pub result: DefragResult,
-    /// Decoder events that the fragment's packet gets.
-    pub events: DefragEvents,
-    /// Strict, unless dropped: the datagram. One that is whole wants to hear whether it may go; with
-    /// [`DefragConfig::hold`] every fragment's frame is to be attached, passed or refused.
-    pub datagram: Option<DatagramId>,
-}
 
 /// Collects fragments and gives back datagrams. One per worker; no locks.
 pub struct Defragmenter {
@@ -526,6 +392,29 @@ impl Defragmenter {
         self.free.push(index);
     }
 
+    /// Nothing of it goes on.
+    fn stop(&mut self, index: u32) {
+        let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
+        datagram.clear(&mut self.store);
+        datagram.state = State::Refused;
+        let frames = core::mem::replace(&mut datagram.frames, Queue::EMPTY);
+        self.counters.drop_some(DropReason::Refused, frames.len);
+        self.discarded.append(&mut self.store, frames);
+        self.end_if_settled(index);
+    }
+
+    fn end_if_settled(&mut self, index: u32) {
+        let Some(datagram) = self.datagrams.get(index as usize) else { return };
+        let over = match datagram.state {
+            State::Open | State::Judged => false,
+            State::Passed => datagram.unsettled == 0,
+            State::Refused => datagram.unsettled == 0 && self.config.hold,
+        };
+        if over {
+            self.release(index);
+        }
+    }
+
     fn touch(&mut self, index: u32, expires: Timestamp) {
         if let Some(datagram) = self.datagrams.get_mut(index as usize) {
             datagram.expires = expires;
@@ -595,29 +484,4 @@ impl Defragmenter {
 
 const fn pick(key: &FragmentKey, ipv4: DefragEvent, ipv6: DefragEvent) -> DefragEvent {
     if key.is_ipv4() { ipv4 } else { ipv6 }
-}
-
-/// Where the fragment ends in its datagram, or why it cannot be one.
-fn check(key: &FragmentKey, fragment: &Fragment<'_>) -> Result<u32, DropReason> {
-    let same_version = key.src.is_ipv4() == key.dst.is_ipv4();
-    let header = fragment.header;
-    let proper = match header.first().map(|byte| byte >> 4) {
-        Some(4) => key.is_ipv4() && (20..=60).contains(&header.len()),
-        Some(6) => !key.is_ipv4() && (fragment.offset != 0 || announcing_byte(header).is_some()),
-        _ => false,
-    };
-    if !same_version || !proper || header.len() > MAX_DATAGRAM as usize {
-        return Err(DropReason::BadHeader);
-    }
-    let end =
-        u32::try_from(fragment.payload.len()).unwrap_or(u32::MAX).saturating_add(u32::from(fragment.offset));
-    // The least header of IPv4 counts towards its limit, that of IPv6 does not.
-    let limit = if key.is_ipv4() { MAX_DATAGRAM - 20 } else { MAX_DATAGRAM };
-    if end > limit {
-        Err(DropReason::TooLarge)
-    } else if fragment.payload.is_empty() {
-        Err(DropReason::Empty)
-    } else {
-        Ok(end)
-    }
 }

@@ -2,7 +2,9 @@
 //! Strict mode and holding: what is refused, what waits, and what comes out.
 
 use super::*;
+use bartizan_base::{PacketDuration, TenantId};
 use bartizan_testkit::packet::{Ip, IpFixed, Piece};
+use core::net::IpAddr;
 
 const T0: Timestamp = Timestamp::from_parts(1_000, 0);
 

@@ -3,8 +3,9 @@
 //! against the original or against a byte map.
 
 use super::*;
+use bartizan_base::{LinkId, PacketDuration, TenantId};
 use bartizan_testkit::packet::{Ip, IpFixed, sum};
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 const T0: Timestamp = Timestamp::from_parts(1_000, 0);

@@ -6,7 +6,7 @@
 //! transmit part of a mapping is never leased, and there is one `TxRing` for it.
 
 use super::{Geometry, Mapping, Place};
-use crate::port::SendRefusal;
+use crate::refusal::SendRefusal;
 use std::mem::offset_of;
 use std::sync::Arc;
 

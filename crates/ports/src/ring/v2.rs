@@ -4,7 +4,8 @@
 //! Source: Linux `packet_mmap.rst`, `struct tpacket2_hdr`. See [`super`] for why handing out frames is sound.
 
 use super::{Geometry, Header, Mapping, Place, VNET_BYTES, vlan_tag};
-use crate::batch::{Batch, FrameFlags};
+use crate::batch::Batch;
+use crate::frame::FrameFlags;
 use crate::sys;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;

@@ -7,7 +7,8 @@
 
 use super::v2::Filled;
 use super::{Header, Mapping};
-use crate::batch::{Batch, FrameFlags};
+use crate::batch::Batch;
+use crate::frame::FrameFlags;
 use std::mem::offset_of;
 use std::sync::Arc;
 

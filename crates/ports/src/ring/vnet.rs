@@ -7,7 +7,7 @@
 //! tunnels.
 
 use super::Mapping;
-use crate::batch::Segmentation;
+use crate::frame::Segmentation;
 
 /// Bytes of it.
 pub(crate) const BYTES: usize = 10;

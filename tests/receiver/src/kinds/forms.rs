@@ -2,9 +2,11 @@
 //! Messages in forms that their receivers understand otherwise than one might think: answers of HTTP with encodings and framings for curl,
 //! requests with odd framing for two servers, DNS queries.
 
-use super::{Made, Play, payload, pieces, server};
+use super::case::Play;
+use super::made::Made;
+use super::{payload, pieces, server};
+use crate::client::{Out, Style};
 use crate::receivers::Service;
-use crate::tcp::{Out, Style};
 use bartizan_testkit::packet::{Datagram, UDP};
 use bartizan_testkit::random::Random;
 

@@ -2,20 +2,25 @@
 //! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is a kind, and
 //! its members are cases.
 
+mod case;
 mod forms;
 pub mod fragments;
+mod made;
 pub mod odd;
 pub mod payload;
 mod pieces;
 pub mod server;
 mod stream;
 
+pub use case::Case;
+
+use crate::client::{Client, Opening, Out, Style};
 use crate::receivers::Service;
-use crate::server::{Call, Server};
 use crate::strategy::{Strategy, random as trees};
-use crate::tcp::{Client, Opening, Out, Style};
-use bartizan_testkit::packet::{Answer, Datagram, Ip, Layer, Packet, SYN, TCP, UDP};
+use bartizan_testkit::packet::{Datagram, Ip, SYN, TCP, UDP};
 use bartizan_testkit::random::Random;
+use case::Play;
+use made::Made;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A family.
@@ -94,50 +99,6 @@ const fn kind(
     what: &'static str,
 ) -> Kind {
     Kind { name, weight, holds, what, make }
-}
-
-/// What a case is made from.
-struct Made<'r> {
-    random: &'r mut Random,
-    ip: Ip,
-    sport: u16,
-    service: Service,
-    good: Option<Vec<u8>>,
-    note: String,
-    call: Option<Call>,
-    fragmented: u64,
-}
-
-/// One case.
-pub struct Case {
-    /// Of which family: its place in [`KINDS`], or none for a strategy of a list.
-    pub kind: Option<usize>,
-    /// Its number in it.
-    pub number: u64,
-    /// Who it is for the receiver.
-    pub peer: (IpAddr, u16),
-    /// To which receiver.
-    pub service: Service,
-    /// It must arrive: what was sent.
-    pub good: Option<Vec<u8>>,
-    /// What it is like, for people.
-    pub note: String,
-    /// Who is to call it, before it speaks.
-    pub call: Option<Call>,
-    /// Datagrams that it sends in fragments.
-    pub fragmented: u64,
-    /// When, whether sent by us, and the frame.
-    pub frames: Vec<(u64, bool, Vec<u8>)>,
-    play: Play,
-}
-
-enum Play {
-    /// Frames at their times.
-    Frames(Out),
-    /// A connection.
-    Tcp(Box<Client>),
-    /// A connection of a client that is Linux.
-    Server(Box<Server>),
 }
 
 /// The address of the host with this number. The first half of them stands beside the receivers, the others behind
@@ -231,47 +192,6 @@ pub fn of_strategy(listed: &Listed, number: u64, host: u64, v6: bool, seed: u64)
         made.note = strategy.to_string();
         made.with(strategy.clone())
     })
-}
-
-impl Made<'_> {
-    /// A connection that sends the forbidden version in one piece.
-    fn client(&mut self) -> Client {
-        let (evil, good) = payload::pair(self.service, self.random);
-        self.client_of(evil, good)
-    }
-
-    fn client_of(&mut self, truth: Vec<u8>, lie: Vec<u8>) -> Client {
-        let random = Random::new(self.random.draw());
-        let mut client = Client::new(self.ip.clone(), (self.sport, self.service.port()), truth, lie, random);
-        client.timestamps = self.random.percent(30);
-        client
-    }
-
-    fn tcp_service(&mut self) {
-        self.service = *self.random.pick(&[Service::Raw, Service::Http, Service::Http, Service::Tls]);
-    }
-
-    /// A request through a strategy.
-    fn with(&mut self, strategy: Strategy) -> Play {
-        if self.service != Service::Dns {
-            let mut client = self.client();
-            client.strategy = Some(strategy);
-            return Play::Tcp(Box::new(client));
-        }
-        // A client that asks three times.
-        let mut strategy = strategy;
-        self.ip.protocol = UDP;
-        let mut out = Out::new();
-        for turn in 0..3 {
-            let (evil, _) = payload::pair(Service::Dns, self.random);
-            let datagram =
-                Datagram { sport: self.sport, dport: Service::Dns.port(), load: evil, ..Datagram::default() };
-            let packet = Packet { ip: self.ip.clone(), layer: Layer::Udp(datagram), piece: None };
-            let sent = strategy.out(packet, self.random);
-            out.extend(sent.into_iter().map(|(wait, packet)| (turn * 100 + wait.min(300), packet.frame())));
-        }
-        Play::Frames(out)
-    }
 }
 
 fn udp_pair(made: &mut Made<'_>, long: bool) -> (Vec<u8>, Vec<u8>) {
@@ -544,67 +464,6 @@ fn tree(made: &mut Made<'_>) -> Play {
 }
 
 impl Case {
-    /// Frames that are to be sent now, and when it has to be asked again; none when it is over.
-    pub fn speak(&mut self, now: u64, out: &mut Out) -> Option<u64> {
-        match &mut self.play {
-            Play::Frames(frames) => {
-                out.extend(frames.drain(..).map(|(wait, frame)| (now + wait, frame)));
-                None
-            }
-            Play::Tcp(client) => {
-                client.speak(now, out);
-                (!client.is_over()).then(|| client.due())
-            }
-            Play::Server(server) => {
-                server.speak(now, out);
-                (!server.is_over()).then(|| server.due())
-            }
-        }
-    }
-
-    /// Takes an answer.
-    pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
-        match &mut self.play {
-            Play::Frames(_) => {}
-            Play::Tcp(client) => client.hear(answer, now, out),
-            Play::Server(server) => server.hear(answer, now, out),
-        }
-    }
-
-    /// The receiver's application has answered.
-    #[must_use]
-    pub fn answered(&self) -> bool {
-        matches!(&self.play, Play::Tcp(client) if client.heard > 0)
-            || matches!(&self.play, Play::Server(server) if !server.heard.is_empty())
-            || matches!(self.play, Play::Frames(_)) && self.frames.iter().any(|(_, ours, _)| !ours)
-    }
-
-    /// A server of ours has read this.
-    #[must_use]
-    pub fn holds(&self, bytes: &[u8]) -> bool {
-        let Play::Server(server) = &self.play else { return false };
-        // Half of a request is none.
-        if self.service == Service::WebAnswers && !server.asked() {
-            return false;
-        }
-        server.heard.windows(bytes.len()).any(|window| window == bytes)
-    }
-
-    /// It is a connection, or the try to make one.
-    #[must_use]
-    pub fn is_connection(&self) -> bool {
-        !matches!(self.play, Play::Frames(_))
-    }
-
-    /// What it was like.
-    #[must_use]
-    pub fn story(&self) -> String {
-        match &self.play {
-            Play::Tcp(client) if !client.note.is_empty() => client.note.clone(),
-            _ => self.note.clone(),
-        }
-    }
-
     /// The family's name.
     #[must_use]
     pub fn family(&self) -> &'static str {

@@ -4,9 +4,11 @@
 //!
 //! Checksums hold with either content, see [`super::fragments`].
 
-use super::{Made, Play, fragments, payload};
+use super::case::Play;
+use super::made::Made;
+use super::{fragments, payload};
+use crate::client::Out;
 use crate::receivers::Service;
-use crate::tcp::Out;
 use bartizan_testkit::packet::{Datagram, Ip, Piece, UDP};
 use bartizan_testkit::random::Random;
 

@@ -2,7 +2,9 @@
 //! A server that bends its own packets, towards a client that is Linux: what is forbidden stands in the request, which the server reads, or in
 //! the answer, which the client reads.
 
-use super::{Made, Play, payload};
+use super::case::Play;
+use super::made::Made;
+use super::payload;
 use crate::receivers::Service;
 use crate::server::{Call, Server};
 use crate::strategy::{Strategy, random as trees};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections that use what TCP has beside its data: urgent bytes, times, data with the SYN, ports used again, windows, bad news by ICMP.
 
-use super::{Made, Play, payload};
+use super::case::Play;
+use super::made::Made;
+use super::payload;
+use crate::client::{Opening, Step, Style};
 use crate::icmp;
 use crate::receivers::Service;
-use crate::tcp::{Opening, Step, Style};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, URG};
 
 /// The forbidden text with bytes in it that Linux takes out of the stream, or leaves in it: urgent ones.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What rules can look at in DNS and mDNS.
 
-use super::COMPLETE;
+use super::states::COMPLETE;
 use crate::protocol::{BufferKind::Multi, BufferSpec, buffer};
 
 /// `dns.query`: names asked for, in queries.

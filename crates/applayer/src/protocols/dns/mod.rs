@@ -19,6 +19,7 @@ mod log;
 mod message;
 mod name;
 mod record;
+mod states;
 mod transaction;
 
 #[cfg(test)]
@@ -38,10 +39,8 @@ use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, PerDirection};
 use message::HEADER;
+use states::{COMPLETE, STATES};
 use std::collections::VecDeque;
-
-/// Progress of a message that is there.
-const COMPLETE: u8 = 1;
 
 /// Bytes of length before each message over TCP.
 const PREFIX: usize = 2;
@@ -87,11 +86,6 @@ const FLOODED: EventCode = 10;
 const FRAMES: &[&str] = &["stream", "pdu"];
 /// Of these, a message.
 const PDU: u8 = 1;
-
-const STATES: PerDirection<&[&str]> = PerDirection {
-    to_server: &["request_started", "request_complete"],
-    to_client: &["response_started", "response_complete"],
-};
 
 /// DNS.
 pub const SPEC: ProtocolSpec = ProtocolSpec {

@@ -133,7 +133,7 @@ impl Transaction for DnsTransaction {
 
     fn progress(&self, _direction: Direction) -> u8 {
         // A message is complete when it exists.
-        super::COMPLETE
+        super::states::COMPLETE
     }
 
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {

@@ -4,8 +4,8 @@
 //! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space, and as many as come;
 //! what a method is only some of them know from a list. A request without a version (HTTP/0.9) they take of known methods only.
 
-use super::PATTERNS;
 use super::bytes::{after, before, is_token, is_wide_space, span};
+use super::patterns::PATTERNS;
 use super::proxy::{self, ProxyHeader};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::Direction;

@@ -6,8 +6,8 @@
 //! to agree with Suricata's: request line variants, personalities for URIs, header scanning with three kinds of line ends,
 //! bodies that are chunked or encoded in other ways than announced.
 //!
-//! - `request`, `response` and their bodies and lines: the two state machines; `parser`: both over one table of
-//!   transactions (`tx`);
+//! - `state`: what a flow's parser holds: a table of transactions (`tx`) and its two sides (`request_side`, `response_side`);
+//!   `request`, `response` and their bodies and lines: the two state machines over it; `parser`: both together;
 //! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
 //! - `body`, `codec`, `decompress`, `encodings`, `multipart`, `ranges`: bodies and the files in them;
 //! - `buffers`, `log`: what rules and records see.
@@ -34,14 +34,18 @@ mod likely;
 mod log;
 mod multipart;
 mod parser;
+mod patterns;
 mod proxy;
 mod ranges;
 mod request;
 mod request_body;
 mod request_message;
+mod request_side;
 mod response;
 mod response_body;
+mod response_side;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 mod tx;
@@ -50,8 +54,8 @@ mod urldecode;
 
 use std::sync::Arc;
 
-use crate::protocol::{DetectionPattern, Parser, ParserFactory, ProtocolSpec, Transport};
-use bartizan_base::{Direction, PerDirection, SettingError, Settings};
+use crate::protocol::{Parser, ParserFactory, ProtocolSpec, Transport};
+use bartizan_base::{PerDirection, SettingError, Settings};
 
 pub use tx::HttpTx;
 
@@ -63,7 +67,7 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     eve_type: Some("http"),
     eve_tx_id: true,
     transports: &[Transport::Tcp],
-    patterns: PATTERNS,
+    patterns: patterns::PATTERNS,
     ports: &[],
     probe: None,
     likely: Some(likely::likely),
@@ -93,55 +97,13 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     configure,
 };
 
-const fn request_pattern(bytes: &'static [u8]) -> DetectionPattern {
-    let depth = bytes.len() as u16;
-    DetectionPattern {
-        transport: Transport::Tcp,
-        direction: Direction::ToServer,
-        bytes,
-        nocase: true,
-        offset: 0,
-        depth,
-    }
-}
-
-const fn response_pattern(bytes: &'static [u8]) -> DetectionPattern {
-    let depth = bytes.len() as u16;
-    DetectionPattern {
-        transport: Transport::Tcp,
-        direction: Direction::ToClient,
-        bytes,
-        nocase: true,
-        offset: 0,
-        depth,
-    }
-}
-
-macro_rules! patterns {
-    ($($method:literal)+) => {
-        &[
-            $(request_pattern(concat!($method, " ").as_bytes()), request_pattern(concat!($method, "\t").as_bytes()),)+
-            response_pattern(b"HTTP/0.9"),
-            response_pattern(b"HTTP/1.0"),
-            response_pattern(b"HTTP/1.1"),
-        ]
-    };
-}
-
-/// First bytes of requests and responses.
-static PATTERNS: &[DetectionPattern] = patterns!(
-    "GET" "PUT" "POST" "HEAD" "TRACE" "OPTIONS" "CONNECT" "DELETE" "PATCH" "PROPFIND" "PROPPATCH" "MKCOL" "COPY" "MOVE"
-    "LOCK" "UNLOCK" "CHECKOUT" "UNCHECKOUT" "CHECKIN" "UPDATE" "LABEL" "REPORT" "MKWORKSPACE" "MKACTIVITY" "MERGE"
-    "INVALID" "VERSION-CONTROL" "BASELINE-CONTROL"
-);
-
 struct Factory {
     settings: Arc<settings::HttpSettings>,
 }
 
 impl ParserFactory for Factory {
     fn make(&self) -> Box<dyn Parser> {
-        Box::new(parser::HttpParser::new(Arc::clone(&self.settings)))
+        Box::new(state::HttpParser::new(Arc::clone(&self.settings)))
     }
 }
 

@@ -1,62 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One flow's HTTP/1 parser: two state machines, one per direction, over one table of transactions.
 
-use std::sync::Arc;
-
-use super::body::FileContext;
 use super::feed::{Feed, Status, Step};
-use super::ranges::Ranges;
-use super::settings::HttpSettings;
-use super::tx::{COMPLETE, HEADERS, NOT_STARTED, Table};
-use super::{request, response};
+use super::state::HttpParser;
+use super::tx::{COMPLETE, HEADERS, NOT_STARTED};
 use crate::frames::Notes;
 use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress};
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
-use bartizan_base::{Direction, PerDirection};
-
-/// See the module.
-pub(super) struct HttpParser {
-    pub(super) settings: Arc<HttpSettings>,
-    pub(super) txs: Table,
-    pub(super) request: request::Side,
-    pub(super) response: response::Side,
-    /// Transaction whose request is being read.
-    pub(super) request_id: TxId,
-    /// Transaction whose response is being read.
-    pub(super) response_id: TxId,
-    pub(super) file_context: FileContext,
-    pub(super) ranges: Ranges,
-    pub(super) completed_responses: u64,
-    /// The flow is of another protocol from here on; the inner value names it if it is known.
-    pub(super) switch: Option<Option<&'static str>>,
-    pub(super) frames: Notes,
-    /// Offset in the stream of what comes next.
-    next: PerDirection<u64>,
-    /// Messages were completed since the raw stream was shown.
-    pub(super) completed: PerDirection<bool>,
-}
+use bartizan_base::Direction;
 
 impl HttpParser {
-    pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
-        HttpParser {
-            txs: Table::new(Arc::clone(&settings)),
-            request: request::Side::new(settings.strict),
-            file_context: FileContext { strict: settings.strict, ..FileContext::default() },
-            settings,
-            response: response::Side::new(),
-            request_id: 0,
-            response_id: 0,
-            ranges: Ranges::default(),
-            completed_responses: 0,
-            switch: None,
-            frames: Notes::default(),
-            next: PerDirection::default(),
-            completed: PerDirection::default(),
-        }
-    }
-
     fn status(&mut self, direction: Direction) -> &mut Status {
         match direction {
             Direction::ToServer => &mut self.request.status,

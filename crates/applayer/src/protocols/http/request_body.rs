@@ -5,8 +5,8 @@ use super::bytes::line_to_lf;
 use super::events;
 use super::feed::{Feed, Step};
 use super::fields::{self, ChunkLine};
-use super::parser::HttpParser;
-use super::request::State;
+use super::request_side::State;
+use super::state::HttpParser;
 use super::tx::{Coding, Flags, TRAILER};
 use bartizan_base::Direction;
 

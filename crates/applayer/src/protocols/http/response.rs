@@ -7,79 +7,22 @@ use super::events;
 use super::feed::{Feed, Status, Step};
 use super::fields::{self, Version};
 use super::headers::{Odd, RawField, Scan, Scanner, Until, is_empty_line};
-use super::parser::HttpParser;
 use super::request;
+use super::request_side;
 use super::response_body;
+use super::response_side::State;
+use super::state::HttpParser;
 use super::tx::{
     BODY, COMPLETE, Coding, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, NOT_STARTED,
 };
 use super::uri::Uri;
 use crate::frames::Note;
-use crate::transaction::TxId;
 use bartizan_base::Direction;
 
 /// Place of responses in the list of frames.
 const RESPONSE_FRAME: u8 = 2;
 /// Path of a request that was not seen.
 const UNSEEN: &[u8] = b"/libhtp::request_uri_not_seen";
-
-/// Where the response side stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Idle,
-    Line,
-    Headers,
-    BodyDetermine,
-    BodyKnown,
-    BodyToClose,
-    ChunkLength,
-    ChunkData,
-    ChunkEnd,
-    Finalize,
-}
-
-/// The response side's own state.
-pub(super) struct Side {
-    pub state: State,
-    pub status: Status,
-    /// A line that is not complete yet, or whose meaning depends on what comes behind it.
-    pub line: Vec<u8>,
-    /// The request that was to come next when `line` was found to be no status line.
-    pub asked: Option<TxId>,
-    /// In prevention: what comes goes on with a line that is no status line.
-    pub within_body_line: bool,
-    /// Headers that are not complete yet.
-    pub header: Option<Vec<u8>>,
-    /// What those wait for.
-    pub header_until: Until,
-    /// Those hold more than a line, see [`request::Side`].
-    pub header_folded: bool,
-    pub left: Option<u64>,
-    pub chunk_left: u64,
-    /// Offset in the stream of what is not read yet.
-    pub at: u64,
-    /// The next request must be read before the next response, of which no more than a line's limit waits for it.
-    pub yield_at_end: bool,
-}
-
-impl Side {
-    pub(super) const fn new() -> Self {
-        Side {
-            state: State::Idle,
-            status: Status::Open,
-            line: Vec::new(),
-            asked: None,
-            within_body_line: false,
-            header: None,
-            header_until: Until::LineEnd,
-            header_folded: false,
-            left: None,
-            chunk_left: 0,
-            at: 0,
-            yield_at_end: false,
-        }
-    }
-}
 
 /// Whether a line is no status line, so that browsers take it for a body.
 fn is_body_line(line: &[u8]) -> bool {
@@ -183,7 +126,7 @@ impl HttpParser {
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.request.message.progress == NOT_STARTED {
             tx.raise(events::UNABLE_TO_MATCH_RESPONSE_TO_REQUEST);
-            if self.request.state == request::State::Finalize {
+            if self.request.state == request_side::State::Finalize {
                 self.request_complete();
             }
             let Some(tx) = self.response_tx() else { return Step::Fail };
@@ -195,7 +138,7 @@ impl HttpParser {
         self.response.left = None;
         let (at, tx) = (self.response.at, Some(self.response_id));
         self.frames.add(Direction::ToClient, Note::Begin { kind: RESPONSE_FRAME, at, tx });
-        let request_line_open = self.request.state == request::State::Line;
+        let request_line_open = self.request.state == request_side::State::Line;
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.request.is_http09 {
             tx.response.message.coding = Coding::Identity;
@@ -213,7 +156,7 @@ impl HttpParser {
 
     /// A request that may be one of HTTP/0.9 is, if it is answered before more of it comes.
     fn answers_http09(&mut self) {
-        if self.request.state == request::State::Protocol && self.request_id == self.response_id {
+        if self.request.state == request_side::State::Protocol && self.request_id == self.response_id {
             self.request.line.clear();
             self.request_complete();
         }

@@ -5,9 +5,9 @@ use super::bytes::{contains_nocase_nonul, is_space, line_to_lf, span};
 use super::events;
 use super::feed::{Feed, Status, Step};
 use super::fields::{self, ChunkLine, Version};
-use super::parser::HttpParser;
-use super::request;
-use super::response::State;
+use super::request_side;
+use super::response_side::State;
+use super::state::HttpParser;
 use super::tx::{BODY, Coding, Flags, LINE, Method, TRAILER};
 use bartizan_base::Direction;
 
@@ -72,7 +72,7 @@ impl HttpParser {
             && tx.request.message.fields.value("expect") == Some(b"100-continue")
         {
             // The client waits for a go-ahead that will not come: there is no body.
-            self.request.state = request::State::Finalize;
+            self.request.state = request_side::State::Finalize;
         }
         self.response_body_kind(has_length, has_transfer)
     }

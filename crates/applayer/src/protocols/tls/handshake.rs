@@ -7,7 +7,6 @@
 use super::certificate;
 use super::events;
 use super::hello::{self, Kind};
-use super::parser;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
@@ -155,7 +154,7 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Resul
             return Err(events::MULTIPLE_SNI_EXTENSIONS);
         }
         // Suricata does not see it there, and records are to be the same.
-        if parser::behind_the_change(tx) {
+        if tx.is_behind_the_change() {
             return Ok(());
         }
     }

@@ -15,6 +15,7 @@
 
 mod buffers;
 mod certificate;
+mod config;
 mod events;
 mod handshake;
 mod heartbeat;
@@ -27,11 +28,13 @@ mod parser;
 mod sslv2;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod tx;
 mod version;
 
 use crate::protocol::{DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, Transport};
-use bartizan_base::{Direction, PerDirection, SettingError, Settings, parse_bool};
+use bartizan_base::{Direction, PerDirection, SettingError, Settings};
+use config::Config;
 use std::sync::Arc;
 
 pub use tx::TlsTx;
@@ -120,88 +123,8 @@ fn begins(direction: Direction, data: &[u8]) -> Probe {
     if may { Probe::More } else { Probe::No }
 }
 
-/// When a fingerprint is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fingerprint {
-    Off,
-    /// For rules only.
-    Auto,
-    On,
-}
-
-impl Fingerprint {
-    fn read(settings: &Settings, key: &str) -> Result<Self, SettingError> {
-        match settings.get(key) {
-            None => Ok(Fingerprint::Auto),
-            Some(text) if text.eq_ignore_ascii_case("auto") => Ok(Fingerprint::Auto),
-            Some(text) => match parse_bool(text) {
-                Some(true) => Ok(Fingerprint::On),
-                Some(false) => Ok(Fingerprint::Off),
-                None => Err(error(key, text, "auto, yes or no")),
-            },
-        }
-    }
-
-    fn computed(self) -> bool {
-        self != Fingerprint::Off
-    }
-
-    fn logged(self) -> bool {
-        self == Fingerprint::On
-    }
-}
-
-/// What happens once a session is encrypted (`encryption-handling`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Encryption {
-    /// Records are followed, payload is not inspected.
-    TrackOnly,
-    /// The flow needs nothing any more.
-    Bypass,
-    /// As any other flow.
-    Full,
-}
-
-/// Settings that all flows share.
-#[derive(Debug)]
-struct Config {
-    ja3: Fingerprint,
-    /// Rules may look at JA4.
-    ja4: bool,
-    encryption: Encryption,
-}
-
-impl Config {
-    fn bypass(&self) -> bool {
-        self.encryption == Encryption::Bypass
-    }
-
-    fn full_inspection(&self) -> bool {
-        self.encryption == Encryption::Full
-    }
-}
-
-fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
-    SettingError { key: format!("app-layer.protocols.tls.{key}"), value: value.to_owned(), expected }
-}
-
 fn configure(settings: &Settings) -> Result<Box<dyn ParserFactory>, SettingError> {
-    let encryption = match settings.get("encryption-handling") {
-        Some("full") => Encryption::Full,
-        Some("bypass") => Encryption::Bypass,
-        Some("track-only" | "default") => Encryption::TrackOnly,
-        Some(other) => {
-            return Err(error("encryption-handling", other, "track-only, bypass or full"));
-        }
-        None if settings.bool("no-reassemble", false)? => Encryption::Bypass,
-        None => Encryption::TrackOnly,
-    };
-    let config = Config {
-        ja3: Fingerprint::read(settings, "ja3-fingerprints")?,
-        ja4: Fingerprint::read(settings, "ja4-fingerprints")?.computed(),
-        encryption,
-    };
-    Ok(Box::new(Factory { config: Arc::new(config) }))
+    Ok(Box::new(Factory { config: Arc::new(Config::read(settings)?) }))
 }
 
 struct Factory {

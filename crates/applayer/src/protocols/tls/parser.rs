@@ -6,7 +6,7 @@
 //!
 //! Not done: going on behind a gap (Suricata stops there too).
 
-use super::Config;
+use super::config::Config;
 use super::handshake::{self, Assembly};
 use super::sslv2;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
@@ -332,15 +332,7 @@ fn encrypted_handshake(tx: &TlsTx, assembly: &Assembly, direction: Direction, bo
     let is_hello = assembly.is_open() || body.first() == Some(&handshake::CLIENT_HELLO);
     let comes_first = direction == Direction::ToServer && !tx.flags.contains(Flags::CLIENT_HELLO);
     let is_asked_for = direction == Direction::ToServer && tx.flags.contains(Flags::RETRY);
-    behind_the_change(tx) && !(is_hello && (comes_first || is_asked_for))
-}
-
-/// Whether a handshake record is taken for encrypted by its place alone, as Suricata does.
-pub(super) fn behind_the_change(tx: &TlsTx) -> bool {
-    tx.flags.contains(Flags::CHANGE_CIPHER_SPEC)
-        && !(tx.flags.contains(Flags::CLIENT_HELLO)
-            && tx.sides.to_server.version > version::TLS12
-            && !tx.flags.contains(Flags::SERVER_HELLO))
+    tx.is_behind_the_change() && !(is_hello && (comes_first || is_asked_for))
 }
 
 fn change_cipher_spec(tx: &mut TlsTx, direction: Direction) {

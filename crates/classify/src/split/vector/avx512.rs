@@ -9,12 +9,12 @@
     reason = "registers of a block, by numbers below their count: arrays side by side, checked where they are compiled"
 )]
 
+use super::super::aggregate::{Aggregate, BASE_MASK, Form, NONE8, NONE16};
+use super::super::field::Field;
 use super::super::pool::Pool;
 use super::super::portable::{BLOCK, Stage};
 use super::super::search::{Level4, Search4, Search6};
-use super::super::tables::{
-    Aggregate, BASE_MASK, Bundle, Field, Form, NONE8, NONE16, PortTable, PortWords, Searches, Tables, Words,
-};
+use super::super::tables::{Bundle, PortTable, PortWords, Searches, Tables, Words};
 use crate::flat::{FlatV4, FlatV6};
 use core::arch::x86_64::*;
 

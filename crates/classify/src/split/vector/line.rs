@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ands of bit vectors, a cache line at a time, compiled for each level: plain code, which the compiler vectorises.
 
-use super::super::At;
+use super::super::at::At;
 use super::Level;
 use core::ops::Range;
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a flow's HTTP/1 parser holds.
+
+use std::sync::Arc;
+
+use super::body::FileContext;
+use super::ranges::Ranges;
+use super::settings::HttpSettings;
+use super::tx::Table;
+use super::{request_side, response_side};
+use crate::frames::Notes;
+use crate::transaction::TxId;
+use bartizan_base::PerDirection;
+
+/// A flow's parser.
+pub(super) struct HttpParser {
+    pub(super) settings: Arc<HttpSettings>,
+    pub(super) txs: Table,
+    pub(super) request: request_side::Side,
+    pub(super) response: response_side::Side,
+    /// Transaction whose request is being read.
+    pub(super) request_id: TxId,
+    /// Transaction whose response is being read.
+    pub(super) response_id: TxId,
+    pub(super) file_context: FileContext,
+    pub(super) ranges: Ranges,
+    pub(super) completed_responses: u64,
+    /// The flow is of another protocol from here on; the inner value names it if it is known.
+    pub(super) switch: Option<Option<&'static str>>,
+    pub(super) frames: Notes,
+    /// Offset in the stream of what comes next.
+    pub(super) next: PerDirection<u64>,
+    /// Messages were completed since the raw stream was shown.
+    pub(super) completed: PerDirection<bool>,
+}
+
+impl HttpParser {
+    pub(super) fn new(settings: Arc<HttpSettings>) -> Self {
+        HttpParser {
+            txs: Table::new(Arc::clone(&settings)),
+            request: request_side::Side::new(settings.strict),
+            file_context: FileContext { strict: settings.strict, ..FileContext::default() },
+            settings,
+            response: response_side::Side::new(),
+            request_id: 0,
+            response_id: 0,
+            ranges: Ranges::default(),
+            completed_responses: 0,
+            switch: None,
+            frames: Notes::default(),
+            next: PerDirection::default(),
+            completed: PerDirection::default(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of TLS.
+
+use bartizan_base::{SettingError, Settings, parse_bool};
+
+/// When a fingerprint is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fingerprint {
+    Off,
+    /// For rules only.
+    Auto,
+    On,
+}
+
+impl Fingerprint {
+    fn read(settings: &Settings, key: &str) -> Result<Self, SettingError> {
+        match settings.get(key) {
+            None => Ok(Fingerprint::Auto),
+            Some(text) if text.eq_ignore_ascii_case("auto") => Ok(Fingerprint::Auto),
+            Some(text) => match parse_bool(text) {
+                Some(true) => Ok(Fingerprint::On),
+                Some(false) => Ok(Fingerprint::Off),
+                None => Err(error(key, text, "auto, yes or no")),
+            },
+        }
+    }
+
+    pub(super) fn computed(self) -> bool {
+        self != Fingerprint::Off
+    }
+
+    pub(super) fn logged(self) -> bool {
+        self == Fingerprint::On
+    }
+}
+
+/// What happens once a session is encrypted (`encryption-handling`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encryption {
+    /// Records are followed, payload is not inspected.
+    TrackOnly,
+    /// The flow needs nothing any more.
+    Bypass,
+    /// As any other flow.
+    Full,
+}
+
+/// Settings that all flows share.
+#[derive(Debug)]
+pub(super) struct Config {
+    pub(super) ja3: Fingerprint,
+    /// Rules may look at JA4.
+    pub(super) ja4: bool,
+    pub(super) encryption: Encryption,
+}
+
+impl Config {
+    /// From the configuration.
+    pub(super) fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let encryption = match settings.get("encryption-handling") {
+            Some("full") => Encryption::Full,
+            Some("bypass") => Encryption::Bypass,
+            Some("track-only" | "default") => Encryption::TrackOnly,
+            Some(other) => {
+                return Err(error("encryption-handling", other, "track-only, bypass or full"));
+            }
+            None if settings.bool("no-reassemble", false)? => Encryption::Bypass,
+            None => Encryption::TrackOnly,
+        };
+        Ok(Config {
+            ja3: Fingerprint::read(settings, "ja3-fingerprints")?,
+            ja4: Fingerprint::read(settings, "ja4-fingerprints")?.computed(),
+            encryption,
+        })
+    }
+
+    pub(super) fn bypass(&self) -> bool {
+        self.encryption == Encryption::Bypass
+    }
+
+    pub(super) fn full_inspection(&self) -> bool {
+        self.encryption == Encryption::Full
+    }
+}
+
+fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
+    SettingError { key: format!("app-layer.protocols.tls.{key}"), value: value.to_owned(), expected }
+}

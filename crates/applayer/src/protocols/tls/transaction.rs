@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What rules and records ask of the transaction of a TLS flow.
+
+use super::certificate::Certificate;
+use super::tx::{ClientState, Flags, Storing, TlsTx};
+use super::{buffers, events, log, version};
+use crate::memory::Held as _;
+use crate::transaction::{BufferQuery, BufferView, Certificates, LogOptions, Transaction, TxCommon};
+use bartizan_base::{Direction, PerDirection};
+use bartizan_events::JsonWriter;
+
+impl Transaction for TlsTx {
+    fn common(&self) -> &TxCommon {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut TxCommon {
+        &mut self.common
+    }
+
+    fn progress(&self, direction: Direction) -> u8 {
+        match direction {
+            Direction::ToServer if self.unheard => ClientState::InProgress as u8,
+            Direction::ToServer => self.client as u8,
+            Direction::ToClient => self.server as u8,
+        }
+    }
+
+    fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
+        buffers::get(self, query, scratch).map(BufferView::whole)
+    }
+
+    /// - `tls.version`, `ssl.version`: of this direction's side, as on the wire (SSL 2.0: 0x0200);
+    /// - `tls.not_before`, `tls.not_after`: seconds since 1970 of this side's certificate, two's complement (`as i64`);
+    /// - `tls.chain_len`: certificates that this side sent;
+    /// - `ssl.state`: bits of the last handshake message (client hello 1, server hello 2, client key exchange 4,
+    ///   server key exchange 8);
+    /// - `tls.encrypted`: 1 once encrypted payload was seen and `encryption-handling` is not `full` (its bytes tell rules nothing);
+    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
+        let side = &self.sides[direction];
+        let certificate = side.certificate.as_deref();
+        match name {
+            "tls.version" | "ssl.version" => {
+                (side.version != version::UNKNOWN).then_some(u64::from(side.version))
+            }
+            "tls.not_before" => certificate.map(|c| c.not_before.cast_unsigned()),
+            "tls.not_after" => certificate.map(|c| c.not_after.cast_unsigned()),
+            "tls.chain_len" => {
+                (self.progress(direction) >= buffers::CERTIFICATE).then_some(side.chain.len() as u64)
+            }
+            "ssl.state" => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
+            "tls.encrypted" => Some(u64::from(self.encrypted && !self.config.full_inspection())),
+            _ => None,
+        }
+    }
+
+    fn held(&self) -> usize {
+        let sides = [&self.sides.to_server, &self.sides.to_client];
+        sides.iter().fold(0, |sum: usize, side| {
+            let certificate = side.certificate.as_deref().map_or(0, Certificate::held);
+            let texts = side.session_id.held().saturating_add(side.server_name.held());
+            let lists = side.hello.held().saturating_add(side.ja3.held()).saturating_add(side.chain.held());
+            sum.saturating_add(certificate).saturating_add(texts).saturating_add(lists)
+        })
+    }
+
+    fn ask_for_certificates(&mut self, side: Direction) -> bool {
+        let storing = &mut self.sides[side].storing;
+        let new = *storing == Storing::No;
+        if new {
+            *storing = Storing::Asked;
+        }
+        new
+    }
+
+    fn due_certificates(&self, side: Direction) -> Option<Certificates<'_>> {
+        let side = &self.sides[side];
+        if side.storing != Storing::Asked {
+            return None;
+        }
+        let own = side.certificate.as_deref()?;
+        Some(Certificates {
+            subject: &own.subject,
+            issuer: &own.issuer,
+            fingerprint: &own.fingerprint,
+            chain: side.chain.iter().collect(),
+        })
+    }
+
+    fn certificates_stored(&mut self, side: Direction) {
+        self.sides[side].storing = Storing::Done;
+    }
+
+    fn log_ready(&self, _complete: PerDirection<u8>) -> bool {
+        match self.worth {
+            Some(worth) => worth,
+            None => Direction::BOTH.iter().all(|d| self.common.ended[*d]) && self.worth_a_record(),
+        }
+    }
+
+    fn wanted(&self, options: &LogOptions) -> bool {
+        log::wanted(self, options)
+    }
+
+    fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
+        log::write(self, json, options, in_alert);
+    }
+}
+
+const _: () = assert!(events::NAMES.len() < crate::event::GENERIC_BASE as usize);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fields of the words that a lookup reads.
+
+/// Some bits of a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub shift: u32,
+    pub mask: u32,
+}
+
+impl Field {
+    pub fn of(self, word: u64) -> u32 {
+        (word >> self.shift) as u32 & self.mask
+    }
+}
+
+/// Bits that tell so many values apart.
+pub(crate) fn bits(values: usize) -> u32 {
+    usize::BITS - values.saturating_sub(1).leading_zeros()
+}

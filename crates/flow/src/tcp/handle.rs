@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what leaves.
+
+use super::peer::PeerFlags;
+use super::session::{SessionFlags, WINDOW_SLACK};
+use super::step::Step;
+use super::{
+    Advice, Arrival, Outcome, PacketKind, Segment, Seq, StreamConfig, StreamContext, StreamCounters,
+    StreamEvent, TcpFlags, TcpSession, TcpState, UrgentPolicy,
+};
+use crate::stream::StreamPair;
+use bartizan_base::{Direction, Reason};
+
+/// The flags that say what kind of beginning a segment is.
+const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST).union(TcpFlags::FIN);
+
+/// How far off the client's number may be for a SYN cookie: Linux adds one of four sizes to it; doubled.
+const COOKIE_SLACK: u32 = 8;
+
+/// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
+const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
+impl TcpSession {
+    /// Handles one segment. `streams` is the flow's reassembly, absent while nobody wants payloads.
+    ///
+    /// Afterwards the caller runs the readers of the directions in [`Outcome::readable`] and then
+    /// [`StreamPair::settle`]. A packet with [`Outcome::reuse`] was not handled: it belongs to a new flow.
+    pub fn handle(
+        &mut self,
+        segment: &Segment<'_>,
+        arrival: Arrival,
+        streams: Option<&mut StreamPair>,
+        context: &mut StreamContext<'_>,
+        out: &mut Outcome,
+    ) {
+        *out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
+        count_flags(segment, context.counters);
+        if context.config.checksum_validation && !segment.checksum_ok {
+            context.counters.invalid_checksum = context.counters.invalid_checksum.wrapping_add(1);
+            out.checksum_invalid = true;
+            return;
+        }
+        if self.is_reused_by(segment, arrival.direction, context.config)
+            || self.begins_elsewhere(segment, arrival.direction, streams.as_deref(), context.config)
+        {
+            out.reuse = true;
+            return;
+        }
+        self.note_flags(segment, arrival.direction);
+        if !segment.has(TcpFlags::ACK) && segment.ack != Seq(0) {
+            out.events.push(StreamEvent::PktBrokenAck);
+        }
+        if segment.has(TcpFlags::URG)
+            && context.config.inline()
+            && context.config.reassembly.urgent == UrgentPolicy::Drop
+        {
+            out.advice = Advice::Drop(Reason::StreamError);
+            return;
+        }
+
+        let foreign =
+            context.config.inline() && self.is_data_of_another_beginning(segment, arrival.direction);
+        let mut missing = None;
+        if context.config.strict && context.config.inline() {
+            self.note_beginning(segment, arrival.direction);
+            let far = self.is_far_away(segment, arrival.direction);
+            if far {
+                out.events.push(StreamEvent::EstPacketOutOfWindow);
+            }
+            // Where nobody reads there is nothing to differ from.
+            let moves =
+                streams.as_ref().and_then(|_| self.may_move_the_beginning(segment, arrival.direction));
+            missing = moves.and_then(|away| u8::try_from(away).ok());
+            let held = |len: u8| {
+                let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
+                stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)))
+            };
+            // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
+            let old = self.is_async()
+                && !segment.is_empty()
+                && (streams.as_deref())
+                    .and_then(|pair| pair.stream(arrival.direction).held_from(&self.peers[arrival.direction]))
+                    .is_some_and(|from| segment.seq.before(from));
+            let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
+            // Receivers take such a SYN for one, or not.
+            let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
+            if far || old || foreign || torn || moves.is_some() && !completes {
+                out.rejected = true;
+                out.advice = Advice::Drop(Reason::StreamError);
+                return;
+            }
+        }
+
+        let stream = streams.as_deref().map(|pair| pair.stream(arrival.direction));
+        let before = self.if_shown_early(streams.as_deref(), context.config);
+        let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
+        let rejected = step.run();
+        let untaken = step.is_data_that_nobody_takes();
+        // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data either.
+        let unread = untaken || foreign && step.session.state < TcpState::Established;
+        let uncounted = !unread && step.accept_what_leaves(rejected);
+        let refused = rejected.is_err() && !step.is_late_ack();
+        let mut reassemble = step.finish();
+        if let Some(before) = before
+            && streams.as_deref().is_some_and(|pair| pair.was_read_from_elsewhere(self))
+        {
+            // What readers were shown stays where it is: who would begin elsewhere does not get through.
+            *self = before;
+            let (previous, state) = (self.state, self.state);
+            *out = Outcome { previous, state, events: out.events, rejected: true, ..Outcome::default() };
+            out.advice = Advice::Drop(Reason::StreamError);
+            return;
+        }
+        if untaken {
+            out.rejected = true;
+            out.advice = Advice::Drop(Reason::StreamError);
+            reassemble = None;
+        }
+        if refused {
+            out.rejected = true;
+            if context.config.inline() && context.config.drop_invalid {
+                out.advice = Advice::Drop(Reason::StreamError);
+            }
+        }
+        if !out.rejected {
+            self.note_fin(segment, arrival.direction);
+        }
+        out.state = self.state;
+        if out.previous != out.state {
+            out.kind |= PacketKind::STATE_UPDATE;
+        }
+        if let (Some(direction), Some(pair)) = (reassemble, streams) {
+            let overlap = context.counters.overlap;
+            pair.feed(self, segment, direction, arrival, context, out);
+            if uncounted {
+                // The session itself would not have looked at this data.
+                context.counters.overlap = overlap;
+            }
+            if self.is_async() && context.config.compares() {
+                // What was inspected and let go of stands for the missing acknowledgement.
+                let sender = &mut self.peers[direction];
+                if let Some(from) = pair.stream(direction).held_from(sender) {
+                    sender.update_last_ack(from);
+                }
+            }
+        }
+        if let Some(missing) = missing {
+            out.advice = match out.advice {
+                Advice::Forward => Advice::Complete(missing),
+                // One change at a time: the sender sends it again.
+                Advice::Rewrite | Advice::Complete(_) => Advice::Drop(Reason::StreamOverlap),
+                drop @ Advice::Drop(_) => drop,
+            };
+        }
+    }
+
+    /// Whether data lies so far beyond the receiver's window, or behind it, that no receiver takes it and no honest sender sends it.
+    /// Kept, it would use up the depth, the regions and the memory that the stream itself needs.
+    fn is_far_away(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+        let snd = &self.peers[direction];
+        let known = self.state >= TcpState::Established
+            && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
+        // The receiver may have opened its window further than it has told yet.
+        let edge = snd.next_win.plus(snd.window.max(WINDOW_SLACK));
+        known
+            && !segment.is_empty()
+            && (segment.end().after(edge) || segment.end().before(self.oldest(direction)))
+    }
+
+    /// Notes that the server has the connection and knows where the client's stream begins.
+    fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let client = self.client();
+        // A FIN has a number of its own.
+        let fin = u32::from(self.has_closed(Direction::ToServer));
+        let answer = direction == Direction::ToClient
+            && segment.has(TcpFlags::ACK)
+            && !segment.has(TcpFlags::RST)
+            && segment.ack.at_most(client.next_seq.plus(fin));
+        let begun = if segment.has(TcpFlags::SYN) {
+            // Fast Open: it has taken data already.
+            self.state == TcpState::SynSent && segment.ack.after(client.base)
+        } else {
+            self.state >= TcpState::Established && segment.ack.at_least(client.base)
+        };
+        if answer && begun {
+            self.flags |= SessionFlags::BEGUN;
+        }
+    }
+
+    /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first segment that
+    /// fits the cookie, and Linux's cookies also fit a number that is a little off. The stream that it reads would
+    /// begin elsewhere than the one that is inspected. So until it has begun, a segment that brings data a little off the
+    /// beginning does not leave as it is: it gets the bytes before it in front ([`Advice::Complete`]), or stays here. Says
+    /// how far off it is. A FIN without data ends a stream that nothing was read of, and may leave; an ACK without data would
+    /// begin a stream, but before the beginning it may leave (a keep-alive): the byte that would fill the place does not.
+    fn may_move_the_beginning(&self, segment: &Segment<'_>, direction: Direction) -> Option<i32> {
+        let unknown = direction == Direction::ToServer
+            && self.state >= TcpState::SynRecv
+            && !self.flags.intersects(SessionFlags::BEGUN | SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
+            && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+        let away = segment.seq.since(self.client().base);
+        let near = away != 0 && away.unsigned_abs() <= COOKIE_SLACK;
+        let harmless = segment.is_empty() && (away < 0 || segment.has(TcpFlags::FIN));
+        (unknown && near && !harmless).then_some(away)
+    }
+
+    /// Inline, a client that begins anew (another SYN, before any answer) after readers were shown data of its first SYN: it is a
+    /// connection of its own, lest what was read of the one is taken for the beginning of the other.
+    fn begins_elsewhere(
+        &self,
+        segment: &Segment<'_>,
+        direction: Direction,
+        streams: Option<&StreamPair>,
+        config: &StreamConfig,
+    ) -> bool {
+        let flags = segment.flags.intersection(OPENING);
+        config.inline()
+            && self.state == TcpState::SynSent
+            && direction == Direction::ToServer
+            && flags == TcpFlags::SYN
+            && segment.seq != self.client().isn
+            && segment.is_empty()
+            && streams.is_some_and(|pair| pair.stream(direction).right_edge() > 0)
+    }
+
+    /// Whether a segment brings data that stands at another beginning than the one that is in force: of a second SYN with another number,
+    /// of a SYN against the flow's direction, of another SYN/ACK. Which of them its receiver believes shows later, and readers
+    /// can be shown one beginning only: strictly, such a segment does not leave. No honest sender does so: who opens anew with Fast Open does so on another port, or
+    /// sends the SYN again without data.
+    fn is_data_of_another_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
+        if segment.is_empty() || !segment.has(TcpFlags::SYN) || !self.exists() {
+            return false;
+        }
+        let in_force = match (direction, segment.has(TcpFlags::ACK)) {
+            (Direction::ToServer, false) => segment.seq == self.client().isn,
+            // The first SYN/ACK, or the same once more.
+            (Direction::ToClient, true) => match self.state {
+                TcpState::SynSent => !self.flags.contains(SessionFlags::FOUR_WAY),
+                _ => segment.seq == self.server().isn,
+            },
+            _ => false,
+        };
+        !in_force
+    }
+
+    /// A copy of the session, if the packet in hand could move a beginning that readers have read from.
+    fn if_shown_early(&self, streams: Option<&StreamPair>, config: &StreamConfig) -> Option<TcpSession> {
+        let opening = self.state < TcpState::Established || self.state == TcpState::Closed;
+        let shown = |pair: &StreamPair| Direction::BOTH.iter().any(|d| pair.stream(*d).right_edge() > 0);
+        (config.inline() && opening && self.exists() && streams.is_some_and(shown)).then(|| self.clone())
+    }
+
+    /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both
+    /// directions, acknowledged or not. Run the readers, then [`StreamPair::settle`] and `release`.
+    pub fn end(&mut self, streams: &mut StreamPair, context: &mut StreamContext<'_>) -> Outcome {
+        context.counters.ended = context.counters.ended.wrapping_add(1);
+        let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
+        out.established = self.state >= TcpState::Established;
+        // After an orderly close everything that counts is acknowledged, the rest was refused.
+        let unacknowledged = self.state < TcpState::Closed || self.closed_by_rst();
+        for direction in Direction::BOTH {
+            streams.end(self, direction, unacknowledged, context, &mut out);
+        }
+        out
+    }
+
+    /// Tracks flags; packets of both sides end the one-sidedness of a session.
+    fn note_flags(&mut self, segment: &Segment<'_>, direction: Direction) {
+        if !self.exists() {
+            return;
+        }
+        self.peers[direction].tcp_flags |= segment.flags.bits();
+        if self.is_async() && Direction::BOTH.iter().all(|d| self.peers[*d].tcp_flags != 0) {
+            self.flags.remove(SessionFlags::ASYNC);
+        }
+    }
+
+    /// Notes a FIN that was not refused, unless it stands before what its receiver has acknowledged: no FIN was there.
+    fn note_fin(&mut self, segment: &Segment<'_>, direction: Direction) {
+        let sender = &mut self.peers[direction];
+        if segment.has(TcpFlags::FIN) && segment.end().plus(1).at_least(sender.last_ack) {
+            sender.flags |= PeerFlags::FIN_TAKEN;
+        }
+    }
+}
+
+fn count_flags(segment: &Segment<'_>, counters: &mut StreamCounters) {
+    if segment.has(TcpFlags::SYN) {
+        let count = if segment.has(TcpFlags::ACK) { &mut counters.synack } else { &mut counters.syn };
+        *count = count.wrapping_add(1);
+    }
+    if segment.has(TcpFlags::RST) {
+        counters.rst = counters.rst.wrapping_add(1);
+    }
+    if segment.has(TcpFlags::URG) {
+        counters.urg = counters.urg.wrapping_add(1);
+    }
+}

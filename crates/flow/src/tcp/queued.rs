@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is kept of a SYN or SYN/ACK that may turn out to be the true one.
+
+use super::{Segment, Seq};
+
+/// What a SYN or SYN/ACK said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queued {
+    pub(crate) seq: Seq,
+    pub(crate) ack: Seq,
+    pub(crate) window: u16,
+    pub(crate) wscale: Option<u8>,
+    pub(crate) ts: Option<u32>,
+    pub(crate) sack_ok: bool,
+    pub(crate) pkt_ts: u32,
+}
+
+impl Queued {
+    /// From a SYN/ACK.
+    pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
+        Self { ack: segment.ack, ..Self::syn(segment, now) }
+    }
+
+    /// From a SYN, which acknowledges nothing.
+    pub(crate) fn syn(segment: &Segment<'_>, now: u32) -> Self {
+        Self {
+            seq: segment.seq,
+            ack: Seq(0),
+            window: segment.window,
+            wscale: segment.wscale(),
+            ts: segment.options.ts.map(|(value, _)| value),
+            sack_ok: segment.options.sack_ok,
+            pkt_ts: now,
+        }
+    }
+
+    /// Whether it says the same, whenever it came.
+    pub(crate) fn same_syn_ack(&self, other: &Queued) -> bool {
+        Queued { pkt_ts: 0, ..*self } == Queued { pkt_ts: 0, ..*other }
+    }
+}

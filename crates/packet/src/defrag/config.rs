@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounds of defragmentation, and what is told of the receiving host.
+
+use super::policy::OverlapPolicy;
+use bartizan_base::PacketDuration;
+
+/// Bounds of a [`super::Defragmenter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefragConfig {
+    /// Datagrams at once (`defrag.trackers`).
+    pub max_trackers: u32,
+    /// Fragments at once (`defrag.max-frags`).
+    pub max_fragments: u32,
+    /// Fragments of one datagram, so that a lookup among them stays cheap.
+    pub max_datagram_fragments: u32,
+    /// Bytes of memory for everything (`defrag.memcap`).
+    pub memory: usize,
+    /// How long after its last fragment a datagram is kept (`defrag.timeout`).
+    pub timeout: PacketDuration,
+    /// Fragments that receivers treat differently are refused, and no datagram is given up before its time.
+    pub strict: bool,
+    /// Frames of fragments are kept until their datagram may go. Means `strict`.
+    pub hold: bool,
+    /// Strict: so many datagrams that passed are remembered at most, so that their ids are not taken again.
+    pub remember: u32,
+    /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
+    pub hash_seed: u64,
+}
+
+impl Default for DefragConfig {
+    /// Suricata's shipped bounds.
+    fn default() -> Self {
+        Self {
+            max_trackers: 65_535,
+            max_fragments: 65_535,
+            max_datagram_fragments: 2_048,
+            memory: 32 << 20,
+            timeout: PacketDuration::from_secs(60),
+            strict: false,
+            hold: false,
+            remember: 8_192,
+            hash_seed: 0,
+        }
+    }
+}
+
+/// How the receiving host is taken to behave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostSettings {
+    /// What it does with overlaps.
+    pub policy: OverlapPolicy,
+    /// How long it waits, where that is configured for it (`defrag.host-config`).
+    pub timeout: Option<PacketDuration>,
+}
+
+impl From<OverlapPolicy> for HostSettings {
+    fn from(policy: OverlapPolicy) -> Self {
+        Self { policy, timeout: None }
+    }
+}
