@@ -21,6 +21,7 @@ const OWN: &[&str] = &[
     "flow.hand_over_taken",
     "flow.handed_over",
     "flow.room",
+    "host.",
     "hand_over.",
     "normaliser.",
     "tcp.checksums_checked",
