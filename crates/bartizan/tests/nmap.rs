@@ -76,9 +76,9 @@ fn alerts(eve: &Path) -> Vec<(u64, String)> {
 #[test]
 fn nmap_is_found_and_a_client_is_not() {
     in_namespace("nmap_is_found_and_a_client_is_not", || {
-        let there =
-            |program| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
-        if let Some(lacking) = ["nmap", "nsenter"].into_iter().find(|program| !there(program)) {
+        let is_there =
+            |program: &str| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+        if let Some(lacking) = ["nmap", "nsenter"].into_iter().find(|program| !is_there(program)) {
             eprintln!("nmap_is_found_and_a_client_is_not: not run, needs the program {lacking}");
             return;
         }

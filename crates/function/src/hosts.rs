@@ -67,12 +67,12 @@ pub struct HostTablesConfig {
 
 /// Bytes of one function's values unless a size is given.
 pub const HOST_MEMORY: u64 = 32 << 20;
-/// Locks of a table.
-const SHARDS: u16 = 64;
-/// Fewest entries of a table.
-const LEAST: u64 = SHARDS as u64;
-/// Bytes of an entry's timer, index and key, at most.
+/// Bytes for which a table has one lock more, and the most locks.
+const PER_LOCK: u64 = 256 << 10;
+const LOCKS_MAX: u64 = 64;
+/// Bytes of an entry's timer, index and key, and of a part's timer wheel, at most.
 const PER_ENTRY: usize = 160;
+const PER_PART: u64 = 4 << 10;
 
 impl Default for HostTablesConfig {
     /// With a known hash: for captures and tests. What faces live traffic gives a secret one.
@@ -96,10 +96,13 @@ const FORMAT: u8 = 1;
 impl<T: HostData> HostValues<T> {
     fn new(function: &'static str, slot: HostSlot, config: &HostTablesConfig) -> Self {
         let each = (size_of::<T>() + slot.held_max + PER_ENTRY) as u64;
-        let entries = (config.memory / each).clamp(LEAST, 1 << 24);
+        let parts = 1 << (config.memory / PER_LOCK).clamp(1, LOCKS_MAX).ilog2();
+        // Of each part; rounded down, so that all of them stay within the memory.
+        let entries =
+            (config.memory.saturating_sub(parts * PER_PART) / each / parts).clamp(1, (1 << 24) / parts);
         let table = HostTable::new(&HostTableConfig {
-            capacity: entries as u32,
-            shards: SHARDS,
+            capacity: (entries * parts) as u32,
+            shards: parts as u16,
             hasher: config.hasher,
             when_full: WhenHostsFull::Evict,
         });

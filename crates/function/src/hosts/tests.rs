@@ -82,7 +82,7 @@ fn memory_bounds_the_values_and_what_leaves_is_counted() {
         put(&table, &key(true, host), 1);
     }
     let counters = HostKeeper::counters(&*table);
-    assert!(counters.memuse <= counters.memcap && counters.memcap <= (1 << 20) + (64 << 10), "{counters:?}");
+    assert!(counters.memuse <= counters.memcap && counters.memcap <= 1 << 20, "{counters:?}");
     assert_eq!((counters.created, counters.active + counters.evicted), (512, 512));
     assert!(counters.evicted > 300, "{counters:?}");
     let (mut went, mut rounds) = (0, 0);
@@ -110,7 +110,6 @@ fn what_is_exported_is_taken_up_by_the_same_layout_only() {
     let next = to.of::<Number>(&spec(2)).unwrap();
     assert_eq!(next.import(&bytes, at(1)), Ok(0));
     assert_eq!(get(&next, &key(false, 1)), None);
-    let last = bytes.len() - 13;
-    bytes[last] = 200;
-    assert!(other.import(&bytes, at(1)).is_err());
+    bytes[0] = 9;
+    assert_eq!(other.import(&bytes, at(1)), Err(HostImportError::Version { found: 9 }));
 }
