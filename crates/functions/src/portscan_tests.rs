@@ -14,7 +14,7 @@ fn at(millis: u64) -> Timestamp {
 
 fn host(n: u16) -> IpAddr {
     let [high, low] = n.to_be_bytes();
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         [192, 0, high, low].into()
     } else {
         IpAddr::from([0x20 + u16::from(low), 1, 2, 3, 4, 5, n, 7])
