@@ -169,7 +169,10 @@ fn errors_say_where_and_what_to_do() {
             "3:23: there is no function `pfv`; did you mean `pfw`?\n\
              policy.yaml:3:29: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section",
         ),
-        ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `portscan`, `pfw`, `sfw`, `ids`"),
+        (
+            "{name: a, chain: [gate]}",
+            "3:23: there is no function `gate`; known: `portscan`, `pfw`, `sfw`, `ids`",
+        ),
         (
             "{name: a, chain: [ids, sfw]}",
             "3:15: these functions run in another order; write `chain: [sfw, ids]`",
