@@ -95,7 +95,7 @@ fn nmap_is_found_and_a_client_is_not() {
         let folder = std::env::temp_dir().join(format!("bartizan-nmap-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let policy = folder.join("policy.yaml");
-        let text = "policies:\n  - {name: all, chain: [portscan], portscan: {window: 2s}}\ndefault: {action: allow}\n";
+        let text = "policies:\n  - {name: all, chain: [portscan], portscan: {window: 3s}}\ndefault: {action: allow}\n";
         std::fs::write(&policy, text).unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_bartizan"))
             .args(["run", "--inline", "a1", "b1", "--spin", "0", "--workers", "2", "--out"])
@@ -143,7 +143,7 @@ fn nmap_is_found_and_a_client_is_not() {
                 expected.push((rule, from.to_owned()));
                 wait("alert", || (alerts(&eve).len() >= expected.len()).then_some(()));
                 // The next one is in a window of its own.
-                std::thread::sleep(Duration::from_millis(2_200));
+                std::thread::sleep(Duration::from_millis(3_200));
             }
         }
         assert_eq!(alerts(&eve), expected);
