@@ -35,6 +35,7 @@ static SPEC: FunctionSpec = FunctionSpec {
     runs_after: &[],
     runs_before: &[],
     header_half: None,
+    host_slot: None,
     counters: &[],
 };
 

@@ -56,6 +56,7 @@ package bartizan_tables_pkg;
   localparam logic [7:0] REASON_EGRESS_MTU = 8'd34;
   localparam logic [7:0] REASON_EGRESS_RING = 8'd35;
   localparam logic [7:0] REASON_HAND_OVER_RING = 8'd36;
+  localparam logic [7:0] REASON_PORTSCAN = 8'd37;
 
   // Flags of flow entries.
   localparam logic [7:0] FLOW_FLAG_VALID = 8'h01;  // The entry holds a flow. Set last, and taken away first.

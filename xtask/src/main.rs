@@ -38,6 +38,11 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-packet", "metadata_headers", "the_committed_headers_are_those_of_the_description"),
     ("bartizan-packet", "table_headers", "the_committed_headers_are_those_of_the_description"),
     ("bartizan-functions", "reference_page", "the_committed_page_is_that_of_the_specifications"),
+    (
+        "bartizan-functions",
+        "reference_page",
+        "the_committed_schema_of_policies_has_the_sections_of_all_functions",
+    ),
     ("bartizan-functions", "transition_headers", "the_committed_headers_are_those_of_the_tables"),
 ];
 

@@ -15,7 +15,9 @@ use bartizan_config::policy::{
     Section, Target, Vars, did_you_mean, read, unknown_function,
 };
 use bartizan_dataplane::chain::{Chains, Class, ClassTraits, PolicyMap};
-use bartizan_function::{Function, FunctionKind, HeaderRules, RuleSource, RulesError};
+use bartizan_function::{
+    Function, FunctionKind, HeaderRules, HostTables, HostTablesConfig, RuleSource, RulesError,
+};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -84,6 +86,8 @@ pub struct Agent {
     ids: Vec<FunctionId>,
     together_max: usize,
     state: State,
+    /// What functions keep per host.
+    hosts: HostTables,
 }
 
 /// What outlives generations.
@@ -113,7 +117,12 @@ impl Agent {
         let ids = order::order(&specs)?;
         let mut state = State::default();
         state.tenants.insert(DEFAULT_TENANT.to_owned(), TenantId(0));
-        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state })
+        Ok(Agent { kinds, ids, together_max: TOGETHER_MAX, state, hosts: HostTables::default() })
+    }
+
+    /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
+    pub fn set_hosts(&mut self, config: HostTablesConfig) {
+        self.hosts = HostTables::new(config);
     }
 
     /// Replaces the kinds by others of the same functions, in the same order, made with other services.
@@ -643,6 +652,7 @@ impl<'a> Build<'a> {
                 place: &self.file.name,
                 generation: self.state.generation,
                 id: *id,
+                hosts: &agent.hosts,
             };
             match kind.rules(&source) {
                 Ok(mut function) => {

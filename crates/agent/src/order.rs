@@ -108,6 +108,7 @@ mod tests {
             runs_after: after,
             runs_before: before,
             header_half: None,
+            host_slot: None,
             counters: &[],
         }))
     }

@@ -9,8 +9,8 @@
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, RuleId, Verdict};
 use bartizan_function::{
-    Finding, FindingAction, Function, FunctionSpec, HeaderRules, PacketContext, RuleInfo, Together,
-    WorkerState,
+    Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleInfo,
+    Together, WorkerState,
 };
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -131,6 +131,10 @@ impl Function for Staged {
 
     fn together(&self) -> Together {
         self.inner.together()
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        self.inner.hosts()
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {

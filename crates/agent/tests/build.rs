@@ -169,7 +169,10 @@ fn errors_say_where_and_what_to_do() {
             "3:23: there is no function `pfv`; did you mean `pfw`?\n\
              policy.yaml:3:29: the section `pfw` has no effect: `pfw` is not in the chain; add it there, or remove the section",
         ),
-        ("{name: a, chain: [gate]}", "3:23: there is no function `gate`; known: `pfw`, `sfw`, `ids`"),
+        (
+            "{name: a, chain: [gate]}",
+            "3:23: there is no function `gate`; known: `portscan`, `pfw`, `sfw`, `ids`",
+        ),
         (
             "{name: a, chain: [ids, sfw]}",
             "3:15: these functions run in another order; write `chain: [sfw, ids]`",
@@ -203,7 +206,7 @@ fn errors_say_where_and_what_to_do() {
 #[test]
 fn functions_that_the_reader_did_not_know_are_found_by_the_agent() {
     let (mut agent, _) = agent();
-    for (name, says) in [("pfv", "did you mean `pfw`?"), ("gate", "known: `pfw`, `sfw`, `ids`")] {
+    for (name, says) in [("pfv", "did you mean `pfw`?"), ("gate", "known: `portscan`, `pfw`, `sfw`, `ids`")] {
         let text = format!("default: {{action: drop}}\npolicies: [{{name: a, chain: [{name}]}}]\n");
         let file = policy::parse("policy.yaml", &text, &[]).expect("names are not looked at");
         let error = agent.prepare(&file, LINKS).expect_err(name).to_string();

@@ -18,8 +18,10 @@ use bartizan_dataplane::chain::Chains;
 use bartizan_detect::shared::Shared;
 use bartizan_detect::signature::Member;
 use bartizan_detect::{needs::Needs, ruleset::RuleSet};
+use bartizan_flow::FlowHasher;
 use bartizan_flow::host::HostTable;
-use bartizan_function::RuleSource;
+use bartizan_function::hosts::HOST_MEMORY;
+use bartizan_function::{FunctionKind, HostTablesConfig, RuleSource};
 use bartizan_functions::ids::Ids;
 use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
@@ -65,6 +67,9 @@ pub struct Options {
     /// Entries of each host table.
     #[arg(skip)]
     pub hosts: Option<u32>,
+    /// Bytes of what each function keeps per host, from a host file.
+    #[arg(skip)]
+    pub function_hosts: Option<u64>,
     /// Names of the links, by number.
     #[arg(skip)]
     pub links: Vec<String>,
@@ -208,7 +213,8 @@ pub struct Builder {
     base: Arc<load::Base>,
     warnings: Vec<String>,
     agent: Option<Agent>,
-    hosts: Hosts,
+    /// Kinds of functions, except detection's, which compiles the rules of a generation.
+    kinds: Vec<Arc<dyn FunctionKind>>,
     /// The links by name; `None`: whatever links the policy names.
     links: Option<Vec<(String, LinkId)>>,
 }
@@ -258,8 +264,9 @@ impl Builder {
         let entries = options.hosts.unwrap_or(load::HOSTS);
         let cache = crate::cache::open(options.cache.cache.as_deref(), &mut warnings)?;
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
-        let hosts = Arc::new(HostTable::new(&load::hosts(entries)));
-        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, hosts, links })
+        let hosts: Hosts = Arc::new(HostTable::new(&load::hosts(entries)));
+        let kinds = registry::kinds(&Services { hosts });
+        Ok(Builder { options: options.clone(), settings, base, warnings, agent: None, kinds, links })
     }
 
     /// The settings.
@@ -352,7 +359,7 @@ impl Builder {
             inventory: Mutex::default(),
         });
         // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
-        let mut kinds = registry::kinds(&Services { hosts: Arc::clone(&self.hosts) });
+        let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
         let agent = match &mut self.agent {
@@ -360,7 +367,14 @@ impl Builder {
                 agent.set_kinds(kinds);
                 agent
             }
-            none => none.insert(Agent::new(kinds).map_err(Failure::input)?),
+            none => {
+                let agent = none.insert(Agent::new(kinds).map_err(Failure::input)?);
+                agent.set_hosts(HostTablesConfig {
+                    memory: self.options.function_hosts.unwrap_or(HOST_MEMORY),
+                    hasher: FlowHasher::new(load::seed()),
+                });
+                agent
+            }
         };
         Ok((agent, compiler))
     }

@@ -201,6 +201,7 @@ fn take_options(options: &mut Options, file: &HostFile) {
     options.suricata_config = options.suricata_config.take().or_else(|| file.suricata_config.clone());
     options.cache.cache = options.cache.cache.take().or_else(|| file.cache.clone());
     options.hosts = file.memory.hosts;
+    options.function_hosts = file.memory.function_hosts.map(|size| size.0);
     let memory = &file.memory;
     let mut below: Vec<(String, String)> = Vec::new();
     let sizes = [("stream.reassembly.memcap", memory.reassembly), ("defrag.memcap", memory.defrag)];

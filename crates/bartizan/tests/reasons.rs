@@ -24,6 +24,7 @@ use std::time::Duration;
 
 const PSH: u8 = 8;
 const SYN: u8 = 2;
+const RST: u8 = 4;
 const ACK: u8 = 16;
 
 /// How a reason is reached.
@@ -177,6 +178,14 @@ fn row(reason: Reason) -> Row {
         Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
         Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
         Reason::HandOverRing => return Row::HandOver,
+        // Two closed ports; what the source opens behind that.
+        Reason::Portscan => packets("chain: [portscan], portscan: {ports: 2, action: drop}", |v6| {
+            let probe = |port| {
+                let refused = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((port, 1000), 0, 2, RST | ACK, b"")));
+                [segment(v6, (1000, port), 1, 0, SYN, b""), refused]
+            };
+            [probe(80), probe(81)].concat().into_iter().chain([segment(v6, (1000, 82), 1, 0, SYN, b"")]).collect()
+        }),
     };
     Row::Packets(said)
 }

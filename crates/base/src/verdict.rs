@@ -158,6 +158,8 @@ reasons! {
     EgressRing => "egress_ring",
     /// A hand-over ring between workers had no room.
     HandOverRing => "hand_over_ring",
+    /// Its source scans ports or sweeps the network, and the policy drops what such a source opens.
+    Portscan => "portscan",
 }
 
 /// The answer of one function: verdict, reason, what caused it, and whether the function is done.

@@ -129,6 +129,8 @@ pub struct Memory {
     pub flows: Option<u32>,
     /// Entries of the host tables (rules have one, connection limits have one), from 64 to 16,777,216; 65,536 unless given.
     pub hosts: Option<u32>,
+    /// What a function keeps per host beyond flows (`portscan`), for each such function; 32MiB unless given.
+    pub function_hosts: Option<Size>,
     /// Stream reassembly.
     pub reassembly: Option<Size>,
     /// IP defragmentation.
@@ -313,7 +315,11 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
             found.push((path, message));
         }
     }
-    let sizes = [("memory/reassembly", file.memory.reassembly), ("memory/defrag", file.memory.defrag)];
+    let sizes = [
+        ("memory/function-hosts", file.memory.function_hosts),
+        ("memory/reassembly", file.memory.reassembly),
+        ("memory/defrag", file.memory.defrag),
+    ];
     for (path, size) in sizes {
         if let Some(Size(bytes)) = size.filter(|s| s.0 < MEMORY_MIN) {
             let message =

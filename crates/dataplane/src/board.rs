@@ -13,6 +13,7 @@ use crate::handover::HandOverCounters;
 use crate::live::LiveCounters;
 use crate::worker::WorkerCounters;
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Timestamp, Verdict};
+use bartizan_flow::host::HostCounters;
 use bartizan_function::{FindingAction, WorkerState};
 use bartizan_ports::{Port, PortStats};
 use std::collections::BTreeMap;
@@ -167,6 +168,8 @@ pub struct Snapshot {
     pub own: Vec<(&'static str, &'static str, u64)>,
     /// Memory that traffic can grow: part, in use, bound.
     pub memory: Vec<(&'static str, u64, u64)>,
+    /// What functions keep per host: the tables of all workers, by function.
+    pub hosts: Vec<(&'static str, HostCounters)>,
     /// Its ports, by their interfaces.
     pub ports: Vec<(String, PortStats)>,
     /// What a live worker counts besides.

@@ -4,7 +4,7 @@
 use crate::overload::Overload;
 use bartizan_base::{Fid, FunctionId, Generation, LinkId, Path, TenantId};
 use bartizan_classify::Header;
-use bartizan_function::{Function, Model, Together, WorkerState};
+use bartizan_function::{Function, HostKeeper, Model, Together, WorkerState};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub struct Chains {
     policies: Arc<PolicyMap>,
     /// Those that must be asked about the protocol before bytes reach their receiver.
     waits: Path,
+    /// Tables of what functions keep per host, with the function's name.
+    pub(crate) host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)>,
 }
 
 /// What a fid stands for, as events and summaries name it.
@@ -214,7 +216,9 @@ impl Chains {
     ) -> Self {
         let mut by_bit: Vec<Option<Arc<dyn Function>>> = Vec::new();
         let [mut payload, mut apart, mut each, mut waits] = [Path::EMPTY; 4];
+        let mut host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)> = Vec::new();
         for function in &functions {
+            host_tables.extend(function.hosts().map(|table| (function.spec().name, table)));
             let bit = usize::from(function.id().0);
             by_bit.resize(by_bit.len().max(bit + 1), None);
             if let Some(place) = by_bit.get_mut(bit) {
@@ -233,7 +237,18 @@ impl Chains {
             }
         }
         let policies = classifier.policies();
-        Chains { generation, functions, classifier, by_bit, payload, apart, each, policies, waits }
+        Chains {
+            generation,
+            functions,
+            classifier,
+            by_bit,
+            payload,
+            apart,
+            each,
+            policies,
+            waits,
+            host_tables,
+        }
     }
 
     /// How a class of flows stands under overload.

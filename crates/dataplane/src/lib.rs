@@ -17,6 +17,7 @@ mod fragment;
 mod functions;
 mod generations;
 pub mod handover;
+mod host_tables;
 pub mod hosts;
 mod identity;
 pub mod live;

@@ -6,6 +6,11 @@ use bartizan_ports::PortStats;
 /// Counters by name.
 pub type Counters = Vec<(&'static str, u64)>;
 
+/// Whether a counter is a largest value, or that of a table which workers share: of several workers the largest counts.
+fn is_largest(name: &str) -> bool {
+    name.starts_with("decoder.max_") || name.starts_with("host.")
+}
+
 const MEAN: &str = "decoder.avg_pkt_size";
 
 /// Adds one worker's counters to those of others. What is a largest value stays one, and the mean is that of all packets. Counters that
@@ -29,7 +34,7 @@ impl Sum {
             _ => self.counters.iter().position(|(other, _)| *other == name),
         };
         match place.and_then(|place| self.counters.get_mut(place)) {
-            Some((_, sum)) if name.starts_with("decoder.max_") => *sum = (*sum).max(value),
+            Some((_, sum)) if is_largest(name) => *sum = (*sum).max(value),
             Some((_, sum)) => *sum = sum.saturating_add(value),
             None => self.counters.push((name, value)),
         }

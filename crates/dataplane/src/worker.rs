@@ -339,6 +339,8 @@ pub struct Worker {
     pub(crate) past: crate::generations::Past,
     /// Flows that are due, while they are ended.
     due: Vec<(u64, FlowId)>,
+    /// When what functions keep per host is looked through next.
+    pub(crate) hosts_due: Timestamp,
 }
 
 impl Worker {
@@ -396,6 +398,7 @@ impl Worker {
             checksums: Checksums::Unknown,
             past: crate::generations::Past::default(),
             due: Vec::new(),
+            hosts_due: Timestamp::ZERO,
             settings,
         })
     }
@@ -450,6 +453,8 @@ impl Worker {
                 ("app_layer", self.app_memory.used(), self.app_memory.limit()),
                 ("defrag", defrag.0, defrag.1),
             ]);
+            snapshot.hosts.clear();
+            snapshot.hosts.extend(self.host_counters());
             snapshot.fill(&self.chains, &self.states, &self.tally);
             more(snapshot);
         });
@@ -513,6 +518,7 @@ impl Worker {
         if self.settings.prevention {
             self.visit_prevention(&mut each);
         }
+        self.visit_hosts(&mut each);
         each("flow_bypassed.local_pkts", self.counters.bypassed_packets);
         each("flow_bypassed.local_bytes", self.counters.bypassed_bytes);
     }
@@ -591,6 +597,7 @@ impl Worker {
         self.place = next_frame(self.place);
         self.rewrite = None;
         self.joined = Joined::default();
+        self.expire_hosts(frame.now);
         self.train.begin(follows && self.settings.prevention);
         // A flow whose segments wait must not end under them.
         if !self.train.is_waiting() {
@@ -687,6 +694,7 @@ impl Worker {
     /// have come, and call this again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.clock = self.clock.max(now);
+        self.expire_hosts(now);
         let more = self.end_due(now, ENDS_WHEN_IDLE, recorder);
         self.defrag.expire_some(now, 64);
         self.discard(Decision::refuse(Verdict::Drop, Reason::Defrag, FunctionId::ENGINE), recorder);

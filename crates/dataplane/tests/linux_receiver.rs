@@ -44,6 +44,7 @@ static WITNESS: FunctionSpec = FunctionSpec {
     runs_after: &[],
     runs_before: &[],
     header_half: None,
+    host_slot: None,
     counters: &[],
 };
 

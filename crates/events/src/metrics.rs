@@ -126,6 +126,10 @@ metrics! {
         "Memory that traffic can grow, in use.";
     MEMORY_LIMIT Gauge Bytes "bartizan_memory_limit_bytes" ["part"]
         "Bound of that memory.";
+    HOST_ENTRIES Gauge Count "bartizan_host_entries" ["function"]
+        "Hosts of which a function keeps something beyond their flows.";
+    HOST_EVENTS Counter Count "bartizan_host_entries_total" ["function", "event"]
+        "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for others, refused; things that did not fit into one.";
     STATS Gauge Count "bartizan_stats" ["name", "worker"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]

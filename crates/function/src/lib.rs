@@ -12,6 +12,7 @@ mod context;
 mod description;
 mod finding;
 pub mod header;
+pub mod hosts;
 mod spec;
 pub mod view;
 
@@ -19,6 +20,7 @@ pub use context::{Notes, PacketContext, StreamNews};
 pub use description::{FlowDescription, OfFlow};
 pub use finding::{Edit, Finding, FindingAction, RejectTo, RuleInfo};
 pub use header::HeaderRules;
+pub use hosts::{HostData, HostKeeper, HostSlot, HostTables, HostTablesConfig, HostValues};
 pub use spec::{
     Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, LOOKUPS_MAX,
     Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,

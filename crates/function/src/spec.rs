@@ -4,8 +4,10 @@
 use crate::context::PacketContext;
 use crate::description::FlowDescription;
 use crate::header::HeaderRules;
+use crate::hosts::{HostKeeper, HostSlot, HostTables};
 use bartizan_base::{Decision, Fid, FunctionId, Generation, Reason, Verdict};
 use core::any::Any;
+use std::sync::Arc;
 
 /// The papers' three models of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +91,8 @@ pub struct FunctionSpec {
     pub runs_before: &'static [&'static str],
     /// Its header half, if part of it can run at a lower level.
     pub header_half: Option<HeaderHalf>,
+    /// What it keeps per host, beyond flows and generations, if it does.
+    pub host_slot: Option<HostSlot>,
     /// Its counters.
     pub counters: &'static [Counter],
 }
@@ -116,6 +120,8 @@ pub struct RuleSource<'r> {
     pub generation: Generation,
     /// The function's bit in paths.
     pub id: FunctionId,
+    /// Where it finds what it keeps per host ([`HostTables::of`]).
+    pub hosts: &'r HostTables,
 }
 
 /// A kind of function: makes an instance for the rules of a generation.
@@ -128,6 +134,12 @@ pub trait FunctionKind: Send + Sync {
     /// # Errors
     /// Each with its position; the running generation stays.
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
+
+    /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings its section with crate
+    /// `config`.
+    fn section_schema(&self) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// What a function keeps per worker.
@@ -219,6 +231,11 @@ pub trait Function: Send + Sync {
     /// reach their receiver before the function was asked.
     fn waits_for_protocol(&self) -> bool {
         false
+    }
+
+    /// The table of what it keeps per host. Workers let its values expire and show its counters.
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        None
     }
 
     /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.

@@ -24,6 +24,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         entry_bytes: 16,
         lookups: 1,
     }),
+    host_slot: None,
     counters: &[Counter { name: "dropped", help: "Packets dropped." }],
 };
 

@@ -9,6 +9,8 @@ use bartizan_base::{Fid, TenantId};
 use bartizan_config::policy::read::{self, from_json};
 use bartizan_config::policy::{OneSided, Prefix, Target, did_you_mean};
 use bartizan_function::{RuleSource, RulesError};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -101,6 +103,16 @@ pub fn read<T: DeserializeOwned>(
         }
     }
     if errors.is_empty() { Ok((names, classes)) } else { Err(errors) }
+}
+
+/// The schema of a section, to stand within that of policy files.
+#[must_use]
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::default().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 impl Names {

@@ -13,8 +13,8 @@ use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
-    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, Model, PacketContext,
-    RejectTo, RuleInfo, Together, WorkerState, state_in,
+    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
+    PacketContext, RejectTo, RuleInfo, Together, WorkerState, state_in,
 };
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -28,6 +28,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     runs_after: &["pfw", "sfw", "ddos"],
     runs_before: &[],
     header_half: None,
+    host_slot: None,
     counters: &[
         Counter { name: "alerts", help: "Alerts reported." },
         Counter {
@@ -134,6 +135,10 @@ impl Function for Ids {
             suppressed: 0,
             replaced: 0,
         })
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        Some(Arc::clone(&self.rules.shared) as Arc<dyn HostKeeper>)
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {

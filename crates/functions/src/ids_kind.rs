@@ -8,8 +8,8 @@ use bartizan_config::policy::sections::{IdsMode, IdsSection};
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::RuleSet;
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, HeaderRules, PacketContext, RuleSource, RulesError, Together,
-    WorkerState,
+    Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, PacketContext, RuleSource, RulesError,
+    Together, WorkerState,
 };
 use bartizan_rules::Variables;
 use serde_json::Value;
@@ -224,6 +224,11 @@ impl Function for PolicyIds {
 
     fn worker(&self) -> WorkerState {
         Box::new(self.sets.iter().map(|s| s.ids.worker()).collect::<Vec<WorkerState>>())
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        // All rule sets share one.
+        self.sets.first()?.ids.hosts()
     }
 
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The security functions: pfw, sfw, ids, and the gate before them.
+//! The security functions: portscan, pfw, sfw, ids, and the gate before them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod classes;
@@ -8,6 +8,7 @@ pub mod ids;
 pub mod ids_kind;
 pub mod pfw;
 pub mod pfw_table;
+pub mod portscan;
 pub mod reference;
 pub mod registry;
 pub mod sfw;

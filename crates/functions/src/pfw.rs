@@ -45,6 +45,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         // What matches, and what it does.
         lookups: 2,
     }),
+    host_slot: None,
     counters: &[
         Counter { name: "allowed", help: "Packets that were decided and allowed: the first of each flow." },
         Counter { name: "dropped", help: "Packets dropped." },

@@ -4,6 +4,7 @@
 use super::*;
 use bartizan_base::LinkId;
 use bartizan_classify::Header;
+use bartizan_function::HostTables;
 use bartizan_packet::tables::{MatchEntry, MatchEntryFlags};
 use bartizan_testkit::random::Random;
 use core::net::IpAddr;
@@ -95,7 +96,8 @@ fn a_level_that_has_only_the_tables_decides_alike() {
         ],
     });
     let id = FunctionId(0);
-    let source = RuleSource { rules: &rules, place: "", generation: Generation(1), id };
+    let hosts = HostTables::default();
+    let source = RuleSource { rules: &rules, place: "", generation: Generation(1), id, hosts: &hosts };
     let mut pfw = PfwKind::default().build(&source).expect("rules");
     // What the host looks up, and what each rule does by its policy.
     let host: Vec<HeaderRules> = pfw.take_header_rules();

@@ -49,6 +49,13 @@ pub fn page(specs: &[&FunctionSpec]) -> String {
                 fields.join(", ")
             );
         }
+        if let Some(slot) = spec.host_slot {
+            let _ = writeln!(
+                page,
+                "* Keeps values per host beyond flows, over reloads: version {}, at most {} bytes each beside their place.",
+                slot.version, slot.held_max
+            );
+        }
         if !spec.counters.is_empty() {
             page.push_str("\n| counter | meaning |\n|---|---|\n");
         }

@@ -21,8 +21,8 @@ use bartizan_config::policy::{OneSided, Prefix};
 use bartizan_flow::host::{HostKey, HostState, HostTable};
 use bartizan_flow::tcp::TcpState;
 use bartizan_function::{
-    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, Model, PacketContext,
-    RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
+    Counter, FlowView, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, HostKeeper, Model,
+    PacketContext, RuleSource, RulesError, SlotState, WorkerState, slot_as, slot_as_mut,
 };
 use bartizan_packet::tables::FlowEntry;
 use bartizan_packet::{Decoded, Icmp, Transport};
@@ -49,6 +49,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
         // The flow, and what its state does with the segment.
         lookups: 2,
     }),
+    host_slot: None,
     counters: &[
         Counter { name: "admitted", help: "Flows let in." },
         Counter { name: "dropped", help: "Packets dropped." },
@@ -444,6 +445,10 @@ impl Function for Sfw {
             sum.untracked += counts.untracked;
         }
         decision
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        Some(Arc::clone(&self.hosts) as Arc<dyn HostKeeper>)
     }
 
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {

@@ -3,12 +3,14 @@
 
 mod common;
 
+use bartizan_config::policy;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
 use bartizan_function::FunctionKind;
 use bartizan_functions::reference::{page, specs};
+use bartizan_functions::registry::{Services, kinds};
 use bartizan_functions::sfw::{Hosts, SfwKind};
-use bartizan_functions::{gate, pfw, sfw};
+use bartizan_functions::{gate, pfw, portscan, sfw};
 use common::Bench;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,13 +36,36 @@ fn the_committed_page_is_that_of_the_specifications() {
 }
 
 #[test]
+fn the_committed_schema_of_policies_has_the_sections_of_all_functions() {
+    let kinds = kinds(&Services { hosts: hosts() });
+    let sections = kinds.iter().filter_map(|kind| {
+        let schema = schemars::Schema::try_from(kind.section_schema()?).expect("a schema");
+        Some((kind.spec().name, schema))
+    });
+    let expected = policy::schema(&sections.collect::<Vec<_>>());
+    let ports = &expected["$defs"]["Policy"]["properties"]["portscan"]["properties"]["ports"];
+    assert_eq!(ports["type"], "integer");
+    let expected = serde_json::to_string_pretty(&expected).unwrap() + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/policy-schema.json");
+    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "docs/reference/policy-schema.json differs; run `cargo xtask generate`");
+}
+
+#[test]
 fn every_function_counts_what_it_declares() {
-    let kinds: [(&dyn FunctionKind, &str); 3] = [
+    let kinds: [(&dyn FunctionKind, &str); 4] = [
         (&gate::GateKind, "{}"),
+        (&portscan::PortscanKind, "{}"),
         (&pfw::PfwKind::default(), r#"{"default": "drop"}"#),
         (&SfwKind::new(hosts()), "{}"),
     ];
-    assert_eq!(kinds.map(|(kind, _)| kind.spec().name), [gate::SPEC.name, pfw::SPEC.name, sfw::SPEC.name]);
+    assert_eq!(
+        kinds.map(|(kind, _)| kind.spec().name),
+        [gate::SPEC.name, portscan::SPEC.name, pfw::SPEC.name, sfw::SPEC.name]
+    );
     for (kind, rules) in kinds {
         let function = Bench::make(kind, rules).unwrap_or_else(|_| panic!("rules"));
         let mut counted = Vec::new();

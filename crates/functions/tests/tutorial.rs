@@ -37,13 +37,16 @@ fn refuses_wrong_rules() {
 fn the_tutorial_shows_this_very_code() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let page = std::fs::read_to_string(format!("{root}/docs/writing-a-function.md")).expect("the tutorial");
-    let code = std::fs::read_to_string(format!("{root}/crates/functions/examples/ttlguard.rs"))
-        .expect("the example");
-    let blocks: Vec<&str> =
-        page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() >= 4);
-    for block in blocks {
-        assert!(code.contains(block), "this is not in the example:\n{block}");
+    let read = |file: &str| std::fs::read_to_string(format!("{root}/crates/functions/{file}")).expect(file);
+    let (code, second) = (read("examples/ttlguard.rs"), read("src/portscan.rs"));
+    let (first_part, second_part) = page.split_once("## 7. State beyond a flow").expect("the second example");
+    for (part, code, least) in [(first_part, &code, 4), (second_part, &second, 5)] {
+        let blocks: Vec<&str> =
+            part.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert!(blocks.len() >= least);
+        for block in blocks {
+            assert!(code.contains(block), "this is not in the example:\n{block}");
+        }
     }
     assert!(code.lines().count() < 150);
 }

@@ -13,8 +13,8 @@ use bartizan_dataplane::chain::{Chains, Class, FlowClassifier, Matches};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_function::{
-    Function, FunctionKind, FunctionSpec, HeaderRules, Model, PacketContext, RuleSource, RulesError,
-    Together, WorkerState,
+    Function, FunctionKind, FunctionSpec, HeaderRules, HostKeeper, HostTables, Model, PacketContext,
+    RuleSource, RulesError, Together, WorkerState,
 };
 use bartizan_packet::{Decoded, LinkType};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -26,6 +26,7 @@ pub struct Alone {
     worker: Worker,
     watched: Arc<Watched>,
     whose: Arc<Mutex<(Fid, TenantId)>>,
+    hosts: HostTables,
 }
 
 /// The function's bit.
@@ -76,6 +77,10 @@ impl Function for Watched {
 
     fn together(&self) -> Together {
         self.inner.together()
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        self.inner.hosts()
     }
 
     fn waits_for_protocol(&self) -> bool {
@@ -144,9 +149,10 @@ impl Alone {
         let mut settings = settings.clone();
         tune(&mut settings);
         let whose = Arc::new(Mutex::new((Fid(1), TenantId(0))));
-        let (chains, watched) = generation(kind, rules, 1, &whose);
+        let hosts = HostTables::default();
+        let (chains, watched) = generation(kind, rules, (1, &hosts), &whose);
         let worker = Worker::new(settings, Arc::clone(engine), chains).expect("a worker");
-        Alone { now: Timestamp::from_parts(1_000, 0), worker, watched, whose }
+        Alone { now: Timestamp::from_parts(1_000, 0), worker, watched, whose, hosts }
     }
 
     /// What a function makes of the rules of a class.
@@ -157,7 +163,7 @@ impl Alone {
     /// # Panics
     /// The rules are no JSON.
     pub fn make(kind: &dyn FunctionKind, rules: &str) -> Result<Box<dyn Function>, Vec<RulesError>> {
-        make(kind, rules, 1)
+        make(kind, rules, (1, &HostTables::default()))
     }
 
     /// Another generation of the same rules or others.
@@ -165,7 +171,7 @@ impl Alone {
     /// # Panics
     /// The function refuses the rules.
     pub fn generation(&mut self, kind: &dyn FunctionKind, rules: &str, number: u64) {
-        let (chains, watched) = generation(kind, rules, number, &self.whose);
+        let (chains, watched) = generation(kind, rules, (number, &self.hosts), &self.whose);
         self.worker.enter_generation(chains);
         self.watched = watched;
     }
@@ -239,18 +245,22 @@ impl Alone {
     }
 }
 
-fn make(kind: &dyn FunctionKind, rules: &str, number: u64) -> Result<Box<dyn Function>, Vec<RulesError>> {
+fn make(
+    kind: &dyn FunctionKind,
+    rules: &str,
+    (number, hosts): (u64, &HostTables),
+) -> Result<Box<dyn Function>, Vec<RulesError>> {
     let rules = serde_json::from_str(&class(rules)).expect("JSON");
-    kind.rules(&RuleSource { rules: &rules, place: "test", generation: Generation(number), id: ID })
+    kind.rules(&RuleSource { rules: &rules, place: "test", generation: Generation(number), id: ID, hosts })
 }
 
 fn generation(
     kind: &dyn FunctionKind,
     rules: &str,
-    number: u64,
+    (number, hosts): (u64, &HostTables),
     whose: &Arc<Mutex<(Fid, TenantId)>>,
 ) -> (Arc<Chains>, Arc<Watched>) {
-    let mut inner = make(kind, rules, number).expect("the rules are right");
+    let mut inner = make(kind, rules, (number, hosts)).expect("the rules are right");
     let classifier = OneClass { whose: Arc::clone(whose), rules: inner.take_header_rules() };
     let state = Mutex::new(inner.worker());
     let watched = Arc::new(Watched { inner, state, said: Mutex::default() });

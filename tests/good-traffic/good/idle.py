@@ -24,7 +24,7 @@ SETTINGS = [
     "flow-timeouts.icmp.established=10",
 ]
 PORT = 7010
-CHAIN_ORDER = ("empty", "ids", "sfw", "pfw+sfw+ids", "passive")
+CHAIN_ORDER = ("empty", "ids", "sfw", "portscan+pfw+sfw+ids", "passive")
 
 
 class Silent:

@@ -14,13 +14,14 @@ POLICY = """policies:
   - {{name: good, chain: [{chain}]{sections}}}
 default: {{action: allow, chain: []}}
 """
-SECTIONS = {"pfw": "pfw: {default: allow}", "sfw": "sfw: {}", "ids": "ids: {}"}
+# A good client that is taken for a scanner is refused, which is seen.
+SECTIONS = {"portscan": "portscan: {action: drop}", "pfw": "pfw: {default: allow}", "sfw": "sfw: {}", "ids": "ids: {}"}
 # Chains by the names that the suite's options use. Passive is `ids` beside the bridge.
 CHAINS = {
     "empty": [],
     "ids": ["ids"],
     "sfw": ["sfw"],
-    "pfw+sfw+ids": ["pfw", "sfw", "ids"],
+    "portscan+pfw+sfw+ids": ["portscan", "pfw", "sfw", "ids"],
     "passive": ["ids"],
 }
 METRIC = re.compile(r'^(\w+)(?:\{(.*)\})? (\S+)$')

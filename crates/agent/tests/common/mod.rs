@@ -21,6 +21,7 @@ static IDS: FunctionSpec = FunctionSpec {
     runs_after: &["pfw", "sfw"],
     runs_before: &[],
     header_half: None,
+    host_slot: None,
     counters: &[],
 };
 

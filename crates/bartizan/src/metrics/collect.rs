@@ -8,6 +8,7 @@ use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
 use bartizan_events::metrics as m;
 use bartizan_events::metrics::{Exposition, Metric};
 use bartizan_events::sink::{SinkProblem, SinkWatch};
+use bartizan_flow::host::HostCounters;
 use bartizan_pattern::CacheCounters;
 use bartizan_rules::RuleSetReport;
 use std::collections::BTreeMap;
@@ -78,6 +79,7 @@ impl Source {
         }
         let mut page = Exposition::default();
         let mut limits = BTreeMap::new();
+        let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
             page.add(&m::WORKER_LATE, &[&worker], u64::from(*late));
@@ -85,9 +87,19 @@ impl Source {
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
+            // Workers share these tables: the counters that are furthest on are of now.
+            for (function, counters) in &snapshot.hosts {
+                let known = hosts.entry(function).or_default();
+                if counters.created >= known.created {
+                    *known = *counters;
+                }
+            }
         }
         for (part, limit) in limits {
             page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        for (function, counters) in hosts {
+            add_hosts(&mut page, function, &counters);
         }
         self.add_own(&mut page);
         page.text()
@@ -125,6 +137,23 @@ impl Source {
         }
         page.add(&m::UPTIME, &[], self.started.elapsed().as_secs());
     }
+}
+
+/// What a function keeps per host.
+fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
+    page.add(&m::HOST_ENTRIES, &[function], counters.active);
+    for (event, count) in [
+        ("created", counters.created),
+        ("ended", counters.ended),
+        ("evicted", counters.evicted),
+        ("refused", counters.refused),
+        ("not_fitting", counters.slot_refused),
+    ] {
+        page.add(&m::HOST_EVENTS, &[function, event], count);
+    }
+    let part = format!("hosts_{function}");
+    page.add(&m::MEMORY, &[&part, ""], counters.memuse);
+    page.add(&m::MEMORY_LIMIT, &[&part], counters.memcap);
 }
 
 /// One worker's part of the page.

@@ -17,7 +17,7 @@ pub mod values;
 
 pub use read::{Problem, did_you_mean, locate, nearest};
 pub use schema::schema;
-pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Target};
+pub use values::{AddressGroup, List, PortGroup, Ports, Prefix, Protocol, Seconds, Target};
 
 use crate::yaml::{self, Node, Position, Value};
 use schemars::JsonSchema;

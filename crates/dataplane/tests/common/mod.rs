@@ -53,6 +53,7 @@ pub const fn spec(name: &'static str, model: Model) -> FunctionSpec {
         runs_after: &[],
         runs_before: &[],
         header_half: None,
+        host_slot: None,
         counters: &[],
     }
 }

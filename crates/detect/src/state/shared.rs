@@ -6,7 +6,9 @@ use crate::state::dataset::{Datasets, Reputation, ReputationError};
 use crate::state::locations::{LocationError, Locations};
 use bartizan_base::{Settings, Timestamp};
 use bartizan_flow::FlowHasher;
+use bartizan_flow::host::HostCounters;
 use bartizan_flow::host::{HostKey, HostState, HostTable, HostTableConfig, Tag, WhenHostsFull};
+use bartizan_function::HostKeeper;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
@@ -110,6 +112,16 @@ impl Shared {
         if let Ok(mut known) = self.locations.write() {
             *known = None;
         }
+    }
+}
+
+impl HostKeeper for Shared {
+    fn expire(&self, now: Timestamp, budget: u32) -> u32 {
+        self.hosts.expire(now, budget)
+    }
+
+    fn counters(&self) -> HostCounters {
+        self.hosts.counters()
     }
 }
 

@@ -65,30 +65,44 @@ fn put_port(out: &mut Vec<u8>, port: Option<u16>) {
     out.extend(port.unwrap_or(0).to_le_bytes());
 }
 
-/// Appends one entry in the current version.
-pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
-    let mut body = Vec::new();
+/// Appends whose entry it is: tenant u16, kind u8 with its fields.
+pub fn export_key(key: &HostKey, body: &mut Vec<u8>) {
     body.extend(key.tenant.0.to_le_bytes());
     match key.kind {
         HostKind::Host(a) => {
             body.push(0);
-            put_address(&mut body, a);
+            put_address(body, a);
         }
         HostKind::Pair(a, b) => {
             body.push(1);
-            put_address(&mut body, a);
-            put_address(&mut body, b);
+            put_address(body, a);
+            put_address(body, b);
         }
         HostKind::Net(a, length) => {
             body.push(2);
-            put_address(&mut body, a);
+            put_address(body, a);
             body.push(length);
         }
         HostKind::Rule(rule) => {
             body.push(3);
-            put_rule(&mut body, rule);
+            put_rule(body, rule);
         }
     }
+}
+
+/// Reads what [`export_key`] wrote, and says how many bytes it took.
+///
+/// # Errors
+/// [`HostImportError`] when the bytes are cut off or damaged.
+pub fn import_key(bytes: &[u8]) -> Result<(HostKey, usize), HostImportError> {
+    let mut reader = Reader(Cursor::new(bytes));
+    Ok((reader.key()?, reader.0.position()))
+}
+
+/// Appends one entry in the current version.
+pub fn export_host(key: &HostKey, state: &HostState, out: &mut Vec<u8>) {
+    let mut body = Vec::new();
+    export_key(key, &mut body);
     body.extend(state.connections.to_le_bytes());
     body.extend(state.half_open.to_le_bytes());
     // The bounds of the lists are far below 256.

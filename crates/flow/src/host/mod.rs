@@ -16,7 +16,7 @@ mod slots;
 mod tags;
 mod value;
 
-pub use export::{HostImportError, export_host, import_host};
+pub use export::{HostImportError, export_host, export_key, import_host, import_key};
 pub use slots::{
     Bit, BitScope, Expectation, HostState, MAX_BITS, MAX_EXPECTATIONS, MAX_TAGS, MAX_THRESHOLDS, RuleKey,
     SlotRefused, Threshold,
@@ -28,6 +28,7 @@ use crate::key::FlowHasher;
 use bartizan_base::{TenantId, Timestamp};
 use core::net::IpAddr;
 use shard::Shard;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whose state it is.
@@ -178,7 +179,8 @@ impl HostCounters {
         }
     }
 
-    fn add(&mut self, other: &HostCounters) {
+    /// Adds the counters of another table.
+    pub fn add(&mut self, other: &HostCounters) {
         self.active += other.active;
         self.created += other.created;
         self.ended += other.ended;
@@ -195,6 +197,8 @@ pub struct HostTable<V> {
     shards: Vec<Mutex<Shard<V>>>,
     hasher: FlowHasher,
     mask: usize,
+    /// The shard that the next round of expiry begins with.
+    next: AtomicUsize,
 }
 
 impl<V> core::fmt::Debug for HostTable<V> {
@@ -213,6 +217,7 @@ impl<V: HostValue> HostTable<V> {
             shards: (0..count).map(|_| Mutex::new(Shard::new(each, config.when_full))).collect(),
             hasher: config.hasher,
             mask: usize::from(count - 1),
+            next: AtomicUsize::new(0),
         }
     }
 
@@ -247,13 +252,15 @@ impl<V: HostValue> HostTable<V> {
     }
 
     /// Drops entries that need not be kept any longer, looking at no more than `budget` timers.
-    /// Returns how many went. Any worker may call it, between batches.
+    /// Returns how many went. Any worker may call it, between packets; a call goes on with the shards where the one before it ended.
     pub fn expire(&self, now: Timestamp, mut budget: u32) -> u32 {
-        let mut count = 0;
-        for shard in &self.shards {
+        let (from, mut count) = (self.next.load(Ordering::Relaxed), 0);
+        for at in from..from.saturating_add(self.shards.len()) {
             if budget == 0 {
+                self.next.store(at & self.mask, Ordering::Relaxed);
                 break;
             }
+            let Some(shard) = self.shards.get(at & self.mask) else { break };
             count += shard.lock().unwrap_or_else(PoisonError::into_inner).expire(now, &mut budget);
         }
         count
@@ -264,6 +271,12 @@ impl<V: HostValue> HostTable<V> {
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).for_each(&mut f);
         }
+    }
+
+    /// Entries that it has room for.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).capacity()).sum()
     }
 
     /// Sum of all shards' counters.

@@ -186,6 +186,10 @@ impl<V: HostValue> Shard<V> {
         }
     }
 
+    pub(super) fn capacity(&self) -> u64 {
+        u64::from(self.capacity)
+    }
+
     pub(super) fn counters(&self) -> HostCounters {
         let each = (size_of::<Slot<V>>() + size_of::<TimerLink>() + size_of::<u32>()) as u64;
         let fixed = (self.index.bytes() + size_of::<Self>()) as u64;

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `portscan` in real workers with a policy: scans of each kind are told once, good clients never, over reloads and with any
+//! number of workers, in both IP versions.
+
+#[path = "../../functions/tests/common/mod.rs"]
+mod common;
+
+use bartizan_base::{Decision, Direction, Reason, Timestamp};
+use bartizan_dataplane::handover::{Handled, Station};
+use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_dataplane::settings::EngineSettings;
+use bartizan_dataplane::workers::WorkerRecorder;
+use bartizan_flow::EndReason;
+use bartizan_function::Finding;
+use bartizan_functions::portscan::PortscanKind;
+use bartizan_testkit::packet;
+use bartizan_testkit_worker::{Captured, Made, Stack};
+use common::{ACK, Bench, FIN, PSH, RST, SYN};
+use core::net::IpAddr;
+use serde_json::{Value, json};
+
+/// Alerts: number of the rule, and what it says of the scan.
+#[derive(Default)]
+struct Alerts(Vec<(u32, Value)>);
+
+impl Recorder for Alerts {
+    fn alert(
+        &mut self,
+        _: &Occasion<'_>,
+        _: Option<&Entry>,
+        finding: &Finding,
+        _: &Fate,
+        _: Option<TxRecord<'_>>,
+    ) {
+        if finding.rule.category == "staged" {
+            return;
+        }
+        assert_eq!(finding.rule.id.gid, 122);
+        let said: Value = serde_json::from_slice(finding.context.as_deref().unwrap()).unwrap();
+        self.0.push((finding.rule.id.sid, said["portscan"].clone()));
+    }
+    fn tagged(&mut self, _: &Occasion<'_>, _: Option<&Entry>) {}
+    fn anomaly(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: Anomaly<'_>) {}
+    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {}
+    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>) {}
+    fn file(&mut self, _: &Occasion<'_>, _: &Entry, _: TxRecord<'_>, _: Direction, _: usize) {}
+    fn flow(&mut self, _: &Entry, _: EndReason, _: Timestamp) {}
+}
+
+impl WorkerRecorder for Alerts {}
+
+/// Workers that frames arrive at in turn.
+struct Net {
+    stack: Stack,
+    stations: Vec<Station>,
+    alerts: Alerts,
+    millis: u64,
+    frames: usize,
+}
+
+fn tuned(section: &str, workers: usize, tune: fn(&mut EngineSettings)) -> Net {
+    let name = std::thread::current().name().unwrap_or("net").replace("::", "-");
+    let policy = format!("chain: [portscan], portscan: {section}");
+    let made = Made { name: &name, policy: &policy, set: &[], tune, rules: "", thresholds: "" };
+    let stack = Stack::new(&made);
+    let stations = if workers > 1 { stack.stations(workers) } else { Vec::new() };
+    Net { stack, stations, alerts: Alerts::default(), millis: 0, frames: 0 }
+}
+
+fn net(section: &str) -> Net {
+    tuned(section, 1, |_| ())
+}
+
+type End = (IpAddr, u16);
+
+fn host(v6: bool, n: u8) -> IpAddr {
+    packet::address(v6, n)
+}
+
+impl Net {
+    /// A packet, a hundredth of a second after the one before.
+    fn send(&mut self, bytes: Vec<u8>) -> Decision {
+        self.millis += 10;
+        self.frames += 1;
+        let frame = Captured::at_millis(self.millis, bytes);
+        if self.stations.is_empty() {
+            return self.stack.worker.frame(&frame.frame(1), &mut self.alerts).expect("no fragment");
+        }
+        let arrival = self.frames % self.stations.len();
+        match self.stations[arrival].frame(&frame.frame(1), 0, &mut self.alerts) {
+            Handled::Here(decision) => return decision,
+            Handled::Away(_) => {}
+            Handled::Held => panic!("no fragment"),
+        }
+        let mut decided = None;
+        while decided.is_none() {
+            for station in &mut self.stations {
+                station.handed_over(8, &mut self.alerts, |_, _, decision, _| decided = Some(decision));
+            }
+        }
+        decided.unwrap()
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.millis += millis;
+    }
+
+    fn tcp(&mut self, from: End, to: End, numbers: (u32, u32), flags: u8) -> Decision {
+        self.send(packet::tcp(from, to, numbers, flags, b"").frame())
+    }
+
+    fn syn(&mut self, from: End, to: End) -> Decision {
+        self.tcp(from, to, (100, 0), SYN)
+    }
+
+    fn refused(&mut self, from: End, to: End) {
+        self.syn(from, to);
+        self.tcp(to, from, (0, 101), RST | ACK);
+    }
+
+    fn connect(&mut self, from: End, to: End) -> Decision {
+        self.syn(from, to);
+        self.tcp(to, from, (500, 101), SYN | ACK);
+        self.tcp(from, to, (101, 501), ACK)
+    }
+
+    fn datagram(&mut self, from: End, to: End) -> Decision {
+        self.send(packet::udp(from, to, b"?").frame())
+    }
+
+    /// ICMP port unreachable about a datagram.
+    fn unreachable(&mut self, from: End, to: End) {
+        let quoted = packet::udp(from, to, b"?").bytes();
+        let code = if from.0.is_ipv4() { 3 } else { 4 };
+        let rest = [&[0; 4], &quoted[..]].concat();
+        self.send(packet::icmp(to.0, from.0, (3, 1), code, &rest).frame());
+    }
+
+    /// The alerts so far: kind and count.
+    fn told(&self) -> Vec<(u32, u64)> {
+        let count = |said: &Value| said["ports"].as_u64().or_else(|| said["hosts"].as_u64()).unwrap();
+        self.alerts.0.iter().map(|(sid, said)| (*sid, count(said))).collect()
+    }
+
+    fn stat(&self, wanted: &str) -> u64 {
+        let mut found = None;
+        self.stack.worker.visit_stats(|name, value| found = found.or((name == wanted).then_some(value)));
+        found.unwrap_or_else(|| panic!("no counter {wanted}"))
+    }
+}
+
+#[test]
+fn a_syn_scan_is_told_once_a_window() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=19 {
+            net.refused((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), []);
+        for port in 20..=60 {
+            net.refused((a, 40_000), (b, port));
+        }
+        let said = json!({"source": a.to_string(), "host": b.to_string(), "ports": 20, "window": 60});
+        assert_eq!(net.alerts.0, [(1, said)]);
+        // Three minutes more, two ports a second.
+        for port in 100..460 {
+            net.refused((a, 40_000), (b, port));
+            net.wait(480);
+        }
+        assert_eq!(net.told().len(), 4, "{:?}", net.told());
+    }
+}
+
+#[test]
+fn a_connect_scan_is_found_among_open_ports() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=24 {
+            let from = (a, 40_000 + port);
+            if port % 6 == 0 {
+                net.connect(from, (b, port));
+                net.tcp(from, (b, port), (101, 501), RST | ACK);
+            } else {
+                net.refused(from, (b, port));
+            }
+        }
+        assert_eq!(net.told(), [(1, 20)]);
+    }
+}
+
+#[test]
+fn ports_that_do_not_answer_count_after_some_seconds() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=30 {
+            net.syn((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), [], "answers may come");
+        net.wait(3_000);
+        // Sent again, from another port as nmap does.
+        net.syn((a, 40_001), (b, 1));
+        assert_eq!(net.told(), [(1, 30)]);
+    }
+}
+
+#[test]
+fn a_udp_scan_is_found_by_what_refuses_it() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=19 {
+            net.datagram((a, 40_000), (b, port));
+            net.unreachable((a, 40_000), (b, port));
+        }
+        // Nobody sent what these quote.
+        for port in 100..150 {
+            net.unreachable((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), []);
+        net.datagram((a, 40_000), (b, 20));
+        net.unreachable((a, 40_000), (b, 20));
+        assert_eq!(net.told(), [(17, 20)]);
+    }
+}
+
+#[test]
+fn sweeps_are_found() {
+    for v6 in [false, true] {
+        let mut net = net("{hosts: 10}");
+        let a = host(v6, 1);
+        for n in 2..=30 {
+            net.refused((a, 40_000), (host(v6, n), 22));
+        }
+        for n in 2..=30 {
+            net.datagram((a, 40_000), (host(v6, n), 161));
+            net.unreachable((a, 40_000), (host(v6, n), 161));
+        }
+        let said = json!({"source": a.to_string(), "port": 22, "hosts": 10, "window": 60});
+        assert_eq!(net.alerts.0[0], (3, said));
+        assert_eq!(net.told(), [(3, 10), (19, 10)]);
+        // Addresses at which nobody is.
+        let other = host(v6, 99);
+        for n in 2..=20 {
+            net.syn((other, 40_000), (host(v6, n), 445));
+        }
+        net.wait(3_000);
+        net.syn((other, 40_000), (host(v6, 21), 445));
+        assert_eq!(net.told().len(), 3);
+    }
+}
+
+#[test]
+fn a_slow_scan_below_the_threshold_is_not_told() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        for port in 1..=60 {
+            net.refused((host(v6, 1), 40_000), (host(v6, 2), port));
+            net.wait(4_000);
+        }
+        assert_eq!(net.told(), []);
+    }
+}
+
+#[test]
+fn probes_that_open_nothing_count_at_once() {
+    for v6 in [false, true] {
+        for flags in [0, FIN, FIN | PSH | 0x20] {
+            // Inline the engine refuses them before functions are asked.
+            let mut net = tuned("{}", 1, |settings| settings.prevention = false);
+            for port in 1..=30 {
+                net.tcp((host(v6, 1), 40_000), (host(v6, 2), port), (1, 0), flags);
+            }
+            assert_eq!(net.told(), [(1, 20)], "flags {flags:#x}");
+        }
+    }
+}
+
+#[test]
+fn good_clients_are_never_told() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let b = host(v6, 250);
+        // A browser: many servers that are there, some connections reset later.
+        let browser = host(v6, 1);
+        for n in 2..=200 {
+            let (from, to) = ((browser, 40_000 + u16::from(n)), (host(v6, n), 443));
+            net.connect(from, to);
+            if n % 4 == 0 {
+                net.tcp(to, from, (501, 101), RST | ACK);
+            }
+        }
+        // One whose other IP version leads nowhere, and which goes on without it.
+        for n in 2..=100 {
+            net.syn((host(v6, 201), 40_000), (host(v6, n), 443));
+            net.wait(100);
+        }
+        // A resolver: each third server refuses.
+        let resolver = host(v6, 202);
+        for n in 2..=120 {
+            let (from, to) = ((resolver, 30_000 + u16::from(n)), (host(v6, n), 53));
+            net.datagram(from, to);
+            if n % 3 == 0 {
+                net.unreachable(from, to);
+            } else {
+                net.datagram(to, from);
+            }
+        }
+        // A client that tries again and again where nobody is; one that talks to many ports of a host.
+        for n in 0..100 {
+            net.refused((host(v6, 203), 40_000 + n), (b, 8080));
+            net.connect((host(v6, 204), 40_000 + n), (b, 5_000 + n));
+            net.datagram((host(v6, 205), 514), (b, 6_000 + n));
+        }
+        // Connections that both sides had and the server forgot.
+        for n in 0..100 {
+            net.tcp((host(v6, 206), 40_000 + n), (b, 7_000 + n), (9, 9), ACK);
+            net.tcp((b, 7_000 + n), (host(v6, 206), 40_000 + n), (9, 0), RST);
+        }
+        // A server whose clients have gone before its answers.
+        for n in 0..100 {
+            net.datagram((host(v6, 207), 40_000 + n), (b, 53));
+            net.datagram((b, 53), (host(v6, 207), 40_000 + n));
+            net.unreachable((b, 53), (host(v6, 207), 40_000 + n));
+        }
+        assert_eq!(net.alerts.0, []);
+    }
+}
+
+#[test]
+fn a_reload_in_the_middle_of_a_scan_keeps_the_count() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        for port in 1..=12 {
+            net.refused((a, 40_000), (b, port));
+        }
+        net.stack.swap("chain: [portscan, pfw], portscan: {ports: 20}, pfw: {default: allow}", "");
+        // A policy without it, too.
+        net.stack.swap("chain: [pfw], pfw: {default: allow}", "");
+        net.stack.swap("chain: [portscan], portscan: {}", "");
+        for port in 13..=19 {
+            net.refused((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), []);
+        net.refused((a, 40_000), (b, 20));
+        assert_eq!(net.told(), [(1, 20)]);
+        // Neither is it told again.
+        net.stack.swap("chain: [portscan], portscan: {ports: 10}", "");
+        for port in 21..=40 {
+            net.refused((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told().len(), 1);
+    }
+}
+
+#[test]
+fn any_number_of_workers_tells_the_same() {
+    for v6 in [false, true] {
+        let runs = [1, 2, 4].map(|workers| {
+            let mut net = tuned("{ports: 30, hosts: 25}", workers, |_| ());
+            for n in 1..=60 {
+                net.refused((host(v6, 1), 40_000 + n), (host(v6, 2), n));
+                net.refused((host(v6, 3), 40_000 + n), (host(v6, 10 + n as u8), 22));
+                net.connect((host(v6, 4), 40_000 + n), (host(v6, 10 + n as u8), 22));
+                net.datagram((host(v6, 5), 40_000 + n), (host(v6, 2), n));
+                net.unreachable((host(v6, 5), 40_000 + n), (host(v6, 2), n));
+            }
+            net.alerts.0
+        });
+        let told = |sid| runs[0].iter().filter(|(told, _)| *told == sid).count();
+        assert_eq!((runs[0].len(), told(1), told(3), told(17)), (3, 1, 1, 1), "{:?}", runs[0]);
+        assert_eq!(runs[0], runs[1]);
+        assert_eq!(runs[0], runs[2]);
+    }
+}
+
+#[test]
+fn what_is_known_expires_while_packets_come_and_while_none_do() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        for n in 10..60 {
+            net.refused((host(v6, n), 40_000), (host(v6, 2), 23));
+        }
+        assert_eq!((net.stat("host.active"), net.stat("host.evicted")), (50, 0));
+        net.wait(70_000);
+        net.datagram((host(v6, 200), 1), (host(v6, 2), 2));
+        assert_eq!((net.stat("host.active"), net.stat("host.ended")), (0, 50));
+        net.refused((host(v6, 1), 40_000), (host(v6, 2), 23));
+        assert_eq!(net.stat("host.active"), 1);
+        let later = Timestamp::from_nanos((net.millis + 70_000) * 1_000_000 + 1_000_000_000);
+        net.stack.worker.idle(later, &mut net.alerts);
+        assert_eq!(net.stat("host.active"), 0);
+    }
+}
+
+#[test]
+fn what_a_scanner_opens_is_dropped_for_some_time() {
+    for v6 in [false, true] {
+        let mut net = net("{ports: 5, action: drop, block: 30s}");
+        let (a, b) = (host(v6, 1), host(v6, 2));
+        let dropped = |decision: Decision| {
+            let refused = !decision.verdict.forwards();
+            assert_eq!(refused.then_some(Reason::Portscan), decision.reason);
+            refused
+        };
+        net.connect((a, 1_000), (b, 80));
+        for port in 1..=5 {
+            net.refused((a, 40_000), (b, port));
+        }
+        assert_eq!(net.told(), [(1, 5)]);
+        // All that it opens, and what comes behind; not what stood before, nor what others open.
+        assert!(dropped(net.syn((a, 2_000), (b, 443))));
+        assert!(dropped(net.syn((a, 2_000), (b, 443))));
+        assert!(dropped(net.datagram((a, 2_000), (host(v6, 3), 53))));
+        assert!(dropped(net.datagram((a, 2_000), (host(v6, 3), 53))));
+        assert!(!dropped(net.tcp((a, 1_000), (b, 80), (101, 501), ACK)));
+        assert!(!dropped(net.syn((b, 2_000), (a, 443))));
+        assert!(!dropped(net.connect((host(v6, 4), 2_000), (b, 443))));
+        net.wait(30_000);
+        assert!(!dropped(net.syn((a, 2_000), (b, 443))));
+        assert!(!dropped(net.datagram((a, 2_000), (host(v6, 3), 53))));
+        // What was dropped has no answer because it was: it is no attempt.
+        assert_eq!(net.told().len(), 1);
+    }
+}
+
+#[test]
+fn it_runs_before_what_would_hide_a_scan_from_it() {
+    for v6 in [false, true] {
+        let mut net = net("{}");
+        net.stack.swap("chain: [portscan, pfw], portscan: {}, pfw: {default: drop}", "");
+        for port in 1..=20 {
+            let decision = net.syn((host(v6, 1), 40_000), (host(v6, 2), port));
+            assert_eq!(decision.reason, Some(Reason::PfwDefault));
+        }
+        net.wait(3_000);
+        net.syn((host(v6, 1), 40_000), (host(v6, 2), 21));
+        assert_eq!(net.told(), [(1, 20)]);
+    }
+}
+
+#[test]
+fn a_staged_policy_tells_and_drops_nothing() {
+    let mut net = net("{}");
+    net.stack.swap("staged: true, chain: [portscan], portscan: {ports: 5, action: drop}", "");
+    for port in 1..=10 {
+        let decision = net.syn((host(false, 1), 40_000), (host(false, 2), port));
+        assert!(decision.verdict.forwards());
+        net.tcp((host(false, 2), port), (host(false, 1), 40_000), (0, 101), RST | ACK);
+    }
+    assert_eq!(net.told()[0], (1, 5));
+}
+
+#[test]
+fn wrong_rules_are_refused_with_their_place() {
+    for (rules, place) in [
+        (r#"{"ports": 1}"#, "classes/0/rules/ports"),
+        (r#"{"hosts": 101}"#, "classes/0/rules/hosts"),
+        (r#"{"window": "0s"}"#, "classes/0/rules/window"),
+        (r#"{"window": "2h"}"#, "classes/0/rules/window"),
+        (r#"{"action": "shout"}"#, "classes/0/rules/action"),
+        (r#"{"port": 3}"#, "classes/0/rules/port/"),
+    ] {
+        let errors = Bench::make(&PortscanKind, rules).err().expect(rules);
+        assert_eq!(errors[0].place, place, "{}", errors[0].message);
+    }
+}

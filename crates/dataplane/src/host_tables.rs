@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Care for what functions keep per host: values expire by the packet clock, in small steps, and their counters are shown.
+//!
+//! The tables are those of all workers; each of them does a part. Over captures, where workers are at different places,
+//! only the one that is furthest back lets values expire: what the others still need is not over for it either.
+
+use crate::worker::Worker;
+use bartizan_base::{PacketDuration, Timestamp, turns};
+use bartizan_flow::host::HostCounters;
+
+/// Time between two looks at the tables.
+const EVERY: PacketDuration = PacketDuration::from_millis(50);
+/// Timers of a table that are looked at each time.
+const TIMERS: u32 = 256;
+
+impl Worker {
+    /// Lets values per host expire, some of them. To be called for each packet, which costs a comparison.
+    #[inline]
+    pub(crate) fn expire_hosts(&mut self, now: Timestamp) {
+        if now >= self.hosts_due {
+            self.look_through_hosts(now);
+        }
+    }
+
+    #[cold]
+    fn look_through_hosts(&mut self, now: Timestamp) {
+        self.hosts_due = now + EVERY;
+        if turns::is_first() {
+            for (_, table) in &self.chains.host_tables {
+                table.expire(now, TIMERS);
+            }
+        }
+    }
+
+    /// Counters of the tables, by function. The tables are shared: those of other workers are the same.
+    pub(crate) fn host_counters(&self) -> impl Iterator<Item = (&'static str, HostCounters)> {
+        self.chains.host_tables.iter().map(|(function, table)| (*function, table.counters()))
+    }
+
+    /// The counters of all tables together, by their names in EVE's `stats`.
+    pub(crate) fn visit_hosts(&self, each: &mut impl FnMut(&'static str, u64)) {
+        if self.chains.host_tables.is_empty() {
+            return;
+        }
+        let mut sum = HostCounters::default();
+        self.host_counters().for_each(|(_, counters)| sum.add(&counters));
+        sum.visit(each);
+    }
+}

@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `portscan` finds hosts that scan: many ports of one host (port scan), or one port of many hosts (sweep). It
+//! counts, by source and in a window, the distinct (host, port) that a source tried and that came to nothing, as the scan
+//! detectors of Snort and Zeek do. An attempt comes to nothing when it is refused (TCP: RST; both: ICMP unreachable), or, for TCP,
+//! when a SYN has no answer after some seconds. A port that answers does not count, so a busy client of servers that are there is
+//! never told; one that answered many hosts while others failed is no sweep. Segments that open nothing and carry none of
+//! SYN, ACK and RST (FIN, NULL and XMAS scans) count at once.
+//!
+//! What is known of a source is kept beyond its flows ([`HostSlot`]): bounded, for all workers, over reloads.
+//! The second function of the tutorial, docs/writing-a-function.md.
+//!
+//! Not found: ports that answer; ACK scans (a connection that its server has forgotten looks the same); UDP probes that get
+//! no answer at all (so do syslog and many others); sweeps of web ports by single SYNs that nobody refuses (a browser whose
+//! IPv6 leads nowhere sends these); sources of which others, behind the same address, are answered by more hosts than fail.
+
+use crate::classes::{self, ByFid};
+use bartizan_base::{
+    Cursor, Decision, Direction, FunctionId, PacketDuration, Reason, RuleId, TenantId, Timestamp, Verdict,
+};
+use bartizan_config::policy::Seconds;
+use bartizan_flow::host::{HostKey, HostValue};
+use bartizan_flow::tcp::TcpState;
+use bartizan_function::{
+    Counter, Finding, FindingAction, FlowView, Function, FunctionKind, FunctionSpec, HostData, HostKeeper,
+    HostSlot, HostValues, Model, PacketContext, RuleInfo, RuleSource, RulesError, SlotState, WorkerState,
+    slot_as,
+};
+use bartizan_packet::{TcpFlags, Transport};
+use core::net::IpAddr;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What it is.
+pub static SPEC: FunctionSpec = FunctionSpec {
+    name: "portscan",
+    summary: "Finds hosts that scan ports or sweep networks, by what they tried in vain; alerts, or drops what they open.",
+    model: Model::StatefulHeaders,
+    // Before those that refuse: what they drop has no answer, and counts.
+    runs_after: &["gate"],
+    runs_before: &["pfw", "sfw", "ids"],
+    header_half: None,
+    host_slot: Some(HostSlot { version: 1, held_max: ATTEMPTS_MAX * size_of::<Attempt>() }),
+    counters: &[
+        Counter { name: "refused", help: "Attempts that were refused, and probes that open nothing." },
+        Counter { name: "scans", help: "Scans and sweeps told." },
+        Counter { name: "dropped", help: "Packets dropped." },
+        Counter { name: "untracked", help: "Attempts not counted: there was no room for their source." },
+    ],
+};
+
+/// What is done with a scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// It is told.
+    #[default]
+    Alert,
+    /// It is told, and what its source opens is dropped for some time.
+    Drop,
+}
+
+/// Section `portscan`: who scans.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Section {
+    /// Ports of one host, tried in vain within the window, that make a port scan: 2 to 100.
+    #[serde(default = "twenty")]
+    pub ports: u16,
+    /// Hosts on which one port was tried in vain within the window that make a sweep: 2 to 100.
+    #[serde(default = "twenty")]
+    pub hosts: u16,
+    /// The window: 1s to 1h.
+    #[serde(default = "a_minute")]
+    pub window: Seconds,
+    /// What is done.
+    #[serde(default)]
+    pub action: Action,
+    /// With `drop`: how long what the source opens is dropped, from each finding on; 0s: only the packet in hand is.
+    #[serde(default = "a_minute")]
+    pub block: Seconds,
+}
+
+const fn twenty() -> u16 {
+    20
+}
+
+const fn a_minute() -> Seconds {
+    Seconds(60)
+}
+
+/// Attempts kept of a source; the oldest goes.
+const ATTEMPTS_MAX: usize = 128;
+/// Most ports or hosts that a policy may ask for: some fewer than are kept.
+const COUNT_MAX: u16 = 100;
+/// A SYN without an answer for so long has come to nothing.
+const ANSWER: PacketDuration = PacketDuration::from_secs(3);
+/// A second SYN so long after the first is another try of the same connection: not one of several at a time.
+const RETRY: PacketDuration = PacketDuration::from_millis(900);
+
+/// How an attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Open,
+    Unanswered,
+    Refused,
+}
+
+/// A port of a host that a source tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    at: Timestamp,
+    host: IpAddr,
+    port: u16,
+    protocol: u8,
+    outcome: Outcome,
+    again: bool,
+}
+
+impl Attempt {
+    fn is_of(&self, (protocol, host, port): Target) -> bool {
+        (self.protocol, self.host, self.port) == (protocol, host, port)
+    }
+
+    /// Whether it counts for a sweep. Browsers try IPv6 first and go on without it: one SYN to each server.
+    fn sweeps(&self) -> bool {
+        self.outcome == Outcome::Refused || self.again || !matches!(self.port, 80 | 443)
+    }
+}
+
+/// Protocol, host and port.
+type Target = (u8, IpAddr, u16);
+
+/// Kinds of scans: of ports and of hosts, by TCP and by UDP.
+const KINDS: usize = 4;
+
+/// A scan, as the source's record finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scan {
+    sweep: bool,
+    target: Target,
+    count: u16,
+}
+
+impl Scan {
+    const fn kind(&self) -> usize {
+        2 * (self.target.0 == 17) as usize + self.sweep as usize
+    }
+}
+
+/// What is known of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// In the order of their time.
+    attempts: VecDeque<Attempt>,
+    /// A bit for each host that answered, by its hash, in this half of the window and in the one before.
+    answered: [[u64; 4]; 2],
+    half: Timestamp,
+    /// When scans of each kind were told.
+    told: [Option<Timestamp>; KINDS],
+    blocked: Timestamp,
+    seen: Timestamp,
+    /// The longest window that was asked for.
+    window: PacketDuration,
+    forgotten: u32,
+}
+
+impl HostValue for Source {
+    fn keep_until(&mut self, now: Timestamp) -> Timestamp {
+        while self.attempts.front().is_some_and(|oldest| oldest.at + self.window <= now) {
+            self.attempts.pop_front();
+        }
+        (self.seen + self.window).max(self.blocked)
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        u64::from(core::mem::take(&mut self.forgotten))
+    }
+}
+
+/// The place of a host among the bits of those that answered.
+fn bit_of(host: IpAddr) -> (usize, u64) {
+    let number = match host {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    let mixed = ((number >> 64) as u64 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    ((mixed >> 6) as usize, 1 << (mixed & 63))
+}
+
+fn ones(bits: [u64; 4]) -> u32 {
+    bits.iter().map(|word| word.count_ones()).sum()
+}
+
+impl Source {
+    /// The source does something now.
+    fn touch(&mut self, section: &Section, now: Timestamp) {
+        self.seen = self.seen.max(now);
+        self.window = self.window.max(PacketDuration::from_secs(section.window.0));
+        let half = PacketDuration::from_nanos(self.window.as_nanos() / 2);
+        if now >= self.half + half {
+            let [this, _] = self.answered;
+            let before = if now >= self.half + self.window { [0; 4] } else { this };
+            (self.answered, self.half) = ([[0; 4], before], now);
+        }
+    }
+
+    /// The source tries a port. It may find scans: attempts that have no answer by now.
+    fn tries(&mut self, section: &Section, target: Target, outcome: Outcome, now: Timestamp) -> Vec<Scan> {
+        self.touch(section, now);
+        // Before the new one, which may push out the oldest.
+        let unanswered = self.give_up(now);
+        let (protocol, host, port) = target;
+        match self.attempts.iter_mut().find(|attempt| attempt.is_of(target)) {
+            Some(known) => {
+                known.again |= now >= known.at + RETRY;
+                if outcome == Outcome::Refused {
+                    known.outcome = outcome;
+                }
+            }
+            None => {
+                if self.attempts.len() >= ATTEMPTS_MAX {
+                    self.attempts.pop_front();
+                    self.forgotten += 1;
+                }
+                self.attempts.push_back(Attempt { at: now, host, port, protocol, outcome, again: false });
+            }
+        }
+        let refused = (outcome == Outcome::Refused).then_some(target);
+        self.look(section, [unanswered, refused], now)
+    }
+
+    /// The attempts that have waited long enough have come to nothing. Gives the latest of them.
+    fn give_up(&mut self, now: Timestamp) -> Option<Target> {
+        let mut latest = None;
+        for attempt in &mut self.attempts {
+            if attempt.at + ANSWER > now {
+                break;
+            }
+            if attempt.outcome == Outcome::Open {
+                attempt.outcome = Outcome::Unanswered;
+                latest = Some((attempt.protocol, attempt.host, attempt.port));
+            }
+        }
+        latest
+    }
+
+    /// Looks whether the ports of these targets' hosts, or the hosts on their ports, have become too many.
+    fn look(&mut self, section: &Section, targets: [Option<Target>; 2], now: Timestamp) -> Vec<Scan> {
+        let mut found = Vec::new();
+        let enough = usize::from(section.ports.min(section.hosts));
+        if self.attempts.len() < enough {
+            return found;
+        }
+        let window = PacketDuration::from_secs(section.window.0);
+        for target in targets.into_iter().flatten() {
+            let (protocol, host, port) = target;
+            let (mut ports, mut hosts, mut failed) = (0, 0, [0; 4]);
+            let counts =
+                |a: &&Attempt| a.outcome != Outcome::Open && a.protocol == protocol && a.at + window > now;
+            for attempt in self.attempts.iter().filter(counts) {
+                ports += u16::from(attempt.host == host);
+                if attempt.port == port && attempt.sweeps() {
+                    hosts += 1;
+                    let (word, bit) = bit_of(attempt.host);
+                    failed.get_mut(word).into_iter().for_each(|w: &mut u64| *w |= bit);
+                }
+            }
+            let [this, before] = self.answered;
+            let answered: [u64; 4] = core::array::from_fn(|i| {
+                this.get(i).copied().unwrap_or(0) | before.get(i).copied().unwrap_or(0)
+            });
+            let sweeps = hosts >= section.hosts && ones(failed) >= ones(answered);
+            for scan in [
+                (ports >= section.ports).then_some(Scan { sweep: false, target, count: ports }),
+                sweeps.then_some(Scan { sweep: true, target, count: hosts }),
+            ] {
+                let Some(scan) = scan else { continue };
+                let Some(told) = self.told.get_mut(scan.kind()) else { continue };
+                if told.is_none_or(|told| now >= told + window) {
+                    *told = Some(now);
+                    found.push(scan);
+                }
+            }
+        }
+        if section.action == Action::Drop && !found.is_empty() {
+            self.blocked = now + PacketDuration::from_secs(section.block.0);
+        }
+        found
+    }
+
+    /// A host answers the source.
+    fn is_answered(&mut self, section: &Section, target: Target, now: Timestamp) {
+        self.touch(section, now);
+        if let Some(place) = self.attempts.iter().position(|attempt| attempt.is_of(target)) {
+            self.attempts.remove(place);
+        }
+        let ((word, bit), [this, _]) = (bit_of(target.1), &mut self.answered);
+        this.get_mut(word).into_iter().for_each(|w| *w |= bit);
+    }
+}
+
+/// Little endian: times of half, block, last packet and window, those of the kinds (0: never told), bits, then the attempts.
+impl HostData for Source {
+    fn export(&self, out: &mut Vec<u8>) {
+        let told = self.told.map(|told| told.unwrap_or_default().as_nanos());
+        let times =
+            [self.half.as_nanos(), self.blocked.as_nanos(), self.seen.as_nanos(), self.window.as_nanos()];
+        let bits = self.answered.iter().flatten().copied();
+        times.into_iter().chain(told).chain(bits).for_each(|word| out.extend(word.to_le_bytes()));
+        for attempt in &self.attempts {
+            out.extend(attempt.at.as_nanos().to_le_bytes());
+            match attempt.host {
+                IpAddr::V4(v4) => out.extend([&[4][..], &v4.octets()].concat()),
+                IpAddr::V6(v6) => out.extend([&[6][..], &v6.octets()].concat()),
+            }
+            out.extend(attempt.port.to_le_bytes());
+            out.extend([attempt.protocol, attempt.outcome as u8, u8::from(attempt.again)]);
+        }
+    }
+
+    fn import(bytes: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let mut words = [0u64; 16];
+        for word in &mut words {
+            *word = cursor.array().map(u64::from_le_bytes)?;
+        }
+        let time = Timestamp::from_nanos;
+        let [half, blocked, seen, window, t0, t1, t2, t3, a0, a1, a2, a3, b0, b1, b2, b3] = words;
+        let told = [t0, t1, t2, t3].map(|told| (told != 0).then_some(time(told)));
+        let mut source = Source {
+            answered: [[a0, a1, a2, a3], [b0, b1, b2, b3]],
+            half: time(half),
+            told,
+            blocked: time(blocked),
+            seen: time(seen),
+            window: PacketDuration::from_nanos(window),
+            ..Source::default()
+        };
+        while !cursor.is_empty() {
+            let at = time(cursor.array().map(u64::from_le_bytes)?);
+            let host = match cursor.u8()? {
+                4 => IpAddr::from(cursor.array::<4>()?),
+                6 => IpAddr::from(cursor.array::<16>()?),
+                _ => return None,
+            };
+            let (port, protocol) = (cursor.u16_le()?, cursor.u8()?);
+            let outcome = match cursor.u8()? {
+                0 => Outcome::Open,
+                1 => Outcome::Unanswered,
+                2 => Outcome::Refused,
+                _ => return None,
+            };
+            let again = cursor.u8()? != 0;
+            source.attempts.push_back(Attempt { at, host, port, protocol, outcome, again });
+        }
+        (source.attempts.len() <= ATTEMPTS_MAX).then_some(source)
+    }
+}
+
+/// Makes the function.
+#[derive(Debug, Default)]
+pub struct PortscanKind;
+
+impl FunctionKind for PortscanKind {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
+        let (_, classes) = classes::read::<Section>(SPEC.name, source)?;
+        let mut errors = Vec::new();
+        for class in &classes {
+            for (key, count) in [("ports", class.rules.ports), ("hosts", class.rules.hosts)] {
+                if !(2..=COUNT_MAX).contains(&count) {
+                    let message = format!("{count} is out of range; give 2 to {COUNT_MAX}");
+                    errors.push(classes::error(SPEC.name, format!("{}/{key}", class.path), message));
+                }
+            }
+            if !(1..=3_600).contains(&class.rules.window.0) {
+                let message = format!("a window of {} is out of range; give 1s to 1h", class.rules.window);
+                errors.push(classes::error(SPEC.name, format!("{}/window", class.path), message));
+            }
+        }
+        // The table is that of the generation before, with all that it knows.
+        let sources = source.hosts.of::<Source>(&SPEC);
+        match sources.filter(|_| errors.is_empty()) {
+            Some(sources) => {
+                let by_fid = ByFid::new(&classes);
+                let sections = classes.into_iter().map(|class| class.rules).collect();
+                Ok(Box::new(Portscan { id: source.id, sections, by_fid, sources, rules: rules() }))
+            }
+            None => Err(errors),
+        }
+    }
+
+    fn section_schema(&self) -> Option<serde_json::Value> {
+        Some(classes::schema::<Section>())
+    }
+}
+
+/// What alerts say, by kind. Generator and numbers are those of Snort's detector.
+fn rules() -> [Arc<RuleInfo>; KINDS] {
+    let rule = |sid, message: &str| {
+        Arc::new(RuleInfo {
+            id: RuleId { gid: 122, sid, rev: 1 },
+            message: message.to_owned(),
+            category: "Detection of a Network Scan".to_owned(),
+            severity: 3,
+            ..RuleInfo::default()
+        })
+    };
+    [
+        rule(1, "portscan: TCP port scan"),
+        rule(3, "portscan: TCP sweep"),
+        rule(17, "portscan: UDP port scan"),
+        rule(19, "portscan: UDP sweep"),
+    ]
+}
+
+/// The rules of one generation.
+pub struct Portscan {
+    id: FunctionId,
+    sections: Vec<Section>,
+    by_fid: ByFid,
+    sources: Arc<HostValues<Source>>,
+    rules: [Arc<RuleInfo>; KINDS],
+}
+
+/// What is counted per worker.
+#[derive(Debug, Default)]
+struct Counts {
+    refused: u64,
+    scans: u64,
+    dropped: u64,
+    untracked: u64,
+}
+
+/// What is kept of a flow that is dropped: until when. Others keep nothing.
+#[derive(Debug)]
+struct Dropped(Timestamp);
+
+impl SlotState for Dropped {}
+
+/// What a packet says of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// Nothing.
+    Nothing,
+    /// Nothing, nor will a later one of its flow.
+    NoMore,
+    /// It opens: a SYN, the first datagram.
+    Opens,
+    /// It is a probe that opens nothing.
+    Probes,
+    /// It refuses what the source tried.
+    Refuses,
+    /// It answers it.
+    Answers,
+}
+
+/// Whether an ICMP message says that nothing is there: unreachable, except for the size of a packet.
+fn is_unreachable(transport: &Transport) -> bool {
+    match transport {
+        Transport::Icmp(icmp) => icmp.kind == 3 && icmp.code != 4,
+        Transport::Icmpv6(icmp) => icmp.kind == 1,
+        _ => false,
+    }
+}
+
+/// What a packet says of its flow's opening.
+fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport) -> Says {
+    let to_client = context.direction == Direction::ToClient;
+    let state = flow.tcp.map(|session| session.state());
+    if context.notes.related.is_some() {
+        // An error about what the other side sent, or about a connection that was there, refuses no attempt.
+        let open = if flow.protocol == 6 { state == Some(TcpState::SynSent) } else { !flow.established };
+        return if to_client && open && is_unreachable(transport) { Says::Refuses } else { Says::Nothing };
+    }
+    let first = flow.packets.to_server + flow.packets.to_client == 1;
+    match transport {
+        Transport::Tcp(tcp) => {
+            let has = |flag| tcp.flags.contains(flag);
+            let sent = context.notes.tcp.is_some_and(|outcome| outcome.previous == TcpState::SynSent);
+            // Only a connection that was answered, or is followed from one side: what a scanner acknowledges by itself says nothing.
+            let open = state.is_some_and(|state| state >= TcpState::SynRecv);
+            match (to_client, has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST)) {
+                (false, true, false, false) => Says::Opens,
+                (false, false, false, false) if first => Says::Probes,
+                (false, _, true, false) if open => Says::Answers,
+                (true, _, _, true) if sent => Says::Refuses,
+                (true, true, true, false) => Says::Answers,
+                (true, ..) => Says::NoMore,
+                _ => Says::Nothing,
+            }
+        }
+        Transport::Udp(_) if flow.established => Says::Answers,
+        Transport::Udp(_) if first => Says::Opens,
+        Transport::Udp(_) => Says::Nothing,
+        _ => Says::NoMore,
+    }
+}
+
+impl Portscan {
+    /// What the source's record makes of a packet: the scans found, and until when what the source opens is dropped.
+    fn ask(
+        &self,
+        section: &Section,
+        (tenant, source, target): (TenantId, IpAddr, Target),
+        said: Says,
+        now: Timestamp,
+    ) -> Option<(Vec<Scan>, Timestamp)> {
+        let key = HostKey::host(tenant, source);
+        let udp = target.0 == 17;
+        let drops = section.action == Action::Drop;
+        match said {
+            // A datagram alone is nothing: who refuses it says so.
+            Says::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
+            Says::Opens if udp => {
+                let blocked = self.sources.if_there(&key, now, |known| known.blocked);
+                Some((Vec::new(), blocked.unwrap_or_default()))
+            }
+            Says::Answers => {
+                let answered = |known: &mut Source| known.is_answered(section, target, now);
+                self.sources.with(&key, now, answered).ok()?;
+                Some((Vec::new(), Timestamp::ZERO))
+            }
+            _ => {
+                let outcome = if said == Says::Opens { Outcome::Open } else { Outcome::Refused };
+                let tries = |known: &mut Source| {
+                    // What is dropped has no answer because it is dropped.
+                    if drops && said != Says::Refuses && known.blocked > now {
+                        return (Vec::new(), known.blocked);
+                    }
+                    (known.tries(section, target, outcome, now), Timestamp::ZERO)
+                };
+                self.sources.with(&key, now, tries).ok()
+            }
+        }
+    }
+
+    /// Reports scans. Whether the packet is to be dropped.
+    fn tell(
+        &self,
+        section: &Section,
+        source: IpAddr,
+        scans: &[Scan],
+        context: &mut PacketContext<'_>,
+    ) -> bool {
+        let drops = section.action == Action::Drop && !scans.is_empty();
+        let action =
+            if drops && context.prevention { FindingAction::Blocked } else { FindingAction::Allowed };
+        for scan in scans {
+            let Some(rule) = self.rules.get(scan.kind()) else { continue };
+            let (_, host, port) = scan.target;
+            let (what, of, tried) = match scan.sweep {
+                true => ("hosts", "port", port.to_string()),
+                false => ("ports", "host", format!("\"{host}\"")),
+            };
+            let (count, window) = (scan.count, section.window.0);
+            let said = format!(
+                r#"{{"portscan":{{"source":"{source}","{of}":{tried},"{what}":{count},"window":{window}}}}}"#
+            );
+            let mut finding = Finding::new(Arc::clone(rule), action);
+            finding.context = Some(said.into_bytes().into_boxed_slice());
+            context.findings.push(finding);
+        }
+        drops
+    }
+
+    fn refuse(&self, counts: &mut Counts) -> Decision {
+        counts.dropped += 1;
+        Decision::refuse(Verdict::Drop, Reason::Portscan, self.id)
+    }
+
+    fn judge(&self, section: &Section, context: &mut PacketContext<'_>, counts: &mut Counts) -> Decision {
+        let (Some(flow), Some(packet)) = (context.flow, context.packet) else { return Decision::CONTINUE };
+        if let Some(Dropped(until)) = slot_as(context.slot) {
+            if context.now < *until {
+                return self.refuse(counts);
+            }
+            *context.slot = None;
+        }
+        let said = says(context, flow, &packet.decoded().transport);
+        if said == Says::Nothing || said == Says::NoMore {
+            return Decision { done: said == Says::NoMore, ..Decision::CONTINUE };
+        }
+        let (source, target) = (flow.client.0, (flow.protocol, flow.server.0, flow.server.1));
+        let Some((scans, blocked)) = self.ask(section, (flow.tenant, source, target), said, context.now)
+        else {
+            counts.untracked += 1;
+            return Decision::CONTINUE;
+        };
+        counts.refused += u64::from(matches!(said, Says::Refuses | Says::Probes));
+        counts.scans += scans.len() as u64;
+        if blocked > context.now {
+            *context.slot = Some(Box::new(Dropped(blocked)));
+            return self.refuse(counts);
+        }
+        if self.tell(section, source, &scans, context) {
+            return self.refuse(counts);
+        }
+        // What was answered or refused is known to be so.
+        Decision { done: matches!(said, Says::Answers | Says::Refuses), ..Decision::CONTINUE }
+    }
+}
+
+impl Function for Portscan {
+    fn spec(&self) -> &'static FunctionSpec {
+        &SPEC
+    }
+
+    fn id(&self) -> FunctionId {
+        self.id
+    }
+
+    fn worker(&self) -> WorkerState {
+        Box::new(Counts::default())
+    }
+
+    fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
+        let section = self.by_fid.get(context.notes.fid).and_then(|place| self.sections.get(place));
+        let Some(section) = section else { return Decision::CONTINUE };
+        let mut counts = Counts::default();
+        let decision = self.judge(section, context, &mut counts);
+        if let Some(sum) = context.worker.downcast_mut::<Counts>() {
+            sum.refused += counts.refused;
+            sum.scans += counts.scans;
+            sum.dropped += counts.dropped;
+            sum.untracked += counts.untracked;
+        }
+        decision
+    }
+
+    fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
+        Some(Arc::clone(&self.sources) as Arc<dyn HostKeeper>)
+    }
+
+    fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
+        let Some(counts) = worker.downcast_ref::<Counts>() else { return };
+        each("refused", counts.refused);
+        each("scans", counts.scans);
+        each("dropped", counts.dropped);
+        each("untracked", counts.untracked);
+    }
+}
+
+#[cfg(test)]
+#[path = "portscan_tests.rs"]
+mod tests;
