@@ -232,8 +232,9 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
         geneve: tunnel("geneve", built_in.geneve)?,
         gtp: tunnel("gtp", built_in.gtp)?,
         vxlan_reserved: match settings.get("decoder.vxlan.reserved-bits-check") {
+            None => built_in.vxlan_reserved,
             Some("permissive") => bartizan_packet::VxlanReservedBits::Permissive,
-            None | Some("strict") => built_in.vxlan_reserved,
+            Some("strict") => bartizan_packet::VxlanReservedBits::Strict,
             Some(other) => {
                 return Err(error("decoder.vxlan.reserved-bits-check", other, "strict or permissive"));
             }

@@ -66,10 +66,10 @@ impl TunnelPorts {
 /// What VXLAN's reserved bits have to be (`decoder.vxlan.reserved-bits-check`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VxlanReservedBits {
-    /// All zero (RFC 7348), otherwise the datagram is no VXLAN.
-    #[default]
+    /// All zero, otherwise the datagram is no VXLAN.
     Strict,
-    /// Anything (group policy extension and others).
+    /// Anything: a receiver ignores them (RFC 7348 section 5), and the extensions for group policies and other protocols use them.
+    #[default]
     Permissive,
 }
 
@@ -105,7 +105,7 @@ impl DecoderConfig {
             max_layers: 16,
             teredo: TunnelPorts { enabled: true, ports: PortList::ANY },
             vxlan: TunnelPorts::on(&[4789]),
-            vxlan_reserved: VxlanReservedBits::Strict,
+            vxlan_reserved: VxlanReservedBits::Permissive,
             geneve: TunnelPorts::on(&[6081]),
             gtp: TunnelPorts { enabled: false, ports: PortList::new(&[2152]) },
         }

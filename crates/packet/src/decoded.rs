@@ -142,10 +142,15 @@ impl TunnelTag {
         TunnelTag { kind, id }
     }
 
-    /// Kind and id as one number, for keys.
+    /// Kind and id as one number, for keys of flows: the same for both directions. What names one direction only is left out: of a PPTP
+    /// tunnel each side numbers the other's call (RFC 2637 section 4.1), of GTP-U each side its own end (3GPP TS 29.281).
     #[must_use]
     pub const fn key(self) -> u64 {
-        (self.kind as u64) << 32 | self.id as u64
+        let id = match self.kind {
+            TunnelKind::Pptp | TunnelKind::Gtp => 0,
+            _ => self.id,
+        };
+        (self.kind as u64) << 32 | id as u64
     }
 }
 

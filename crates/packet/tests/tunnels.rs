@@ -148,14 +148,19 @@ fn vxlan_by_destination_port() {
     assert_eq!(decode(&eth(0x0800, &ipv4(17, &udp(4789, 40000, &frame)))).len(), 1);
     assert_eq!(events(&one(&wrap(4789, &vxlan(5, &eth(0x1234, &[]))))), [E::VxlanUnknownPayloadType]);
     assert!(events(&one(&wrap(4789, &vxlan(5, &eth(0x0806, &[]))))).is_empty());
-    // Group policy bits: no VXLAN unless reserved bits may be anything.
+    // Group policy bits: reserved ones are ignored, unless they have to be zero.
     let mut policy = frame.clone();
     policy[0] = 0x88;
     policy[3] = 9;
-    assert_eq!(decode(&wrap(4789, &policy)).len(), 1);
-    let permissive =
-        DecoderConfig { vxlan_reserved: VxlanReservedBits::Permissive, ..DecoderConfig::default() };
-    assert_eq!(pair(permissive, &wrap(4789, &policy)).1.tunnel, TunnelTag::new(TunnelKind::Vxlan, 5));
+    let tag = TunnelTag::new(TunnelKind::Vxlan, 5);
+    assert_eq!(pair(DecoderConfig::default(), &wrap(4789, &policy)).1.tunnel, tag);
+    let strict = DecoderConfig { vxlan_reserved: VxlanReservedBits::Strict, ..DecoderConfig::default() };
+    let mut output = DecodeOutput::new();
+    let frame = wrap(4789, &policy);
+    let len = u32::try_from(frame.len()).unwrap();
+    Decoder::new(strict).decode(LinkType::ETHERNET, &frame, len, &mut output);
+    assert_eq!(output.packets().len(), 1);
+    let frame = vxlan(5, &eth(0x0800, &inner4()));
     let mut no_vni = frame.clone();
     no_vni[0] = 0;
     assert_eq!(decode(&wrap(4789, &no_vni)).len(), 1);

@@ -231,6 +231,30 @@ fn prevention_shows_what_has_no_status_line_before_it_leaves() {
     assert_eq!(shown(&[b"HT", b"TP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![0, 2], false));
 }
 
+#[test]
+fn prevention_shows_what_stands_behind_an_answer_before_it_leaves() {
+    let shown = |requests: &[u8], behind: &[&[u8]]| {
+        let mut settings = bartizan_base::Settings::new();
+        settings.set("inline", "yes");
+        settings.set("strict", "yes");
+        let mut driver = Driver::with(&SPEC, Transport::Tcp, &settings);
+        driver.send(TS, requests);
+        let mut first = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec();
+        first.extend_from_slice(behind[0]);
+        driver.send(TC, &first);
+        behind[1..].iter().for_each(|piece| driver.send(TC, piece));
+        let outcome = driver.outcome();
+        let bodies = outcome.transactions.iter().flat_map(|tx| &tx.buffers);
+        let bodies = bodies.filter(|(name, ..)| *name == "http.response_body");
+        bodies.map(|(.., bytes)| String::from_utf8_lossy(bytes).into_owned()).collect::<Vec<_>>()
+    };
+    let get = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n".as_slice();
+    let both = [get, b"GET /evil\r\n\r\n"].concat();
+    assert_eq!(shown(&both, &[b"<evil>"]), ["ok", "<evil>"]);
+    assert_eq!(shown(&both, &[b"<ev", b"il>"]), ["ok", "<evil>"]);
+    assert_eq!(shown(get, &[b"<evil>"]), ["ok<evil>"]);
+}
+
 /// What clients read of these differs: some take a body where others see none, or another one.
 #[test]
 fn prevention_lets_no_answer_pass_whose_body_ends_at_different_places() {

@@ -387,7 +387,13 @@ impl HttpParser {
             // The next response: what is held of it is read again there.
             return self.response_complete(feed);
         }
-        if line.is_none() && !closed {
+        // Prevention: what cannot become a status line is a body for receivers, of HTTP/0.9 where another request waits for its answer. It
+        // is shown before it leaves.
+        let shown = self.settings.strict && matches!(beginning(&data), Beginning::Other);
+        if shown && self.txs.get(self.response_id + 1).is_some() {
+            return self.response_complete(feed);
+        }
+        if line.is_none() && !closed && !shown {
             return self.hold_response(feed);
         }
         feed.take(part.len());
