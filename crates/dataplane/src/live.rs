@@ -14,9 +14,10 @@ use crate::segmentation;
 use crate::train;
 use crate::worker::{Frame, Worker};
 use bartizan_base::{Decision, LinkId, Verdict, WorkerId};
-use bartizan_packet::{Checksums, DecodeOutput, Decoder, LinkType, PacketView};
+use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView};
 use bartizan_ports::{
-    Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, Port, PortError, Side, Woke, wait_any,
+    Awake, Batch, Disposition, FrameFlags, FrameInfo, InlinePair, PendingChecksum, Port, PortError,
+    Segmentation, Side, Woke, wait_any,
 };
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ use unsent::UnsentFrames;
 
 /// Bytes before the network layer, an 802.1Q tag among them.
 const ETHERNET_AND_TAG: usize = 18;
+/// Bytes of headers that a TCP segment has at least: Ethernet, IPv4, TCP.
+const HEADERS_LEAST: usize = 54;
 
 /// The only worker's number.
 const ALONE: WorkerId = WorkerId(0);
@@ -113,7 +116,7 @@ pub fn run_inline(
 ) -> Result<LiveCounters, PortError> {
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
-    let mut decoder = Rejecter::default();
+    let mut decoder = Rejecter::new(worker);
     let mut awake = options.awake();
     let mut unsent = UnsentFrames::default();
     let mut released = Vec::new();
@@ -135,6 +138,7 @@ pub fn run_inline(
                 continue;
             }
             let frames = take_apart(&mut batch, &mut decoder, &mut counters);
+            fill_in_checksums(&mut batch, &mut counters);
             seen += frames;
             counters.turns += 1;
             worker.arrives_by(side as u32);
@@ -192,7 +196,7 @@ pub fn run_passive(
 ) -> Result<LiveCounters, PortError> {
     let mut counters = LiveCounters::default();
     let mut batch = Batch::with_capacity(options.batch);
-    let mut decoder = Rejecter::default();
+    let mut decoder = Rejecter::new(worker);
     let mut last = LastTurns::default();
     while last.goes_on(control) {
         control.take(ALONE, worker);
@@ -260,6 +264,35 @@ fn take_apart(batch: &mut Batch, rejecter: &mut Rejecter, counters: &mut LiveCou
     counters.normaliser.datagrams += split.datagrams;
     counters.normaliser.joined += split.left;
     batch.len()
+}
+
+/// Inline: fills in the checksums that senders on this host left to a device, where the kernel says that they stand: in whatever a frame
+/// carries, also in tunnels that nobody decodes, whose own checksum already counts on it. Frames that are to be cut get theirs then.
+fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
+    for index in 0..batch.len() {
+        let Some(info) = batch.info(index) else { continue };
+        let PendingChecksum { start, field } = info.pending;
+        let whole = info.refusal().is_ok() && info.segmentation.size == 0;
+        if start == 0 || !whole {
+            continue;
+        }
+        let filled = batch.bytes_mut(index).and_then(|bytes| fill_in(bytes, start.into(), field.into()));
+        if let Some(info) = batch.info_mut(index).filter(|_| filled.is_some()) {
+            info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::CHECKSUM_VALID);
+            counters.normaliser.checksums += 1;
+        }
+    }
+}
+
+/// Fills in a checksum that stands `field` bytes behind `start` and is about all from there on; the sum of the pseudo header stands there.
+/// `None`: it would lie behind the frame.
+fn fill_in(bytes: &mut [u8], start: usize, field: usize) -> Option<()> {
+    let about = bytes.get_mut(start..)?;
+    let sum = InternetChecksum::new().with(about).finish();
+    // Zero says "no checksum" in UDP, and is the same number in others (RFC 768).
+    let sum = if sum == 0 { 0xffff } else { sum };
+    about.get_mut(field..field.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
+    Some(())
 }
 
 /// A frame of a batch, as a worker takes it.
@@ -342,15 +375,14 @@ fn send_large(
     counters: &mut LiveCounters,
 ) {
     for index in frames {
-        let is_large = batch.bytes(index).is_some_and(|bytes| is_large(bytes, egress));
-        if !is_large || batch.disposition(index) != Some(Disposition::Forward) {
+        let told = batch.info(index).map(|info| info.segmentation).unwrap_or_default();
+        let is_cut = batch.bytes(index).is_some_and(|bytes| is_to_be_cut(bytes, told.size, egress));
+        if !is_cut || batch.disposition(index) != Some(Disposition::Forward) {
             continue;
         }
         batch.set_disposition(index, Disposition::Hold);
         egress.transmit(batch);
-        let info = batch.info(index).copied().unwrap_or_default();
-        let told = info.segmentation.size;
-        let sent = info.refusal().is_ok()
+        let sent = batch.info(index).is_some_and(|info| info.refusal().is_ok())
             && batch.bytes(index).is_some_and(|b| send_as_segments(egress, b, told, rejecter, counters));
         if !sent {
             batch.set_disposition(index, Disposition::Forward);
@@ -358,27 +390,35 @@ fn send_large(
     }
 }
 
-/// Whether a frame is larger than a port carries, be it tagged.
-fn is_large(bytes: &[u8], egress: &dyn Port) -> bool {
-    bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG
+/// Whether a frame is to leave in pieces: it is larger than a port carries, be it tagged, or more than one segment of its sender. The latter
+/// also where it would fit: in a tunnel the checksum around it is not right before it is cut, and the way behind the port may be narrower.
+fn is_to_be_cut(bytes: &[u8], told: u16, egress: &dyn Port) -> bool {
+    let of_segment = usize::from(told).saturating_add(HEADERS_LEAST);
+    bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG || told != 0 && bytes.len() > of_segment
 }
 
-/// Sends a frame as segments, of the size that its sender told (0: none). `false`: it cannot be cut, and nothing was sent.
+/// Sends a frame as segments, of the size that its sender told. `false`: it cannot be cut, and nothing was sent.
 fn send_as_segments(
     egress: &mut dyn Port,
     bytes: &[u8],
-    told: u16,
+    told: Segmentation,
     rejecter: &mut Rejecter,
     counters: &mut LiveCounters,
 ) -> bool {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     rejecter.decoder.decode(LinkType::ETHERNET, bytes, length, &mut rejecter.output);
     let (mtu, mut pieces) = (egress.mtu(), 0u64);
-    let done = segmentation::cut(bytes, &rejecter.output, mtu, told, |segment| {
+    let mut send = |segment: &[u8]| {
         pieces += 1;
         // The port counts what it does not take.
         let _ = egress.transmit_frame(segment);
-    });
+    };
+    let known = rejecter.output.packets();
+    let header = usize::from(told.header);
+    let done = match segmentation::hidden_in_tunnel(bytes, known, header, &mut rejecter.decoder) {
+        Some(hidden) => segmentation::cut(bytes, &[known, &[hidden]].concat(), mtu, told.size, &mut send),
+        None => segmentation::cut(bytes, known, mtu, told.size, &mut send),
+    };
     counters.normaliser.cut += u64::from(done.is_some());
     counters.normaliser.pieces += pieces.saturating_sub(1);
     done.is_some()
@@ -420,7 +460,6 @@ fn settle(
 }
 
 /// Answers to rejected packets, sent after the batch; what decodes frames that are cut; and room for a frame that leaves longer than it came.
-#[derive(Default)]
 struct Rejecter {
     decoder: Decoder,
     output: DecodeOutput,
@@ -430,6 +469,16 @@ struct Rejecter {
 }
 
 impl Rejecter {
+    /// It knows the same tunnels as the workers do.
+    fn new(worker: &Worker) -> Self {
+        Rejecter {
+            decoder: Decoder::new(*worker.decoder.config()),
+            output: DecodeOutput::default(),
+            frames: Vec::new(),
+            longer: Vec::new(),
+        }
+    }
+
     fn make(&mut self, bytes: &[u8], counters: &mut NormaliserCounters) {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.decoder.decode(LinkType::ETHERNET, bytes, length, &mut self.output);

@@ -13,8 +13,8 @@ mod datagrams;
 pub use datagrams::split;
 
 use bartizan_packet::{
-    DecodeOutput, Decoded, InternetChecksum, Network, PacketFlags, PacketSource, TcpFlags, Transport,
-    pseudo_header,
+    DecodeOutput, Decoded, Decoder, InternetChecksum, LinkType, Network, PacketFlags, PacketSource, TcpFlags,
+    Transport, pseudo_header,
 };
 
 /// Least payload of a segment: a smaller MTU is none (RFC 791 asks for 68 bytes of every link).
@@ -22,16 +22,41 @@ const LEAST: usize = 8;
 /// Least size of a sender that is kept to: Linux has none below (`tcp_min_snd_mss`), and one frame would become thousands.
 const LEAST_TOLD: usize = 48;
 
-/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `told`: bytes of its sender's segments, 0 where they
-/// are not known. `None`: it cannot be cut, and nothing was given.
+/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `packets`: what was decoded of it, outermost first.
+/// `told`: bytes of its sender's segments, 0 where they are not known. `None`: it cannot be cut, and nothing was given.
 pub fn cut(
     frame: &[u8],
-    output: &DecodeOutput,
+    packets: &[Decoded],
     mtu: u32,
     told: u16,
     mut each: impl FnMut(&[u8]),
 ) -> Option<()> {
-    Plan::of_tcp(frame, output.packets(), mtu, told)?.carry_out(frame, &mut each)
+    Plan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
+}
+
+/// The packet that a UDP tunnel carries of which the decoder knows nothing, since its port is no usual one: `header` is where the kernel says
+/// that the TCP header begins. Linux leaves only such tunnels to a device to cut whose own header may be repeated as it is.
+pub fn hidden_in_tunnel(
+    frame: &[u8],
+    packets: &[Decoded],
+    header: usize,
+    decoder: &mut Decoder,
+) -> Option<Decoded> {
+    let outer = packets.last().filter(|outer| matches!(outer.transport, Transport::Udp(_)))?;
+    let before = |bytes: usize| header.checked_sub(bytes).filter(|start| *start >= outer.payload as usize);
+    let begins = |start: &usize, version: u8| frame.get(*start).is_some_and(|byte| byte >> 4 == version);
+    let start = before(20)
+        .filter(|start| begins(start, 4))
+        .or_else(|| before(40).filter(|start| begins(start, 6)))?;
+    let packet = frame.get(start..)?;
+    let mut output = DecodeOutput::new();
+    decoder.decode(LinkType::RAW, packet, u32::try_from(packet.len()).ok()?, &mut output);
+    let mut inner = output.outer()?.clone();
+    let by = u32::try_from(start).ok()?;
+    for offset in [&mut inner.start, &mut inner.end, &mut inner.l3, &mut inner.l4, &mut inner.payload] {
+        *offset = offset.checked_add(by)?;
+    }
+    (inner.transport.tcp().is_some() && inner.l4 as usize == header).then_some(inner)
 }
 
 /// Where things stand in the frame.
@@ -187,7 +212,7 @@ fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use bartizan_packet::{Decoder, LinkType, PacketView};
+    use bartizan_packet::PacketView;
     use bartizan_testkit::packet::{Datagram, Ip, Segment, address};
 
     /// An Ethernet frame with a TCP segment, its checksum not filled in.
@@ -216,7 +241,7 @@ pub(super) mod tests {
             // FIN, PSH, ACK, CWR.
             let large = frame(v6, 0x99, &payload);
             let mut segments = Vec::new();
-            cut(&large, &decode(&large), 1_500, 0, |segment| segments.push(segment.to_vec()))
+            cut(&large, decode(&large).packets(), 1_500, 0, |segment| segments.push(segment.to_vec()))
                 .expect("it can be cut");
             assert_eq!(segments.len(), payload.len().div_ceil(1_500 - 32 - if v6 { 40 } else { 20 }));
             let (mut read, mut next) = (Vec::new(), 0xffff_fff0u32);
@@ -275,7 +300,7 @@ pub(super) mod tests {
             ];
             for (kind, large) in tunnels.iter().enumerate() {
                 let (mut read, mut number) = (Vec::new(), 0);
-                let done = cut(large, &decode(large), 1_450, 0, |segment| {
+                let done = cut(large, decode(large).packets(), 1_450, 0, |segment| {
                     let output = decode(segment);
                     let packets = output.packets();
                     assert_eq!(packets.len(), 2, "{kind}");
@@ -297,8 +322,37 @@ pub(super) mod tests {
             for flags in [0x80, 0x10] {
                 let checked = [&[flags, 0][..], &ether_type, &[0, 0, 0, 0]].concat();
                 let large = tunnel(outer6, 47, &checked, ip);
-                assert_eq!(cut(&large, &decode(&large), 1_450, 0, |_| panic!("given")), None);
+                assert_eq!(cut(&large, decode(&large).packets(), 1_450, 0, |_| panic!("given")), None);
             }
+        }
+    }
+
+    #[test]
+    fn a_tunnel_that_the_decoder_does_not_know_is_cut_where_the_kernel_says_that_tcp_begins() {
+        let payload: Vec<u8> = (0..5_000u32).flat_map(u32::to_be_bytes).collect();
+        for (outer6, inner6) in [(false, false), (false, true), (true, false), (true, true)] {
+            let inside = frame(inner6, 0x18, &payload);
+            let large = udp_tunnel(outer6, (12_345, 8472), true, VXLAN.1, &inside);
+            let output = decode(&large);
+            assert_eq!(output.packets().len(), 1);
+            let around = large.len() - inside.len();
+            let header = around + 14 + if inner6 { 40 } else { 20 };
+            let hidden = |at| hidden_in_tunnel(&large, output.packets(), at, &mut Decoder::default());
+            assert!(hidden(header + 1).is_none() && hidden(20).is_none() && hidden(large.len()).is_none());
+            let packets = [output.packets(), &[hidden(header).unwrap()]].concat();
+            let mut read = Vec::new();
+            let done = cut(&large, &packets, 1_450, 1_000, |segment| {
+                let output = decode(segment);
+                let view = PacketView::new(segment, output.outer().unwrap());
+                assert_eq!((view.ip_checksum_ok() != Some(false), view.l4_checksum_ok()), (true, Some(true)));
+                let inside = &segment[around..];
+                let output = decode(inside);
+                let view = PacketView::new(inside, output.outer().unwrap());
+                assert_eq!((view.ip_checksum_ok() != Some(false), view.l4_checksum_ok()), (true, Some(true)));
+                assert!(view.payload().len() <= 1_000);
+                read.extend_from_slice(view.payload());
+            });
+            assert_eq!((done, read == payload), (Some(()), true), "{outer6} {inner6}");
         }
     }
 
@@ -309,7 +363,8 @@ pub(super) mod tests {
             [(0, 1_448), (1_000, 1_000), (1_001, 1_001), (1_448, 1_448), (9_000, 1_448), (8, 1_448)]
         {
             let mut sizes = Vec::new();
-            cut(&large, &decode(&large), 1_500, told, |segment| sizes.push(segment.len() - 66)).expect("cut");
+            cut(&large, decode(&large).packets(), 1_500, told, |segment| sizes.push(segment.len() - 66))
+                .expect("cut");
             let mut expected = vec![size; 5_000 / size];
             expected.extend((5_000 % size != 0).then_some(5_000 % size));
             assert_eq!(sizes, expected, "{told}");
@@ -319,7 +374,7 @@ pub(super) mod tests {
     #[test]
     fn what_cannot_be_cut_is_left_alone() {
         let never = |frame: &[u8], mtu| {
-            assert_eq!(cut(frame, &decode(frame), mtu, 0, |_| panic!("given")), None);
+            assert_eq!(cut(frame, decode(frame).packets(), mtu, 0, |_| panic!("given")), None);
         };
         let urgent = frame(false, 0x30, &[0; 4_000]);
         never(&urgent, 1_500);

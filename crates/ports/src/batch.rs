@@ -5,7 +5,7 @@
 //! and used again and again; nothing is allocated per packet. Ring slots go back to the kernel when the batch is
 //! cleared, filled again or dropped: until then the bytes may be read and rewritten in place.
 
-use crate::frame::{FrameFlags, FrameInfo, Segmentation};
+use crate::frame::{FrameFlags, FrameInfo};
 use crate::refusal::SendRefusal;
 use crate::ring::Lease;
 use std::ops::Range;
@@ -120,6 +120,11 @@ impl Batch {
     #[must_use]
     pub fn info(&self, index: usize) -> Option<&FrameInfo> {
         self.slots.get(index).map(|s| &s.info)
+    }
+
+    /// The same, to be changed with the frame.
+    pub fn info_mut(&mut self, index: usize) -> Option<&mut FrameInfo> {
+        self.slots.get_mut(index).map(|s| &mut s.info)
     }
 
     /// Bytes of frame `index`.
@@ -241,7 +246,7 @@ impl Batch {
                     timestamp: slot.info.timestamp,
                     wire_length: u32::try_from(datagram.len()).unwrap_or(u32::MAX),
                     flags: flags.with(FrameFlags::CHECKSUM_VALID),
-                    segmentation: Segmentation::default(),
+                    ..FrameInfo::default()
                 };
                 let place = Place::Cut { start, end: pieces.len() };
                 slots.push(Slot { place, info, disposition: Disposition::Hold });
@@ -341,6 +346,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::Segmentation;
 
     #[test]
     fn owned_frames_can_be_rewritten_replaced_and_cut() {

@@ -51,6 +51,15 @@ pub struct Segmentation {
     pub header: u16,
 }
 
+/// Where a checksum is still to be filled in. Zeros: nowhere, or the kernel does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingChecksum {
+    /// Where in the frame the bytes begin that it is about, which go to the frame's end.
+    pub start: u16,
+    /// Where it stands, from there on. The sum of the pseudo header stands there until then.
+    pub field: u16,
+}
+
 /// What a port says about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
@@ -62,6 +71,8 @@ pub struct FrameInfo {
     pub flags: FrameFlags,
     /// How it is to be cut.
     pub segmentation: Segmentation,
+    /// The checksum that is pending, in whatever the frame carries.
+    pub pending: PendingChecksum,
 }
 
 impl FrameInfo {

@@ -39,7 +39,7 @@ mod wait;
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, Split};
 pub use error::{OpenError, PortError};
-pub use frame::{FrameFlags, FrameInfo, Segmentation};
+pub use frame::{FrameFlags, FrameInfo, PendingChecksum, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::{Interface, LinkState};
 pub use offload::{Offload, OffloadGuard, Warning, ethtool_command, offloads_on};

@@ -332,12 +332,12 @@ impl Header {
             timestamp: bartizan_base::Timestamp::from_parts(u64::from(self.seconds), self.nanos),
             wire_length: self.length,
             flags: FrameFlags::default(),
-            segmentation: crate::frame::Segmentation::default(),
+            ..FrameInfo::default()
         };
         if self.vnet {
             // Before a tag is written over it.
             let told = vnet::read(mapping, start + mac - VNET_BYTES);
-            info.segmentation = told.segmentation;
+            (info.segmentation, info.pending) = (told.segmentation, told.pending);
             if told.joined {
                 info.flags = info.flags.with(FrameFlags::JOINED);
             }
@@ -366,6 +366,9 @@ impl Header {
             info.flags = info.flags.with(FrameFlags::VLAN_RESTORED);
             if info.segmentation.header != 0 {
                 info.segmentation.header = info.segmentation.header.saturating_add(4);
+            }
+            if info.pending.start != 0 {
+                info.pending.start = info.pending.start.saturating_add(4);
             }
         }
         Some(Found { offset, length: captured, info })

@@ -124,9 +124,9 @@ def time_exceeded(way):
 
 
 @contextlib.contextmanager
-def overlay(way, number):
+def overlay(way, number, port, narrow):
     """A tunnel over UDP between client and server, as container networks have them, with all that is left to devices; gives both
-    addresses in it."""
+    addresses in it. `narrow`: its packets are smaller than those of the path."""
     left = ["tx", "sg", "tso", "gso"]
     inside = {"c": f"10.85.{way.path}.1", "s": f"10.85.{way.path}.2"}
     ends = {"c": (way.client, way.server), "s": (way.server, way.client)}
@@ -135,12 +135,13 @@ def overlay(way, number):
         for which, (own, other) in ends.items():
             device = f"vx{way.path}"
             below = f"{which}{way.path}"
-            vxlan = ["type", "vxlan", "id", str(number), "local", own, "remote", other, "dstport", "4789", "dev", below]
+            vxlan = ["type", "vxlan", "id", str(number), "local", own, "remote", other, "dstport", str(port), "dev", below]
             way.command(["ip", "link", "add", device, *vxlan], which=which)
             made.append((which, device, below))
             way.command(["ethtool", "-K", below, *(word for name in left for word in (name, "on"))], which=which)
             way.command(["ip", "address", "add", f"{inside[which]}/24", "dev", device], which=which)
-            way.command(["ip", "link", "set", device, "up"], which=which)
+            mtu = ["mtu", "1400"] if narrow else []
+            way.command(["ip", "link", "set", device, *mtu, "up"], which=which)
         yield inside["c"], inside["s"]
     finally:
         for which, device, below in made:
@@ -149,10 +150,16 @@ def overlay(way, number):
 
 
 def tunnel(way):
-    """Inside of VXLAN, whose checksums and segments the ends leave to devices: transfers in both directions, fragments."""
+    """Inside of VXLAN, whose checksums and segments the ends leave to devices: transfers in both directions, fragments. On the usual port
+    and on another one (flannel's), and with packets that are smaller than the path would carry."""
+    for number, port, narrow in ((5, 4789, False), (6, 4789, True), (7, 8472, True)):
+        through_overlay(way, number, port, narrow)
+
+
+def through_overlay(way, number, port, narrow):
     source = random.Random(6)
     one, two, datagram = source.randbytes(8_000_000), source.randbytes(8_000_000), source.randbytes(6_000)
-    with overlay(way, 5) as (_, server), contextlib.ExitStack() as stack:
+    with overlay(way, number, port, narrow) as (_, server), contextlib.ExitStack() as stack:
         listener = stack.enter_context(way.net.socket("s", socket.AF_INET, socket.SOCK_STREAM))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((server, PORT))

@@ -12,8 +12,8 @@
 use super::control::Control;
 use super::unsent::UnsentFrames;
 use super::{
-    LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, frame_of, is_followed, is_large, release,
-    send_as_segments, send_large, send_released, settle, take_apart,
+    LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
+    is_to_be_cut, release, send_as_segments, send_large, send_released, settle, take_apart,
 };
 use crate::chain::Chains;
 use crate::handover::{Handled, Station, connect};
@@ -26,8 +26,8 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Batch, FrameInfo, InlinePair, Port, PortError, PortStats, Side, Woke, look_any, stay_on_processor,
-    wait_any,
+    Batch, FrameInfo, InlinePair, Port, PortError, PortStats, Segmentation, Side, Woke, look_any,
+    stay_on_processor, wait_any,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,7 +218,7 @@ impl<R: Recorder> Post<R> {
             let _ = stay_on_processor(processor);
         }
         let me = self.station.id();
-        let mut hands = Hands::new(options);
+        let mut hands = Hands::new(options, self.station.worker());
         let mut awake = options.awake();
         let mut result = Ok(());
         let mut last = LastTurns::default();
@@ -294,6 +294,7 @@ impl<R: Recorder> Post<R> {
                         continue;
                     }
                     let frames = take_apart(batch, rejecter, counters);
+                    fill_in_checksums(batch, counters);
                     seen += frames;
                     for index in 0..frames {
                         let Some((frame, info)) = frame_of(batch, index, link) else { continue };
@@ -378,8 +379,10 @@ impl<R: Recorder> Post<R> {
                 return;
             }
             let egress = pair.direction(side).1;
-            let told = (tag >> TOLD) as u16;
-            if is_large(bytes, egress) && send_as_segments(egress, bytes, told, rejecter, counters) {
+            let told = Segmentation { size: (tag >> TOLD) as u16, header: 0 };
+            if is_to_be_cut(bytes, told.size, egress)
+                && send_as_segments(egress, bytes, told, rejecter, counters)
+            {
                 return;
             }
             // The port counts it as well.
@@ -436,10 +439,10 @@ struct Hands {
 }
 
 impl Hands {
-    fn new(options: &LiveOptions) -> Self {
+    fn new(options: &LiveOptions, worker: &Worker) -> Self {
         Hands {
             batch: Batch::with_capacity(options.batch),
-            rejecters: [Rejecter::default(), Rejecter::default()],
+            rejecters: [Rejecter::new(worker), Rejecter::new(worker)],
             changed: Vec::new(),
             unsent: UnsentFrames::default(),
         }

@@ -7,7 +7,7 @@
 //! tunnels.
 
 use super::Mapping;
-use crate::frame::Segmentation;
+use crate::frame::{PendingChecksum, Segmentation};
 
 /// Bytes of it.
 pub(crate) const BYTES: usize = 10;
@@ -19,22 +19,30 @@ const NONE: u8 = 0;
 const UDP: u8 = 5;
 const SIZE: usize = 4;
 const CHECKSUM_START: usize = 6;
+const CHECKSUM_OFFSET: usize = 8;
 
 /// What it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) segmentation: Segmentation,
+    pub(super) pending: PendingChecksum,
     /// UDP: a datagram for each segment.
     pub(super) joined: bool,
 }
 
-/// Reads it at `offset`. Of a frame that is not segmented, which most are, only its first word.
+/// Reads it at `offset`. Of a frame that is not segmented and has its checksum, which most are, only its first word.
 #[inline]
 pub(super) fn read(mapping: &Mapping, offset: usize) -> Told {
     let [flags, kind] = mapping.half(offset).to_ne_bytes();
+    let pending = if flags & NEEDS_CHECKSUM != 0 {
+        let (start, field) = (offset + CHECKSUM_START, offset + CHECKSUM_OFFSET);
+        PendingChecksum { start: mapping.half(start), field: mapping.half(field) }
+    } else {
+        PendingChecksum::default()
+    };
     if kind == NONE {
-        return Told::default();
+        return Told { pending, ..Told::default() };
     }
-    let header = if flags & NEEDS_CHECKSUM != 0 { mapping.half(offset + CHECKSUM_START) } else { 0 };
-    Told { segmentation: Segmentation { size: mapping.half(offset + SIZE), header }, joined: kind == UDP }
+    let segmentation = Segmentation { size: mapping.half(offset + SIZE), header: pending.start };
+    Told { segmentation, pending, joined: kind == UDP }
 }
