@@ -741,7 +741,7 @@ pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option
         let place = segment.seq.wrapping_sub(one.seq) as usize;
         one.load.get(place).is_some_and(|byte| Some(byte) != segment.load.first())
     });
-    let is = case.ips && !finding.more && segment.load.len() == 1 && ahead(edge, segment.seq) == 1 && differs;
+    let is = case.ips && segment.load.len() == 1 && ahead(edge, segment.seq) == 1 && differs;
     is.then_some("the byte of a keep-alive leaves as it was inspected; Suricata looks at the one that came")
 }
 
