@@ -120,7 +120,7 @@ pub(crate) fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 /// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body, and alerts until then.
 pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
     let passes = case
         .pair
         .rules

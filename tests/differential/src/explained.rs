@@ -207,6 +207,13 @@ mod tests {
         );
         assert_eq!(left_of(3, 302, true, &[], &["3@7>1.0:allowed"]), ["-3@7>1.0:allowed"], "before the body");
         assert_eq!(left_of(3, 302, false, &[], &["1@19<1.0:allowed"]), ["-1@19<1.0:allowed"]);
+        // The body that rule 0 passes begins with packet 6.
+        assert!(left_of(84, 905, true, &[], &["1@6<1.0:allowed"]).is_empty());
+        assert_eq!(
+            left_of(84, 905, true, &[], &["3@4>1.0:allowed"]),
+            ["-3@4>1.0:allowed"],
+            "before the body"
+        );
         // The hello's length comes from a segment that was there first.
         const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());

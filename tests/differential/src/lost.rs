@@ -333,7 +333,13 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
             matches!(name.as_str(), "http" | "fileinfo" | "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
                 && case.concerns(finding, of)
         }
-        What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
+        // Suricata's come when the connection ends.
+        What::Alert(alert) => {
+            (finding.more || is_behind_the_end(case, alert) && case.comes_earlier(finding))
+                && alert.to_server
+                && case.is_on_http(alert)
+                && of(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (told && midstream(case) && is && case.got.has("flow:TCP:http")).then_some(
@@ -448,6 +454,10 @@ mod tests {
         assert!(left_of(37, 970, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(37, 968, false, &ours, &theirs).len(), 3);
         assert_eq!(left_of(37, 970, false, &["flow:TCP:http"], &theirs).len(), 2, "it is not read");
+        // Rule 1 is on the head of requests, which Suricata reads when the connection ends.
+        let late = ["1@->1.0:allowed", "flow:TCP:http"];
+        assert!(left_of(82, 1708, false, &["1@12>1.0:allowed", ONE_SIDE, "flow:TCP:http"], &late).is_empty());
+        assert_eq!(left_of(82, 1708, false, &[ONE_SIDE, "flow:TCP:http"], &late), ["-1@->1.0:allowed"]);
     }
 
     #[test]
