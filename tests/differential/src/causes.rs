@@ -213,18 +213,28 @@ pub(crate) fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'s
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
 pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let silent = |alert: &Alert| {
-        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-        // A record's head, a message's, a version and the random.
-        const RANDOM: usize = 5 + 4 + 2 + 32;
-        case.passage.said_before(alert.flow, alert.to_server, at).len() < RANDOM
+    // A record's head, a message's, a version and the random.
+    const RANDOM: usize = 5 + 4 + 2 + 32;
+    let silent = |to_server: bool, at: usize| {
+        case.passage.said_before(alert.flow, to_server, at).len() < RANDOM
     };
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     // Where this program has alerted before, Suricata does so when the other side's is there.
     // Of a hello that is broken it is looked at when the connection ends.
     let broken =
         case.got.has("anomaly:HANDSHAKE_INVALID_LENGTH") && case.ours.iter().any(|one| one.is_like(alert));
+    // A rule that counts, on both sides, has counted what Suricata shows of the side that had said nothing.
+    let counted = || {
+        case.asks(alert, &["detection_filter", "threshold"])
+            && case.rule(alert).is_some_and(|rule| rule.head.contains("<>"))
+            && case.ours.iter().any(|one| (one.rule, one.flow) == (alert.rule, alert.flow))
+            && case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at).any(|(place, packet)| {
+                let (own, other) = (alert.to_server, !alert.to_server);
+                packet.to_server == other && silent(other, place) && !silent(own, place)
+            })
+    };
     let is = case.asks(alert, &["tls.random"])
-        && (finding.more || silent(alert) || case.was_told(alert) || broken);
+        && (finding.more || silent(alert.to_server, at) || case.was_told(alert) || broken || counted());
     is.then_some(
         "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
     )
