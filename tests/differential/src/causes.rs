@@ -215,9 +215,8 @@ pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Op
     let What::Alert(alert) = &finding.what else { return None };
     // A record's head, a message's, a version and the random.
     const RANDOM: usize = 5 + 4 + 2 + 32;
-    let silent = |to_server: bool, at: usize| {
-        case.passage.said_before(alert.flow, to_server, at).len() < RANDOM
-    };
+    let silent =
+        |to_server: bool, at: usize| case.passage.said_before(alert.flow, to_server, at).len() < RANDOM;
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     // Where this program has alerted before, Suricata does so when the other side's is there.
     // Of a hello that is broken it is looked at when the connection ends.
