@@ -312,3 +312,21 @@ fn strays_before_a_handshake_decide_nothing_of_it() {
         }
     }
 }
+
+#[test]
+fn rules_look_at_the_byte_of_a_keep_alive_as_at_a_packet_of_its_own() {
+    let rule = "drop tcp any any -> any any (msg:\"short\"; isdataat:!1; content:\"h\"; sid:3;)";
+    for v6 in [false, true] {
+        for policy in CHAINS {
+            let frames = [
+                segment(v6, true, (100, 0, SYN), b""),
+                segment(v6, false, (500, 101, SYN | ACK), b""),
+                segment(v6, true, (101, 501, ACK), b""),
+                segment(v6, true, (101, 501, ACK), b"abcdefgh"),
+                segment(v6, true, (108, 501, ACK), b"h"),
+            ];
+            let decided = play("keep-alive", policy, rule, &frames);
+            assert_eq!(decided, [None, None, None, None, Some(Reason::IdsRule)], "{policy}");
+        }
+    }
+}

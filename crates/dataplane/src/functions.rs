@@ -363,7 +363,10 @@ impl Worker {
         let streams =
             shows != Shows::Packet && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = matches!(&occasion.packet.decoded().transport, Transport::Tcp(t) if t.options.fast_open.is_some());
-        let stored = (streams || early || shows == Shows::Packet) && tcp.is_some_and(|o| o.stored);
+        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
+        let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
+        let stored =
+            (streams || early || shows == Shows::Packet) && !keep_alive && tcp.is_some_and(|o| o.stored);
         let mut first = shows != Shows::Stream;
         loop {
             let own = occasion.packet.payload();
@@ -376,7 +379,6 @@ impl Worker {
                 && first
                 && streams
                 && stored
-                && !tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE))
                 && let Transport::Tcp(tcp) = &occasion.packet.decoded().transport
             {
                 // Data of a SYN begins behind it.

@@ -277,6 +277,25 @@ fn a_field_is_looked_at_when_its_line_is_complete() {
     assert_eq!(after(5), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
+#[test]
+fn a_field_whose_packet_did_not_fit_is_looked_at_with_the_next_one() {
+    let pieces: [&[u8]; 5] =
+        [b"GET / HTTP/1.1\r\nHost: a\r\n", b"Accept: text\r\n", b"X-A: 1\r\n", b"X-B: 2\r\n", b"\r\n"];
+    let until = |count: usize| 1 + pieces.iter().take(count).map(|piece| piece.len()).sum::<usize>();
+    let after = |count: usize| {
+        // Holds from the fourth piece on: the field is whole with the second one.
+        let size = until(4);
+        let rule = format!(
+            "alert http any any -> any any (stream_size:client,>=,{size}; http.accept; content:\"text\"; sid:1;)\n"
+        );
+        let pieces: Vec<_> = pieces.iter().take(count).map(|piece| (Direction::ToServer, *piece)).collect();
+        alerts(&rule, Transport::Tcp, &pieces)
+    };
+    assert!(after(3).is_empty());
+    assert_eq!(after(4), [1]);
+    assert_eq!(after(5), [1]);
+}
+
 /// A record with a hello of either side.
 fn hello(kind: u8, random: u8, rest: &[u8]) -> Vec<u8> {
     let body = [&[3, 3][..], &[random; 32], rest].concat();

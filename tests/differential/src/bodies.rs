@@ -2,8 +2,9 @@
 //! Causes of differences: bodies of HTTP that come in more than one segment.
 
 use crate::causes::{Case, REQUESTS};
-use crate::finding::{Alert, Finding, What};
-use crate::passage::segment;
+use crate::finding::{Alert, Finding, FlowKey, What};
+use crate::passage::{ahead, segment};
+use bartizan_testkit::packet::Segment;
 
 /// Prevention asks rules on a body when a part of it is there: its size is that of the part.
 pub(crate) fn size_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -94,6 +95,21 @@ pub(crate) fn raw_headers_before_a_body(case: &Case<'_>, finding: &Finding) -> O
     is.then_some("a rule on `http.header.raw` and on the body matches when the body has come behind the headers; Suricata's misses")
 }
 
+/// Whether bytes of a client come twice, and are others then.
+fn has_copies(case: &Case<'_>, flow: FlowKey) -> bool {
+    case.passage.of_flow(flow).filter(|(_, packet)| packet.to_server).any(|(at, packet)| {
+        let Some(one) = segment(packet) else { return false };
+        let differs = |before: &Segment| {
+            let behind = ahead(before.seq, one.seq);
+            let skip = |by: i32| usize::try_from(by).unwrap_or(0);
+            let shared =
+                one.load.iter().skip(skip(behind)).zip(before.load.iter().skip(skip(behind.wrapping_neg())));
+            shared.into_iter().any(|(new, old)| new != old)
+        };
+        case.passage.before(flow, true, at).any(differs)
+    })
+}
+
 /// What is left of a body that nobody announced, and has no end of a line, stands before the next request.
 pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:REQUEST_BODY_UNEXPECTED";
@@ -106,8 +122,7 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
         ends && REQUESTS.iter().any(within)
     };
     // The length of the body before is missing, or another copy of it.
-    let lost =
-        |flow| case.passage.has_hole(flow, true) || crate::times::copies_differ(case, flow, Some(true));
+    let lost = |flow| case.passage.has_hole(flow, true) || has_copies(case, flow);
     let of = |flow| lost(flow) && case.passage.said(flow, true).split(|byte| *byte == b'\n').any(behind);
     let is = match &finding.what {
         What::Record(name) => {
@@ -175,5 +190,8 @@ mod tests {
         let http = ["flow:TCP:http"];
         assert!(left_of(32, 1962, false, &http, &[EVENT, "fileinfo", "flow:TCP:http"]).is_empty());
         assert_eq!(left_of(32, 1960, false, &http, &[EVENT, "flow:TCP:http"]).len(), 1);
+        // Rubbish comes before the length of a body, and another request line behind that; pair 328 is its scene.
+        assert!(left_of(82, 334, true, &http, &[EVENT, "fileinfo", "flow:TCP:http"]).is_empty());
+        assert_eq!(left_of(82, 328, true, &http, &[EVENT, "flow:TCP:http"]).len(), 1);
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static s
 /// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body, and alerts until then.
 pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
     let passes = case
         .pair
         .rules
@@ -213,18 +213,27 @@ pub(crate) fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'s
 /// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
 pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    let silent = |alert: &Alert| {
-        let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-        // A record's head, a message's, a version and the random.
-        const RANDOM: usize = 5 + 4 + 2 + 32;
-        case.passage.said_before(alert.flow, alert.to_server, at).len() < RANDOM
-    };
+    // A record's head, a message's, a version and the random.
+    const RANDOM: usize = 5 + 4 + 2 + 32;
+    let silent =
+        |to_server: bool, at: usize| case.passage.said_before(alert.flow, to_server, at).len() < RANDOM;
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
     // Where this program has alerted before, Suricata does so when the other side's is there.
     // Of a hello that is broken it is looked at when the connection ends.
     let broken =
         case.got.has("anomaly:HANDSHAKE_INVALID_LENGTH") && case.ours.iter().any(|one| one.is_like(alert));
+    // A rule that counts, on both sides, has counted what Suricata shows of the side that had said nothing.
+    let counted = || {
+        case.asks(alert, &["detection_filter", "threshold"])
+            && case.rule(alert).is_some_and(|rule| rule.head.contains("<>"))
+            && case.ours.iter().any(|one| (one.rule, one.flow) == (alert.rule, alert.flow))
+            && case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at).any(|(place, packet)| {
+                let (own, other) = (alert.to_server, !alert.to_server);
+                packet.to_server == other && silent(other, place) && !silent(own, place)
+            })
+    };
     let is = case.asks(alert, &["tls.random"])
-        && (finding.more || silent(alert) || case.was_told(alert) || broken);
+        && (finding.more || silent(alert.to_server, at) || case.was_told(alert) || broken || counted());
     is.then_some(
         "`tls.random` is looked at when its own side has sent it; Suricata waits for the other side's",
     )
@@ -741,7 +750,7 @@ pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option
         let place = segment.seq.wrapping_sub(one.seq) as usize;
         one.load.get(place).is_some_and(|byte| Some(byte) != segment.load.first())
     });
-    let is = case.ips && !finding.more && segment.load.len() == 1 && ahead(edge, segment.seq) == 1 && differs;
+    let is = case.ips && segment.load.len() == 1 && ahead(edge, segment.seq) == 1 && differs;
     is.then_some("the byte of a keep-alive leaves as it was inspected; Suricata looks at the one that came")
 }
 

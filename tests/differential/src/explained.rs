@@ -207,6 +207,13 @@ mod tests {
         );
         assert_eq!(left_of(3, 302, true, &[], &["3@7>1.0:allowed"]), ["-3@7>1.0:allowed"], "before the body");
         assert_eq!(left_of(3, 302, false, &[], &["1@19<1.0:allowed"]), ["-1@19<1.0:allowed"]);
+        // The body that rule 0 passes begins with packet 6.
+        assert!(left_of(84, 905, true, &[], &["1@6<1.0:allowed"]).is_empty());
+        assert_eq!(
+            left_of(84, 905, true, &[], &["3@4>1.0:allowed"]),
+            ["-3@4>1.0:allowed"],
+            "before the body"
+        );
         // The hello's length comes from a segment that was there first.
         const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
@@ -242,6 +249,8 @@ mod tests {
         assert!(left_of(5, 582, true, &[], &["0@7>1.0:blocked", "drop@7:rules"]).is_empty());
         assert_eq!(left_of(5, 582, true, &[], &["0@6>1.0:blocked"]), ["-0@6>1.0:blocked"]);
         assert_eq!(left_of(5, 582, false, &[], &["0@7>1.0:allowed"]), ["-0@7>1.0:allowed"]);
+        // Packet 9 is one, and leaves with another byte.
+        assert!(left_of(83, 1882, true, &["2@9<1.0:allowed"], &[]).is_empty());
         // Rule 2 denies a content in a body that packets 47 and 49 bring.
         assert!(left_of(6, 1642, true, &["2@47<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(6, 1642, false, &["2@47<1.0:allowed"], &[]), ["+2@47<1.0:allowed"]);

@@ -27,6 +27,17 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
         .then_some("a certificate that is acknowledged before the client's hello is looked at and has its record; Suricata has ended the handshake by then")
 }
 
+/// Passively that answer is parsed first: the state is then what its question says.
+pub(crate) fn state_of_the_question(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = !case.ips
+        && !finding.more
+        && !alert.to_server
+        && case.asks(alert, &["ssl_state"])
+        && answered_first(case, alert.flow);
+    is.then_some("a TLS answer that is acknowledged before its question is parsed first, and `ssl_state` is what the question says then; Suricata parses the question first")
+}
+
 /// Whether the server's first data is acknowledged before the client's.
 fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));

@@ -225,20 +225,32 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
 /// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
 /// no message's, and before real receivers it is refused.
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let until = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-    let behind = case.passage.of_flow(alert.flow).any(|(at, packet)| {
-        let edge = || case.passage.contiguous(alert.flow, true, at);
-        packet.to_server
-            && at < until
-            && segment(packet).is_some_and(|one| {
-                REQUESTS.iter().any(|method| one.load.starts_with(method))
-                    && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
+    let behind = |flow: FlowKey, until: usize| {
+        begins_late(case, flow)
+            && case.passage.of_flow(flow).any(|(at, packet)| {
+                let edge = || case.passage.contiguous(flow, true, at);
+                packet.to_server
+                    && at < until
+                    && segment(packet).is_some_and(|one| {
+                        REQUESTS.iter().any(|method| one.load.starts_with(method))
+                            && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
+                    })
             })
-    });
-    let looks = case.is_on_http(alert) || case.is_on_body(alert);
-    let is = case.ips && !finding.more && alert.to_server && looks && behind;
-    (is && begins_late(case, alert.flow)).then_some(
+    };
+    let is = match &finding.what {
+        What::Alert(alert) => {
+            let packet = alert.frame.and_then(|frame| case.passage.packet(frame));
+            let looks = case.is_on_http(alert) || case.is_on_body(alert);
+            alert.to_server && looks && behind(alert.flow, packet.map_or(usize::MAX, |(at, _)| at))
+        }
+        // What is told of the request that comes late.
+        What::Record(name) => {
+            name == "anomaly:HOST_HEADER_AMBIGUOUS"
+                && case.concerns(finding, |flow| behind(flow, usize::MAX) && fills_its_beginning(case, flow))
+        }
+        What::Drop(..) => false,
+    };
+    (case.ips && !finding.more && is).then_some(
         "in prevention a request behind first bytes that were acknowledged is parsed before it leaves; what fills the hole late is no message's",
     )
 }
@@ -333,7 +345,13 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
             matches!(name.as_str(), "http" | "fileinfo" | "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
                 && case.concerns(finding, of)
         }
-        What::Alert(alert) => finding.more && alert.to_server && case.is_on_http(alert) && of(alert.flow),
+        // Suricata's come when the connection ends.
+        What::Alert(alert) => {
+            (finding.more || is_behind_the_end(case, alert) && case.comes_earlier(finding))
+                && alert.to_server
+                && case.is_on_http(alert)
+                && of(alert.flow)
+        }
         What::Drop(..) => false,
     };
     (told && midstream(case) && is && case.got.has("flow:TCP:http")).then_some(
@@ -448,6 +466,15 @@ mod tests {
         assert!(left_of(37, 970, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(37, 968, false, &ours, &theirs).len(), 3);
         assert_eq!(left_of(37, 970, false, &["flow:TCP:http"], &theirs).len(), 2, "it is not read");
+        // The first request comes behind the second one, and names two hosts.
+        const HOSTS: &str = "anomaly:HOST_HEADER_AMBIGUOUS";
+        assert!(left_of(95, 1162, true, &[], &[HOSTS]).is_empty());
+        assert_eq!(left_of(95, 1162, false, &[], &[HOSTS]).len(), 1);
+        assert_eq!(left_of(95, 1160, true, &[], &[HOSTS]).len(), 1, "the scene");
+        // Rule 1 is on the head of requests, which Suricata reads when the connection ends.
+        let late = ["1@->1.0:allowed", "flow:TCP:http"];
+        assert!(left_of(82, 1708, false, &["1@12>1.0:allowed", ONE_SIDE, "flow:TCP:http"], &late).is_empty());
+        assert_eq!(left_of(82, 1708, false, &[ONE_SIDE, "flow:TCP:http"], &late), ["-1@->1.0:allowed"]);
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub const CAUSES: &[Cause] = &[
     crate::holes::chunk_line_in_pieces,
     crate::holes::line_without_status,
     crate::holes::hole_filled_late,
+    crate::holes::state_of_the_question,
     crate::times::window_before_a_packet,
     crate::times::other_time_of_a_hole,
     crate::times::no_tls_within_tls,

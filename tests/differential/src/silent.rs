@@ -13,6 +13,15 @@ use crate::times::hangs_on;
 /// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata only.
 pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
+    // This program's comes earlier for that.
+    let mut others = case.findings.iter().filter(|other| !finding.more && other.more);
+    let earlier = others.find(|other| match &other.what {
+        What::Alert(ours) => ours.is_like(alert) && ours.place() < alert.place(),
+        _ => false,
+    });
+    if let Some(reason) = earlier.and_then(|ours| bit_of_a_silent_rule(case, ours)) {
+        return Some(reason);
+    }
     let sets = |rule: usize, frame: u32| {
         let silent = case.pair.rules.get(rule)?.options.iter().any(|option| option.ends_with("noalert"));
         let (_, packet) = case.passage.packet(frame)?;
@@ -105,6 +114,17 @@ mod tests {
         // Rule 0, which is silent, compares what it took out of a value behind a transform.
         assert!(left_of(53, 1615, true, &[], &["2@4>1.0:allowed"]).is_empty());
         assert_eq!(left_of(53, 1615, true, &[], &["3@4<1.0:allowed"]), ["-3@4<1.0:allowed"], "asks for none");
+        // Rule 2 asks for the bit that rule 1 sets in silence, and Suricata's rule 1 with packet 5 only.
+        let theirs = ["2@8>1.0:allowed"];
+        assert!(left_of(99, 375, true, &["2@4>1.0:allowed"], &theirs).is_empty());
+        assert_eq!(left_of(99, 375, true, &[], &theirs), ["-2@8>1.0:allowed"]);
+        // Rule 0 counts to two, on both sides.
+        assert!(left_of(94, 53, false, &["0@9<1.0:allowed"], &["0@7>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(94, 53, false, &[], &["0@7>1.0:allowed"]), ["-0@7>1.0:allowed"]);
+        // The server's hello is acknowledged with packet 7, the client's with packet 8.
+        assert!(left_of(95, 2358, false, &[], &["2@8<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(95, 2358, true, &[], &["2@8<1.0:allowed"]), ["-2@8<1.0:allowed"]);
+        assert_eq!(left_of(95, 2352, false, &[], &["2@8<1.0:allowed"]), ["-2@8<1.0:allowed"], "the scene");
         // The content of rule 2 lies behind the 13 bytes that the datagram may not have.
         assert!(left_of(34, 656, false, &["2@4>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(34, 656, false, &[], &["2@4>1.0:allowed"]), ["-2@4>1.0:allowed"]);

@@ -331,6 +331,14 @@ fn cut_at_heads(messages: &[u8], size: usize) -> Vec<&[u8]> {
 }
 
 #[test]
+fn the_end_of_a_side_leaves_the_state_that_its_last_record_told() {
+    let mut flow = Flow::new();
+    flow.feed(TS, &session()[0].1);
+    flow.context(|p, c| p.parse(TS, Input { data: &[], offset: 0, eof: true }, c));
+    assert_eq!(flow.number("ssl.state", TS), Some(1));
+}
+
+#[test]
 fn tls12_session() {
     let mut flow = Flow::new();
     let pieces = session();

@@ -182,9 +182,10 @@ impl Pass<'_, '_> {
             if let Some(view) = view {
                 next_value = index.saturating_add(1);
                 if early && kind == BufferKind::Single {
-                    // Of one value it is remembered how long it was: it is scanned again when it has grown.
+                    // Of one value it is remembered how long it was: it is scanned again when it has grown, or when more was parsed while
+                    // its state lasts (what rules ask of the packet may hold now).
                     let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
-                    if self.flow.values_scanned(id, direction, number) == length {
+                    if self.flow.values_scanned(id, direction, number) == length && !again {
                         self.worker.buffer = scratch;
                         return;
                     }
