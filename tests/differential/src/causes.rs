@@ -574,12 +574,22 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         What::Drop(Some(frame), reason) if finding.more && reason == "defrag.error" => {
             let (_, packet, _) = case.passage.segment(*frame)?;
             let pieces = packet.fragments.is_some_and(|each| each < HEADER);
-            pieces.then_some((key(packet), *frame))
+            pieces.then_some((key(packet), *frame, packet.to_server))
         }
         _ => None,
     };
-    let refusals: Vec<(FlowKey, u32)> = case.findings.iter().filter_map(refused).collect();
+    let refusals: Vec<(FlowKey, u32, bool)> = case.findings.iter().filter_map(refused).collect();
     let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
+    // What is missed: of the datagram itself anything, behind it what looks at the bytes of its side, which has a hole, or counts packets, or
+    // looks at what parsers make of both sides.
+    let misses = |alert: &Alert| {
+        const BYTES: &[&str] = &["content:", "pcre:", "byte_", "isdataat:", "base64_"];
+        const COUNTS: &[&str] =
+            &["detection_filter", "threshold", "stream_size", "flow.", "flowbits", "flowint"];
+        let side = refusals.iter().any(|one| (one.0, one.2) == (alert.flow, alert.to_server));
+        let itself = alert.frame.is_none() && side;
+        itself || case.is_on_buffers(alert) || case.asks(alert, COUNTS) || side && case.asks(alert, BYTES)
+    };
     // The datagram whose fragment is refused has a match that refuses its flow.
     let would_refuse =
         |flow: FlowKey| case.theirs.iter().any(|one| one.blocked && one.frame.is_none() && one.flow == flow);
@@ -610,7 +620,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         What::Alert(alert) => {
             // A field may begin before what is missing and end behind it.
             let field = || case.is_on_http(alert) && case.got.has("anomaly:INVALID_GAP");
-            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert) || field())
+            let more = would_refuse(alert.flow) || !case.is_on_buffers(alert) || field();
+            (if finding.more { more } else { misses(alert) || would_refuse(alert.flow) })
                 && behind(alert.flow, alert.place())
         }
     };

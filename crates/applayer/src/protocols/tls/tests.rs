@@ -594,6 +594,26 @@ fn odd_input_by_event() {
 }
 
 #[test]
+fn a_version_is_known_before_the_length_of_its_record() {
+    let version = |pieces: &[&[u8]]| {
+        let mut flow = Flow::new();
+        for piece in pieces {
+            flow.feed(Direction::ToClient, piece);
+        }
+        flow.number("tls.version", Direction::ToClient)
+    };
+    let unknown = version(&[]);
+    assert_eq!(version(&[&[22, 3]]), unknown, "a half of it");
+    assert_eq!(version(&[&[22, 3], &[3]]), Some(0x303));
+    assert_eq!(version(&[&[22, 3, 1, 0]]), Some(0x301));
+    assert_eq!(version(&[&[22, 9, 1, 0]]), unknown, "none");
+    assert_eq!(version(&[&[25, 3, 1]]), unknown, "no record");
+    // The hello's is kept.
+    let hello = record(22, 0x301, &server_hello(0x303, &[], 0xc02f, &[]));
+    assert_eq!(version(&[&hello, &[22, 3, 1]]), Some(0x303));
+}
+
+#[test]
 fn unknown_records_are_ignored_in_tls10() {
     let mut flow = Flow::new();
     flow.feed(TS, &record(22, 0x0301, &client_hello(0x0301, b"", &[0x2f], &[])));
