@@ -4,6 +4,7 @@
 use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, key, segment};
+use crate::text::looked_for;
 use bartizan_testkit::packet::{ACK, FIN, SYN};
 
 /// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
@@ -227,15 +228,33 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let until = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-    let behind = case.passage.of_flow(alert.flow).any(|(at, packet)| {
-        let edge = || case.passage.contiguous(alert.flow, true, at);
-        packet.to_server
-            && at < until
-            && segment(packet).is_some_and(|one| {
-                REQUESTS.iter().any(|method| one.load.starts_with(method))
-                    && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
-            })
+    let behind = case.passage.of_flow(alert.flow).find_map(|(at, packet)| {
+        let one = segment(packet).filter(|_| packet.to_server && at < until)?;
+        let edge = case.passage.contiguous(alert.flow, true, at)?;
+        (REQUESTS.iter().any(|method| one.load.starts_with(method)) && ahead(one.seq, edge) > 0)
+            .then_some((at, one.seq))
     });
+    // What came then of what lies before it.
+    let filled = |(from, seq): (usize, u32)| -> Vec<u8> {
+        let of_client = case
+            .passage
+            .of_flow(alert.flow)
+            .filter(|(at, packet)| packet.to_server && (from..until).contains(at));
+        let loads = of_client.filter_map(|(_, packet)| segment(packet).filter(|one| ahead(one.seq, seq) < 0));
+        loads.flat_map(|one| one.load.to_ascii_lowercase()).collect()
+    };
+    // The rule is about that; behind a transform its contents do not say so.
+    let about = |data: &[u8]| {
+        let options = &case.pair.rules.get(alert.rule)?.options;
+        let transforms = options
+            .iter()
+            .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+        let stands =
+            |what: &Vec<u8>| data.windows(what.len().max(1)).any(|piece| piece.eq_ignore_ascii_case(what));
+        let all = options.iter().filter_map(|option| looked_for(option)).all(|what| stands(&what));
+        Some(!data.is_empty() && (transforms || all))
+    };
+    let behind = behind.is_some_and(|place| about(&filled(place)) == Some(true));
     let looks = case.is_on_http(alert) || case.is_on_body(alert);
     let is = case.ips && !finding.more && alert.to_server && looks && behind;
     (is && begins_late(case, alert.flow)).then_some(
@@ -428,6 +447,11 @@ mod tests {
         assert_eq!(left_of(54, 174, false, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
         assert_eq!(left_of(54, 168, true, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
         assert_eq!(left_of(54, 174, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"], "before it");
+        assert_eq!(
+            left_of(54, 174, true, &[], &["3@14>1.0:allowed"]),
+            ["-3@14>1.0:allowed"],
+            "about the request behind it"
+        );
     }
 
     #[test]

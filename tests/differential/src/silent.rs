@@ -135,4 +135,22 @@ mod tests {
         assert!(left_of(45, 1218, true, &[], &["2@11<1.0:allowed"]).is_empty());
         assert_eq!(left_of(45, 1218, false, &[], &["2@11<1.0:allowed"]), ["-2@11<1.0:allowed"]);
     }
+
+    #[test]
+    fn what_is_missing_is_explained_where_its_cause_is_only() {
+        // The datagram of packet 12, the server's, is refused; packets 18 and 20 are FINs.
+        const DEFRAG: [&str; 1] = ["drop@12:defrag.error"];
+        assert!(left_of(7, 1154, true, &DEFRAG, &["3@-<1.0:allowed"]).is_empty());
+        assert!(left_of(7, 1154, true, &DEFRAG, &["3@20<1.0:allowed"]).is_empty());
+        assert_eq!(
+            left_of(7, 1154, true, &DEFRAG, &["2@18>1.0:allowed"]),
+            ["-2@18>1.0:allowed"],
+            "what the client says is whole"
+        );
+        // What lies ahead in packet 5 is readable with packet 6.
+        assert_eq!(left_of(54, 174, true, &[], &["3@5>1.0:allowed"]), ["-3@5>1.0:allowed"]);
+        // Packet 5 has no data, packet 4 is the client's hello.
+        assert!(left_of(4, 561, true, &["drop@5:rules"], &["drop@6:rules"]).is_empty());
+        assert_eq!(left_of(4, 561, true, &["drop@4:rules"], &[]), ["+drop@4:rules"]);
+    }
 }
