@@ -88,7 +88,8 @@ impl Parser for TlsParser {
             context.prevents && direction == Direction::ToServer && self.records.to_client.bytes == 0;
         let records = &mut self.records[direction];
         self.work.changed(0);
-        if records.skip == 0 && !records.partial {
+        // A side's end is no record.
+        if records.skip == 0 && !records.partial && !input.data.is_empty() {
             tx.current = Flags::empty();
         }
         let was_encrypted = tx.encrypted;

@@ -337,6 +337,8 @@ fn tls12_session() {
     flow.feed(TS, &pieces[0].1);
     assert_eq!(flow.states(), (1, 0));
     assert_eq!(flow.number("ssl.state", TS), Some(1));
+    flow.feed(TS, b"");
+    assert_eq!(flow.number("ssl.state", TS), Some(1), "an end without data is no record");
     assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
     assert_eq!(flow.bytes("tls.alpn", TS, 1).as_deref(), Some(b"http/1.1".as_slice()));
     assert_eq!(flow.bytes("tls.alpn", TS, 2), None);
