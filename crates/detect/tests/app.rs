@@ -353,6 +353,25 @@ fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
 }
 
 #[test]
+fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() {
+    let hello = [&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3][..], &[9; 32], &[0, 0xc0, 0x2f, 0]].concat();
+    let (client, warning): (_, &[u8]) = (named_hello(), &[21, 3, 3, 0, 2, 1, 0]);
+    let size = 1 + client.len() + warning.len();
+    let rule = format!(
+        "alert tls any any -> any any (flow:to_client; stream_size:client,=,{size}; ja3s.string; content:\"771\"; sid:1;)"
+    );
+    // The last packet of the server brings nothing but the acknowledgment of what the client said.
+    let pieces = [
+        (Direction::ToServer, &client[..]),
+        (Direction::ToClient, &hello),
+        (Direction::ToServer, warning),
+        (Direction::ToClient, &[]),
+    ];
+    assert_eq!(alerts(&rule, Transport::Tcp, &pieces[..3]), [0_u32; 0]);
+    assert_eq!(alerts(&rule, Transport::Tcp, &pieces), [1]);
+}
+
+#[test]
 fn what_a_rule_asks_of_packets_it_asks_when_it_begins_with_a_transaction() {
     // Behind its line a request's URI leads to no rule any more; the fields' state lasts until they are whole.
     let rules = "alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; fast_pattern; http.user_agent; content:\"probe\"; sid:1;)\n\
