@@ -445,7 +445,12 @@ pub(crate) fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'
     let (at, _) = case.passage.packet(ours.frame?)?;
     let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at + 1).collect();
     let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
-    let is = case.is_on_http(alert)
+    // The last chunk has a line, too.
+    let chunked = || {
+        let said = case.passage.said(ours.flow, ours.to_server).to_ascii_lowercase();
+        case.is_on_body(alert) && said.windows(7).any(|word| word == b"chunked")
+    };
+    let is = (case.is_on_http(alert) || chunked())
         && case.comes_earlier(finding)
         && recent.any(|one| one.load.ends_with(b"\n") || one.load.ends_with(b"\r"));
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")

@@ -27,6 +27,17 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
         .then_some("a certificate that is acknowledged before the client's hello is looked at and has its record; Suricata has ended the handshake by then")
 }
 
+/// The same where a rule asks where the handshake is not: what was read last is the client's hello here, the server's in Suricata.
+pub(crate) fn state_behind_an_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = !case.ips
+        && !finding.more
+        && !alert.to_server
+        && case.asks(alert, &["ssl_state:!client_hello"])
+        && answered_first(case, alert.flow);
+    is.then_some("where a server's hello is acknowledged first it is read first: the client's is what was read last; Suricata reads the client's first")
+}
+
 /// Whether the server's first data is acknowledged before the client's.
 fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));
