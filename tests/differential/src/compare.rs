@@ -65,7 +65,7 @@ pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
 /// The program cannot be run.
 pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> Result<Comparison, String> {
     let mut comparison = Comparison::default();
-    for mode in 0..MODES.len() {
+    for (mode, name) in MODES.iter().enumerate() {
         let got = program.run(pairs, mode == 1, batch)?;
         for pair in pairs {
             let none = Answer::default();
@@ -87,7 +87,7 @@ pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> 
                     }
                     Why::Follows => "what follows from one with a reason",
                 };
-                comparison.lines.push(format!("{} {} {line}: {reason}", pair.number, MODES[mode]));
+                comparison.lines.push(format!("{} {name} {line}: {reason}", pair.number));
             }
             if !open.is_empty() {
                 comparison.differences.push(Difference { number: pair.number, mode, lines: open });
