@@ -74,9 +74,12 @@ fn alerts_beside(
         let (shown, stream) = (offset[*direction], transport == Transport::Tcp);
         match transport {
             Transport::Tcp => {
-                let input = Input { data, offset: shown, eof: false };
-                let advance = app.stream(&engine, *direction, input, &info);
-                assert_eq!(advance.consumed, data.len(), "pieces are whole messages");
+                // An acknowledgment brings nothing to parse.
+                if !data.is_empty() {
+                    let input = Input { data, offset: shown, eof: false };
+                    let advance = app.stream(&engine, *direction, input, &info);
+                    assert_eq!(advance.consumed, data.len(), "pieces are whole messages");
+                }
                 offset[*direction] += data.len() as u64;
                 sends(&mut session, *direction, TcpFlags::ACK, data);
             }
@@ -369,6 +372,25 @@ fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
     // The first packet behind the state of the hello is asked once more.
     assert_eq!(of(&[&client, change, change]), [1]);
     assert_eq!(of(&[&client, warning, change]), [1, 2], "the state lasts");
+}
+
+#[test]
+fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() {
+    let hello = [&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3][..], &[9; 32], &[0, 0xc0, 0x2f, 0]].concat();
+    let (client, warning): (_, &[u8]) = (named_hello(), &[21, 3, 3, 0, 2, 1, 0]);
+    let size = 1 + client.len() + warning.len();
+    let rule = format!(
+        "alert tls any any -> any any (flow:to_client; stream_size:client,=,{size}; ja3s.string; content:\"771\"; sid:1;)"
+    );
+    // The last packet of the server brings nothing but the acknowledgment of what the client said.
+    let pieces = [
+        (Direction::ToServer, &client[..]),
+        (Direction::ToClient, &hello),
+        (Direction::ToServer, warning),
+        (Direction::ToClient, &[]),
+    ];
+    assert_eq!(alerts(&rule, Transport::Tcp, &pieces[..3]), [0_u32; 0]);
+    assert_eq!(alerts(&rule, Transport::Tcp, &pieces), [1]);
 }
 
 #[test]

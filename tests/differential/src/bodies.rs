@@ -138,6 +138,24 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
     )
 }
 
+/// Suricata is done with a chunked message when it has looked behind its last chunk: a file that is closed with the message is then too late.
+pub(crate) fn size_behind_the_last_chunk(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    // A segment ends behind the last chunk, before the message does.
+    let cut = case.passage.of_flow(alert.flow).any(|(at, packet)| {
+        let loaded = segment(packet).is_some_and(|one| !one.load.is_empty());
+        let said = || case.passage.said_before(alert.flow, alert.to_server, at + 1).to_ascii_lowercase();
+        packet.to_server == alert.to_server && loaded && {
+            let said = said();
+            (said.ends_with(b"\n0\r\n") || said.ends_with(b"\n0\r\n\r"))
+                && said.windows(7).any(|word| word == b"chunked")
+        }
+    });
+    (finding.more && case.asks(alert, &["filesize"]) && cut).then_some(
+        "the size of a file whose last chunk is cut from the message's end is looked at with that end; Suricata looks no more",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use crate::explained::left_of;

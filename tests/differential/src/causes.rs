@@ -272,11 +272,15 @@ pub(crate) fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Opt
         let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
         matches!(rule.action, "drop" | "reject") && has("noalert") && has("ssl_state")
     };
-    // This program refuses first.
-    let before = case.findings.iter().any(|other| {
-        let rules =
-            matches!(&other.what, What::Drop(Some(first), reason) if first <= frame && reason == "rules");
-        rules && other.more
+    let flow = key(case.passage.packet(*frame)?.1);
+    // This program refuses first: a packet without data of a flow in which a side has begun a handshake.
+    let before = case.findings.iter().any(|other| match &other.what {
+        What::Drop(Some(first), reason) if other.more && first <= frame && reason == "rules" => {
+            let Some((at, packet, segment)) = case.passage.segment(*first) else { return false };
+            let begun = |to_server| case.passage.said_before(flow, to_server, at).starts_with(&[0x16, 3]);
+            key(packet) == flow && segment.load.is_empty() && (begun(true) || begun(false))
+        }
+        _ => false,
     });
     let kind = matches!((finding.more, reason.as_str()), (true, "rules" | "flow.drop") | (false, "rules"));
     (case.ips && kind && before && case.pair.rules.iter().any(silent))
@@ -392,7 +396,12 @@ pub(crate) fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
-    let is = case.ips && !finding.more && !segment.load.is_empty() && ahead(segment.seq, edge) > 0;
+    // Once it is filled, it has been.
+    let end = case.passage.contiguous(alert.flow, alert.to_server, usize::MAX)?;
+    let later = |one: &Alert| one.is_like(alert) && one.place() > alert.place();
+    let looked_at = ahead(segment.seq, end) > 0 || case.ours.iter().any(later);
+    let is =
+        case.ips && !finding.more && !segment.load.is_empty() && ahead(segment.seq, edge) > 0 && looked_at;
     is.then_some("inline what lies behind a hole is looked at when the hole is filled: its receiver cannot read it before")
 }
 
@@ -445,7 +454,12 @@ pub(crate) fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'
     let (at, _) = case.passage.packet(ours.frame?)?;
     let before: Vec<_> = case.passage.before(ours.flow, ours.to_server, at + 1).collect();
     let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
-    let is = case.is_on_http(alert)
+    // The last chunk has a line, too.
+    let chunked = || {
+        let said = case.passage.said(ours.flow, ours.to_server).to_ascii_lowercase();
+        case.is_on_body(alert) && said.windows(7).any(|word| word == b"chunked")
+    };
+    let is = (case.is_on_http(alert) || chunked())
         && case.comes_earlier(finding)
         && recent.any(|one| one.load.ends_with(b"\n") || one.load.ends_with(b"\r"));
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
@@ -518,10 +532,16 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
     let What::Alert(alert) = &finding.what else { return None };
     // A rule that counts may have matched before without an alert.
     let told = case.was_told(alert) || case.asks(alert, &["detection_filter", "threshold"]);
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let ended =
+        case.passage.of_flow(alert.flow).take_while(|(place, _)| *place <= at).any(|(_, packet)| {
+            crate::passage::segment(packet).is_some_and(|one| one.flags & (FIN | RST) != 0)
+        }) || alert.frame.is_none();
     let is = !case.ips
         && !finding.more
         && !case.is_on_buffers(alert)
         && told
+        && ended
         && case.passage.has_hole(alert.flow, alert.to_server);
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
@@ -583,12 +603,29 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         What::Drop(Some(frame), reason) if finding.more && reason == "defrag.error" => {
             let (_, packet, _) = case.passage.segment(*frame)?;
             let pieces = packet.fragments.is_some_and(|each| each < HEADER);
-            pieces.then_some((key(packet), *frame))
+            pieces.then_some((key(packet), *frame, packet.to_server))
         }
         _ => None,
     };
-    let refusals: Vec<(FlowKey, u32)> = case.findings.iter().filter_map(refused).collect();
+    let refusals: Vec<(FlowKey, u32, bool)> = case.findings.iter().filter_map(refused).collect();
     let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
+    // What is missed: of the datagram itself anything, behind it what looks at the bytes of its side, which has a hole, or counts packets, or
+    // looks at what parsers make of both sides.
+    let misses = |alert: &Alert| {
+        const BYTES: &[&str] = &["content:", "pcre:", "byte_", "isdataat:", "base64_"];
+        const COUNTS: &[&str] =
+            &["detection_filter", "threshold", "stream_size", "flow.", "flowbits", "flowint"];
+        const PARSED: &[&str] = &["tls_", "ssl_", "urilen", "app-layer"];
+        let parsed = |rule: &Rule| ["tls ", "http", "dns "].iter().any(|name| rule.head.starts_with(name));
+        let side = refusals.iter().any(|one| (one.0, one.2) == (alert.flow, alert.to_server));
+        let itself = alert.frame.is_none() && side;
+        let of_both = case.is_on_buffers(alert) || case.rule(alert).is_some_and(parsed);
+        itself
+            || of_both
+            || case.asks(alert, PARSED)
+            || case.asks(alert, COUNTS)
+            || side && case.asks(alert, BYTES)
+    };
     // The datagram whose fragment is refused has a match that refuses its flow.
     let would_refuse =
         |flow: FlowKey| case.theirs.iter().any(|one| one.blocked && one.frame.is_none() && one.flow == flow);
@@ -619,7 +656,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         What::Alert(alert) => {
             // A field may begin before what is missing and end behind it.
             let field = || case.is_on_http(alert) && case.got.has("anomaly:INVALID_GAP");
-            (!finding.more || would_refuse(alert.flow) || !case.is_on_buffers(alert) || field())
+            let more = would_refuse(alert.flow) || !case.is_on_buffers(alert) || field();
+            (if finding.more { more } else { misses(alert) || would_refuse(alert.flow) })
                 && behind(alert.flow, alert.place())
         }
     };

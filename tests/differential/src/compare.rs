@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, File};
 use crate::engine::Program;
-use crate::explained::explain;
+use crate::explained::{Why, reasons};
 use crate::make::pair;
 use crate::pair::Pair;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// How many have a reason, by reason.
     pub explained: BTreeMap<&'static str, u32>,
+    /// What differs with a reason, and the reason; for who mistrusts it.
+    pub lines: Vec<String>,
 }
 
 /// The pairs of a file of answers.
@@ -63,7 +65,7 @@ pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
 /// The program cannot be run.
 pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> Result<Comparison, String> {
     let mut comparison = Comparison::default();
-    for mode in 0..MODES.len() {
+    for (mode, name) in MODES.iter().enumerate() {
         let got = program.run(pairs, mode == 1, batch)?;
         for pair in pairs {
             let none = Answer::default();
@@ -72,11 +74,25 @@ pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> 
             if got == want {
                 continue;
             }
-            let (lines, reasons) = explain(pair, mode == 1, got, want);
-            if !lines.is_empty() {
-                comparison.differences.push(Difference { number: pair.number, mode, lines });
+            let (mut open, mut because) = (Vec::new(), BTreeSet::new());
+            for (line, why) in reasons(pair, mode == 1, got, want) {
+                let reason = match why {
+                    Why::Open => {
+                        open.push(line);
+                        continue;
+                    }
+                    Why::Reason(reason) => {
+                        because.insert(reason);
+                        reason
+                    }
+                    Why::Follows => "what follows from one with a reason",
+                };
+                comparison.lines.push(format!("{} {name} {line}: {reason}", pair.number));
+            }
+            if !open.is_empty() {
+                comparison.differences.push(Difference { number: pair.number, mode, lines: open });
             } else {
-                for reason in reasons {
+                for reason in because {
                     *comparison.explained.entry(reason).or_default() += 1;
                 }
             }

@@ -12,6 +12,28 @@ use std::collections::BTreeSet;
 /// What is left of a difference, and the reasons of what is not.
 #[must_use]
 pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<&'static str>) {
+    let said = reasons(pair, ips, got, want);
+    let left: Vec<String> =
+        said.iter().filter(|(_, why)| *why == Why::Open).map(|(line, _)| line.clone()).collect();
+    let reason = |(_, why): &(String, Why)| if let Why::Reason(reason) = why { Some(*reason) } else { None };
+    let because = if left.is_empty() { said.iter().filter_map(reason).collect() } else { BTreeSet::new() };
+    (left, because)
+}
+
+/// What a line of a difference comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing that is known.
+    Open,
+    /// It is on purpose.
+    Reason(&'static str),
+    /// It follows from a refusal, or from a bit, that has a reason.
+    Follows,
+}
+
+/// Each line of a difference, and what it comes from.
+#[must_use]
+pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(String, Why)> {
     let lines = got.differences(want);
     let read: Vec<Option<Finding>> = lines.iter().map(|line| Finding::read(line)).collect();
     let case = Case {
@@ -50,22 +72,20 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
             _ => None,
         })
         .collect();
-    let mut left = Vec::new();
-    let mut said: BTreeSet<&'static str> = reasons.iter().flatten().copied().collect();
-    for ((line, finding), reason) in lines.into_iter().zip(&read).zip(reasons) {
-        let follows = finding.as_ref().is_some_and(|finding| {
+    let comes_of_it = |finding: &Option<Finding>| {
+        finding.as_ref().is_some_and(|finding| {
             (ips || matches!(finding.what, What::Alert(_)))
                 && blocks.iter().any(|(alert, ours)| follows(&case.passage, finding, alert, *ours))
                 || sets.iter().any(|alert| crate::times::hangs_on(&case, finding, alert))
-        });
-        if reason.is_none() && !follows {
-            left.push(line);
-        }
-    }
-    if !left.is_empty() {
-        said.clear();
-    }
-    (left, said)
+        })
+    };
+    let why = |(finding, reason): (&Option<Finding>, &Option<&'static str>)| match reason {
+        Some(reason) => Why::Reason(reason),
+        None if comes_of_it(finding) => Why::Follows,
+        None => Why::Open,
+    };
+    let whys: Vec<Why> = read.iter().zip(&reasons).map(why).collect();
+    lines.into_iter().zip(whys).collect()
 }
 
 /// Whether a match would have refused its flow, passively: no more of it is looked at either.

@@ -4,6 +4,7 @@
 use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, key, segment};
+use crate::text::looked_for;
 use bartizan_testkit::packet::{ACK, FIN, SYN};
 
 /// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
@@ -222,31 +223,60 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
+/// Whether a rule is about what came until a packet of what lies before a request: of its contents all stand in it; behind a transform they do
+/// not say so.
+fn is_about_what_came(
+    case: &Case<'_>,
+    alert: &Alert,
+    (from, seq): (usize, u32),
+    until: usize,
+) -> Option<bool> {
+    let of_client = case
+        .passage
+        .of_flow(alert.flow)
+        .filter(|(at, packet)| packet.to_server && (from..until).contains(at));
+    let loads = of_client.filter_map(|(_, packet)| segment(packet).filter(|one| ahead(one.seq, seq) < 0));
+    let data: Vec<u8> = loads.flat_map(|one| one.load.to_ascii_lowercase()).collect();
+    let options = &case.pair.rules.get(alert.rule)?.options;
+    let transforms = options
+        .iter()
+        .any(|option| crate::make::TRANSFORMS.iter().any(|transform| option.starts_with(transform)));
+    let stands =
+        |what: &Vec<u8>| data.windows(what.len().max(1)).any(|piece| piece.eq_ignore_ascii_case(what));
+    let all = options.iter().filter_map(|option| looked_for(option)).all(|what| stands(&what));
+    Some(!data.is_empty() && (transforms || all))
+}
+
 /// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
 /// no message's, and before real receivers it is refused.
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let behind = |flow: FlowKey, until: usize| {
-        begins_late(case, flow)
-            && case.passage.of_flow(flow).any(|(at, packet)| {
-                let edge = || case.passage.contiguous(flow, true, at);
-                packet.to_server
-                    && at < until
-                    && segment(packet).is_some_and(|one| {
-                        REQUESTS.iter().any(|method| one.load.starts_with(method))
-                            && edge().is_some_and(|edge| ahead(one.seq, edge) > 0)
-                    })
-            })
+        case.passage.of_flow(flow).find_map(|(at, packet)| {
+            let one = segment(packet).filter(|_| packet.to_server && at < until)?;
+            let edge = case.passage.contiguous(flow, true, at)?;
+            (REQUESTS.iter().any(|method| one.load.starts_with(method)) && ahead(one.seq, edge) > 0)
+                .then_some((at, one.seq))
+        })
     };
     let is = match &finding.what {
         What::Alert(alert) => {
             let packet = alert.frame.and_then(|frame| case.passage.packet(frame));
+            let until = packet.map_or(usize::MAX, |(at, _)| at);
             let looks = case.is_on_http(alert) || case.is_on_body(alert);
-            alert.to_server && looks && behind(alert.flow, packet.map_or(usize::MAX, |(at, _)| at))
+            let is_about = |place| is_about_what_came(case, alert, place, until) == Some(true);
+            alert.to_server
+                && looks
+                && begins_late(case, alert.flow)
+                && behind(alert.flow, until).is_some_and(is_about)
         }
         // What is told of the request that comes late.
         What::Record(name) => {
             name == "anomaly:HOST_HEADER_AMBIGUOUS"
-                && case.concerns(finding, |flow| behind(flow, usize::MAX) && fills_its_beginning(case, flow))
+                && case.concerns(finding, |flow| {
+                    begins_late(case, flow)
+                        && behind(flow, usize::MAX).is_some()
+                        && fills_its_beginning(case, flow)
+                })
         }
         What::Drop(..) => false,
     };
@@ -446,6 +476,11 @@ mod tests {
         assert_eq!(left_of(54, 174, false, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
         assert_eq!(left_of(54, 168, true, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
         assert_eq!(left_of(54, 174, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"], "before it");
+        assert_eq!(
+            left_of(54, 174, true, &[], &["3@14>1.0:allowed"]),
+            ["-3@14>1.0:allowed"],
+            "about the request behind it"
+        );
     }
 
     #[test]

@@ -43,6 +43,9 @@ enum Task {
         /// Write that file.
         #[arg(long, requires = "open")]
         write_open: bool,
+        /// Print each line that differs with a reason, and the reason.
+        #[arg(long)]
+        why: bool,
         /// The answers.
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
@@ -101,8 +104,9 @@ fn main() -> ExitCode {
         args.suricata_root.clone().or_else(|| std::env::var_os("SURICATA_ROOT").map(PathBuf::from)),
     );
     let done = match &args.command {
-        Task::Check { program, open, write_open, answers } => {
-            check(&Program::Bartizan(program.clone()), answers, open.as_deref(), *write_open, args.batch)
+        Task::Check { program, open, write_open, why, answers } => {
+            let program = Program::Bartizan(program.clone());
+            check(&program, answers, open.as_deref(), *write_open, *why, args.batch)
         }
         Task::Planted { program, answers } => {
             planted(&Program::Bartizan(program.clone()), answers, args.batch)
@@ -152,6 +156,7 @@ fn check(
     from: &Path,
     open: Option<&Path>,
     write: bool,
+    why: bool,
     batch: usize,
 ) -> Result<bool, String> {
     let file = read(from)?;
@@ -175,6 +180,9 @@ fn check(
     }
     for line in known.iter().filter(|line| !lines.contains(**line)) {
         println!("no longer so, take it off the list: {line}");
+    }
+    for line in found.lines.iter().filter(|_| why) {
+        println!("{line}");
     }
     for (reason, count) in &found.explained {
         println!("{count} differ on purpose: {reason}");

@@ -26,6 +26,20 @@ pub fn numbers_that_wrapped(case: &Case<'_>, finding: &Finding) -> Option<&'stat
 /// A segment that lies beyond any window is part of the stream that leaves: what refuses it refuses the flow.
 pub fn refused_far_ahead(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const WINDOW: i32 = 65_535;
+    // A rule that refuses in silence: both programs refuse such a packet, and there is no alert of it.
+    let silent = |flow: FlowKey, upto: u32| {
+        let refuses = |rule: &crate::pair::Rule| {
+            matches!(rule.action, "drop" | "reject") && rule.options.iter().any(|option| option == "noalert")
+        };
+        let far = |frame: u32| {
+            case.passage.segment(frame).is_some_and(|(at, packet, one)| {
+                let edge = case.passage.contiguous(flow, packet.to_server, at);
+                key(packet) == flow && edge.is_some_and(|edge| ahead(one.seq, edge) > WINDOW)
+            })
+        };
+        case.pair.rules.iter().any(refuses)
+            && (1..upto).any(|frame| far(frame) && case.got.has(&format!("drop@{frame}:rules")))
+    };
     let refused = |flow: FlowKey, upto: u32| {
         case.ours.iter().any(|alert| {
             let far =
@@ -34,7 +48,7 @@ pub fn refused_far_ahead(case: &Case<'_>, finding: &Finding) -> Option<&'static 
                     edge.is_some_and(|edge| ahead(one.seq, edge) > WINDOW)
                 });
             alert.blocked && alert.flow == flow && alert.place() < upto && far && case.theirs.contains(alert)
-        })
+        }) || silent(flow, upto)
     };
     let is = match &finding.what {
         What::Alert(alert) => !finding.more && refused(alert.flow, alert.place()),

@@ -96,4 +96,8 @@ pub const CAUSES: &[Cause] = &[
     crate::silent::contents_beyond_a_size,
     crate::silent::unknown_until_it_is_closed,
     crate::silent::passed_beside_a_size,
+    crate::silent::silent_on_a_line,
+    crate::silent::silent_on_a_random,
+    crate::silent::number_of_no_length,
+    crate::bodies::size_behind_the_last_chunk,
 ];

@@ -6,7 +6,7 @@ use crate::causes::{
     Case, behind_a_transform, depth_that_varies, flags_that_are_not_there, random_of_the_other_side,
 };
 use crate::finding::{Alert, Finding, What};
-use crate::pair::Body;
+use crate::pair::{Body, Packet, Rule};
 use crate::passage::key;
 use crate::times::hangs_on;
 
@@ -54,12 +54,20 @@ pub(crate) fn contents_beyond_a_size(case: &Case<'_>, finding: &Finding) -> Opti
 
 /// Whether the packet of an alert is longer than the size that its rule does not want.
 fn lies_beyond(case: &Case<'_>, alert: &Alert) -> bool {
-    let packet = alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(_, packet)| &packet.body);
-    let size = match packet {
-        Some(Body::Tcp(segment)) => segment.load.len(),
-        Some(Body::Udp(data) | Body::Echo(_, _, data)) => data.len(),
-        None => 0,
+    let size = |packet: &Packet| match &packet.body {
+        Body::Tcp(segment) => segment.load.len(),
+        Body::Udp(data) | Body::Echo(_, _, data) => data.len(),
     };
+    let size = match alert.frame {
+        Some(frame) => case.passage.packet(frame).map(|(_, packet)| size(packet)),
+        // A datagram that was put together is no frame.
+        None => {
+            let of_it = |packet: &Packet| packet.fragments.is_some() && packet.to_server == alert.to_server;
+            let whole = case.passage.of_flow(alert.flow).filter(|(_, packet)| of_it(packet));
+            whole.map(|(_, packet)| size(packet)).max()
+        }
+    };
+    let size = size.unwrap_or_default();
     let options = case.pair.rules.get(alert.rule).map_or(&[][..], |rule| &rule.options);
     let mut bounds =
         options.iter().filter_map(|option| option.strip_prefix("dsize:!")?.parse::<usize>().ok());
@@ -95,6 +103,109 @@ pub(crate) fn unknown_until_it_is_closed(case: &Case<'_>, finding: &Finding) -> 
         && speaks(true)
         && speaks(false);
     is.then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
+}
+
+/// A rule on HTTP that refuses in silence refuses where a line is over with its segment; Suricata's waits for the next line.
+pub(crate) fn silent_on_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const RECENT: usize = 3;
+    let (flow, place) = match &finding.what {
+        What::Alert(alert) if !finding.more => (alert.flow, alert.place()),
+        What::Drop(Some(frame), reason) => {
+            let kind = matches!((finding.more, reason.as_str()), (_, "rules") | (true, "flow.drop"));
+            (kind.then(|| case.passage.packet(*frame).map(|(_, packet)| key(packet)))??, *frame)
+        }
+        _ => return None,
+    };
+    let silent = |(rule, text): (usize, &Rule)| {
+        let alert = Alert { rule, frame: None, flow, to_server: true, blocked: true };
+        let refuses =
+            matches!(text.action, "drop" | "reject") && text.options.iter().any(|one| one == "noalert");
+        refuses && case.is_on_http(&alert)
+    };
+    // Behind a line's end, of a connection of which no more is told.
+    let at_a_line = |frame: u32| {
+        let Some((at, packet)) = case.passage.packet(frame) else { return false };
+        let before: Vec<_> = case.passage.before(flow, packet.to_server, at + 1).collect();
+        let mut recent = before.iter().rev().filter(|one| !one.load.is_empty()).take(RECENT);
+        recent.any(|one| one.load.ends_with(b"\n") || one.load.ends_with(b"\r"))
+    };
+    let refused = |other: &Finding, more: bool| match &other.what {
+        What::Drop(Some(frame), reason) if reason == "rules" && other.more == more => Some(*frame),
+        _ => None,
+    };
+    let told = |more: bool| case.findings.iter().filter_map(move |other| refused(other, more));
+    let is = if case.ips {
+        // This program refuses first, and the other one soon.
+        told(true)
+            .zip(told(false))
+            .any(|(ours, theirs)| at_a_line(ours) && ours < theirs && (ours..=theirs).contains(&place))
+    } else {
+        let quiet = !case.ours.iter().any(|one| one.flow == flow && one.place() >= place);
+        matches!(finding.what, What::Alert(_)) && quiet && at_a_line(place)
+    };
+    (is && case.pair.rules.iter().enumerate().any(silent)).then_some(
+        "a line of HTTP that ends with its segment is looked at when it is known to be over: a rule that refuses in silence refuses earlier",
+    )
+}
+
+/// A rule on `tls.random` that refuses in silence refuses when its own side has sent it; Suricata waits for the other side's.
+pub(crate) fn silent_on_a_random(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const RANDOM: usize = 5 + 4 + 2 + 32;
+    let silent = |rule: &Rule| {
+        let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
+        matches!(rule.action, "drop" | "reject") && has("noalert") && has("tls.random")
+    };
+    // Here with the segment that brings the hello.
+    let first = case.findings.iter().find_map(|other| match &other.what {
+        What::Drop(Some(frame), reason) if other.more && reason == "rules" => {
+            let (at, packet, segment) = case.passage.segment(*frame)?;
+            let said = case.passage.said_before(key(packet), packet.to_server, at + 1);
+            let before = said.len() - segment.load.len();
+            (said.starts_with(&[0x16, 3]) && said.len() >= RANDOM && before < RANDOM)
+                .then_some((key(packet), *frame))
+        }
+        _ => None,
+    })?;
+    let of_it = |flow, place| first.0 == flow && place >= first.1;
+    let is = match &finding.what {
+        What::Drop(Some(frame), reason) => {
+            let kind =
+                matches!((finding.more, reason.as_str()), (true, "rules" | "flow.drop") | (false, "rules"));
+            kind && case.passage.packet(*frame).is_some_and(|(_, packet)| of_it(key(packet), *frame))
+        }
+        What::Drop(None, _) => false,
+        What::Alert(alert) => !finding.more && of_it(alert.flow, alert.place()),
+        What::Record(name) => {
+            !finding.more && name == "tls" && case.concerns(finding, |flow| flow == first.0)
+        }
+    };
+    (case.ips && is && case.pair.rules.iter().any(silent)).then_some(
+        "`tls.random` is looked at when its own side has sent it: a rule that refuses in silence refuses earlier",
+    )
+}
+
+/// A number of no length is taken out of what lies behind its value in Suricata's memory.
+pub(crate) fn number_of_no_length(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const FIELD: &[u8] = b"content-length:";
+    let What::Alert(alert) = &finding.what else { return None };
+    let options = &case.pair.rules.get(alert.rule)?.options;
+    let bound = options.iter().find_map(|option| option.split_once("byte_test:0,>,")?.1.split(',').next())?;
+    let bound: u64 = bound.parse().ok()?;
+    let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
+    let said =
+        case.passage.said_before(alert.flow, alert.to_server, at.saturating_add(1)).to_ascii_lowercase();
+    let digits = |place: usize| -> Option<u64> {
+        let value = said.get(place + FIELD.len()..)?.trim_ascii_start();
+        let digits: Vec<u8> = value.iter().copied().take_while(u8::is_ascii_digit).collect();
+        String::from_utf8(digits).ok()?.parse().ok()
+    };
+    let fields = || said.windows(FIELD.len()).enumerate().filter(|(_, word)| *word == FIELD);
+    let none =
+        fields().count() > 0 && fields().all(|(place, _)| digits(place).is_some_and(|size| size <= bound));
+    let is = !finding.more && case.asks(alert, &["http.content_len"]) && none;
+    is.then_some(
+        "`byte_test` of no bytes reads the digits that are there; Suricata reads on behind the value",
+    )
 }
 
 #[cfg(test)]
@@ -154,5 +265,62 @@ mod tests {
         // 64 bytes are shown, and what rule 2 decodes is counted from their beginning.
         assert!(left_of(45, 1218, true, &[], &["2@11<1.0:allowed"]).is_empty());
         assert_eq!(left_of(45, 1218, false, &[], &["2@11<1.0:allowed"]), ["-2@11<1.0:allowed"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_explained_where_its_cause_is_only() {
+        // The datagram of packet 12, the server's, is refused; packets 18 and 20 are FINs.
+        const DEFRAG: [&str; 1] = ["drop@12:defrag.error"];
+        assert!(left_of(7, 1154, true, &DEFRAG, &["3@-<1.0:allowed"]).is_empty());
+        assert!(left_of(7, 1154, true, &DEFRAG, &["3@20<1.0:allowed"]).is_empty());
+        assert_eq!(
+            left_of(7, 1154, true, &DEFRAG, &["2@18>1.0:allowed"]),
+            ["-2@18>1.0:allowed"],
+            "what the client says is whole"
+        );
+        // What lies ahead in packet 5 is readable with packet 6.
+        assert_eq!(left_of(54, 174, true, &[], &["3@5>1.0:allowed"]), ["-3@5>1.0:allowed"]);
+        // Packet 5 has no data, packet 4 is the client's hello.
+        assert!(left_of(4, 561, true, &["drop@5:rules"], &["drop@6:rules"]).is_empty());
+        assert_eq!(left_of(4, 561, true, &["drop@4:rules"], &[]), ["+drop@4:rules"]);
+    }
+
+    #[test]
+    fn silence_lines_and_numbers_of_no_length_explain_themselves_only() {
+        // Rule 0 refuses in silence with `http.accept_enc`; the client's bytes come one by one, its last field ends with packet 294.
+        let ours = ["drop@296:rules", "drop@297:flow.drop"];
+        assert!(left_of(104, 1418, true, &ours, &["2@298>1.0:allowed", "drop@298:rules"]).is_empty());
+        assert!(left_of(104, 1418, false, &[], &["2@301>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(104, 1418, false, &[], &["2@9>1.0:allowed"]), ["-2@9>1.0:allowed"]);
+        assert_eq!(left_of(104, 1418, true, &[], &["2@298>1.0:allowed"]), ["-2@298>1.0:allowed"]);
+        // Rule 0 refuses in silence with the client's random, in packet 4.
+        let ours = ["drop@4:rules", "drop@5:flow.drop"];
+        assert!(left_of(100, 1329, true, &ours, &["tls"]).is_empty());
+        assert_eq!(left_of(100, 1329, true, &["drop@3:rules"], &[]), ["+drop@3:rules"], "no hello");
+        // Rule 3 wants more than 10 of `http.content_len`: the answer of packet 10 has 0, the request of packet 4 has 23.
+        assert!(left_of(105, 1032, false, &[], &["3@10<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(105, 1032, false, &[], &["3@6>1.0:allowed"]), ["-3@6>1.0:allowed"]);
+        // The datagram comes in fragments; rule 2 has a `dsize:!21`.
+        assert!(left_of(55, 404, false, &["2@->1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(55, 404, false, &["0@->1.0:allowed"], &[]), ["+0@->1.0:allowed"]);
+        // Packet 4 lies far ahead, and a rule that refuses in silence has refused it.
+        let theirs = ["drop@4:rules", "drop@5:rules"];
+        assert!(left_of(50, 2266, true, &["drop@4:rules", "drop@5:flow.drop"], &theirs).is_empty());
+        assert_eq!(left_of(50, 2266, true, &["drop@5:flow.drop"], &theirs[1..]).len(), 2);
+        // The client's hello is acknowledged with the end only.
+        assert!(left_of(44, 1974, false, &[], &["0@10<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(44, 1974, false, &[], &["3@11>1.0:allowed"]), ["-3@11>1.0:allowed"]);
+    }
+
+    #[test]
+    fn last_chunks_explain_what_is_looked_at_behind_them_only() {
+        // Segments of one byte; packet 1230 ends the line of the last chunk of a body that rule 1 looks at.
+        let theirs = ["1@1234<1.0:allowed"];
+        assert!(left_of(51, 1102, false, &["1@1232<1.0:allowed"], &theirs).is_empty());
+        assert_eq!(left_of(51, 1102, false, &["1@1190<1.0:allowed"], &theirs).len(), 2);
+        // Rule 3 is about the size of the file; pair 2280 is the scene.
+        assert!(left_of(12, 2284, false, &["3@237>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(12, 2284, false, &[], &["3@237>1.0:allowed"]), ["-3@237>1.0:allowed"]);
+        assert_eq!(left_of(12, 2280, false, &["3@7>1.0:allowed"], &[]), ["+3@7>1.0:allowed"]);
     }
 }

@@ -139,6 +139,21 @@ pub fn content(bytes: &[u8]) -> String {
     format!("content:\"{}\"", quoted(bytes))
 }
 
+/// What a `content` option looks for; `None` of another option, and of one that says what must not be there.
+#[must_use]
+pub fn looked_for(option: &str) -> Option<Vec<u8>> {
+    let (text, _) = option.strip_prefix("content:\"")?.split_once('"')?;
+    let mut bytes = Vec::new();
+    for (at, piece) in text.split('|').enumerate() {
+        if at % 2 == 0 {
+            bytes.extend_from_slice(piece.as_bytes());
+        } else {
+            bytes.extend(piece.split(' ').filter_map(|byte| u8::from_str_radix(byte, 16).ok()));
+        }
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +162,9 @@ mod tests {
     fn bytes_are_written_as_rules_write_them() {
         assert_eq!(quoted(b"ab\r\ncd\0"), "ab|0d 0a|cd|00|");
         assert_eq!(quoted(b"\xffa"), "|ff|a");
+        assert_eq!(looked_for(&content(b"ab\r\ncd\0\"")).unwrap(), b"ab\r\ncd\0\"");
+        assert_eq!(looked_for("content:\"|ff|a\"; http_uri").unwrap(), b"\xffa");
+        assert!(looked_for("content:!\"a\"").is_none() && looked_for("depth:3").is_none());
         assert_eq!(expression(b"a/b"), "a\\x2fb");
         assert_eq!(other_case(b"aB1"), b"Ab1");
     }

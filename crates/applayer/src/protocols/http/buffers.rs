@@ -216,9 +216,11 @@ fn file_data(tx: &HttpTx, query: BufferQuery) -> Option<BufferView<'_>> {
     let message = tx.message(Direction::ToServer);
     let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
     let (data, offset) = file.content();
+    // The last chunk ends it, as it ends the body.
+    let over = file.state != crate::file::FileState::Open || message.progress > BODY;
     let complete = file.state != crate::file::FileState::Open;
     // As with bodies: while it grows it is shown from a minimum size on.
-    if !complete && !tx.settings.body_inline && file.size < tx.settings.request.inspect_from {
+    if !over && !tx.settings.body_inline && file.size < tx.settings.request.inspect_from {
         return None;
     }
     (!data.is_empty() || complete).then_some(BufferView { data, offset, complete })

@@ -364,6 +364,13 @@ fn files_of_requests() {
     assert_eq!((file.name.as_slice(), file.size), (&b"a.txt"[..], 7));
     assert_eq!(flow.text("file.data", TS).as_deref(), Some("content"));
     assert_eq!(flow.text("http.request_body", TS).as_deref(), Some(form));
+    // A small one is shown when the last chunk is there, as the body is, before the trailer's end.
+    let mut flow = Flow::new();
+    flow.feed(TS, b"PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    assert_eq!((flow.text("file.data", TS), flow.text("http.request_body", TS)), (None, None));
+    flow.feed(TS, b"0\r\n");
+    assert_eq!(flow.text("file.data", TS).as_deref(), Some("abc"));
+    assert_eq!(flow.text("http.request_body", TS).as_deref(), Some("abc"));
     let flow = Flow::exchange(b"PUT /x/put.bin HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", b"");
     assert_eq!(flow.tx(0).files(TS)[0].name, b"/x/put.bin");
 }

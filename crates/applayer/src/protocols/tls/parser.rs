@@ -19,6 +19,8 @@ use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 const HEAD: usize = 5;
+/// What of it says the version.
+const VERSIONED: usize = 3;
 /// First byte of a record's version, from SSL 3.0 to TLS 1.3.
 const MAJOR: u8 = 3;
 /// Longest record: 16 KB of text, and what compression and encryption may add (RFC 5246 section 6.2.3).
@@ -254,13 +256,15 @@ fn record(
     data: &[u8],
     before_hello: bool,
 ) -> Result<Step, u8> {
-    let [kind, major, minor, high, low, rest @ ..] = data else { return Ok(Step::Needs(HEAD)) };
-    let length = usize::from(u16::from_be_bytes([*high, *low]));
-    let side = &mut tx.sides[direction];
     let hello = match direction {
         Direction::ToServer => Flags::CLIENT_HELLO,
         Direction::ToClient => Flags::SERVER_HELLO,
     };
+    let [kind, major, minor, high, low, rest @ ..] = data else {
+        return Ok(Step::Needs(part_of_a_head(tx, direction, hello, data)));
+    };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    let side = &mut tx.sides[direction];
     if side.version == version::SSL2 {
         side.version = version::UNKNOWN;
     }
@@ -325,6 +329,18 @@ fn record(
     }
     count(tx, records, whole)?;
     Ok(Step::Taken(whole))
+}
+
+/// The version of a record is known before its length, as in Suricata. How many bytes are needed.
+fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8]) -> usize {
+    let [kind, major, minor, ..] = data else { return VERSIONED };
+    let version = u16::from_be_bytes([*major, *minor]);
+    let side = &mut tx.sides[direction];
+    let known = tx.flags.contains(hello) && !matches!(side.version, version::UNKNOWN | version::SSL2);
+    if (CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(kind) && version::is_valid(version) && !known {
+        side.version = version;
+    }
+    HEAD
 }
 
 /// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change for the

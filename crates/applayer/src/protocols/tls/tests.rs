@@ -345,6 +345,8 @@ fn tls12_session() {
     flow.feed(TS, &pieces[0].1);
     assert_eq!(flow.states(), (1, 0));
     assert_eq!(flow.number("ssl.state", TS), Some(1));
+    flow.feed(TS, b"");
+    assert_eq!(flow.number("ssl.state", TS), Some(1), "an end without data is no record");
     assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
     assert_eq!(flow.bytes("tls.alpn", TS, 1).as_deref(), Some(b"http/1.1".as_slice()));
     assert_eq!(flow.bytes("tls.alpn", TS, 2), None);
@@ -621,6 +623,26 @@ fn odd_input_by_event() {
     assert!(flow.raised().iter().any(|e| e.contains("CERTIFICATE")), "{:?}", flow.raised());
     assert_eq!(flow.number("tls.chain_len", TC), Some(0));
     assert_eq!(events::NAMES.len(), 31);
+}
+
+#[test]
+fn a_version_is_known_before_the_length_of_its_record() {
+    let version = |pieces: &[&[u8]]| {
+        let mut flow = Flow::new();
+        for piece in pieces {
+            flow.feed(Direction::ToClient, piece);
+        }
+        flow.number("tls.version", Direction::ToClient)
+    };
+    let unknown = version(&[]);
+    assert_eq!(version(&[&[22, 3]]), unknown, "a half of it");
+    assert_eq!(version(&[&[22, 3], &[3]]), Some(0x303));
+    assert_eq!(version(&[&[22, 3, 1, 0]]), Some(0x301));
+    assert_eq!(version(&[&[22, 9, 1, 0]]), unknown, "none");
+    assert_eq!(version(&[&[25, 3, 1]]), unknown, "no record");
+    // The hello's is kept.
+    let hello = record(22, 0x301, &server_hello(0x303, &[], 0xc02f, &[]));
+    assert_eq!(version(&[&hello, &[22, 3, 1]]), Some(0x303));
 }
 
 #[test]

@@ -139,7 +139,8 @@ impl Pass<'_, '_> {
         for (number, set) in tx_rules.sets.iter().enumerate() {
             // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
             // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
-            let again = self.fresh && common.looked[direction] <= set.spec.state;
+            // Passively something was parsed before each look, also where it was the other side's.
+            let again = (self.fresh || !self.prevention) && common.looked[direction] <= set.spec.state;
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
             if !passed_over && set.set.is_met(self.group) {
