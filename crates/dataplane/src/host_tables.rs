@@ -8,8 +8,9 @@ use crate::worker::Worker;
 use bartizan_base::{PacketDuration, Timestamp, turns};
 use bartizan_flow::host::HostCounters;
 
-/// Time between two looks at the tables.
+/// Time between two looks at the tables while values expire, and when none did at the last one.
 const EVERY: PacketDuration = PacketDuration::from_millis(50);
+const IDLE: PacketDuration = PacketDuration::from_millis(1_000);
 /// Timers of a table that are looked at each time.
 const TIMERS: u32 = 256;
 
@@ -24,12 +25,13 @@ impl Worker {
 
     #[cold]
     fn look_through_hosts(&mut self, now: Timestamp) {
-        self.hosts_due = now + EVERY;
+        let mut gone = 0;
         if turns::is_first() {
             for (_, table) in &self.chains.host_tables {
-                table.expire(now, TIMERS);
+                gone += table.expire(now, TIMERS);
             }
         }
+        self.hosts_due = now + if gone > 0 { EVERY } else { IDLE };
     }
 
     /// Counters of the tables, by function. The tables are shared: those of other workers are the same.

@@ -38,6 +38,9 @@ pub const PARCELS: usize = 2048;
 const SIDE_B: u32 = 1;
 /// The frame may not leave as it is: only its first bytes are here, or it is several datagrams.
 const INCOMPLETE: u32 = 2;
+/// From here on where the header begins that segments repeat, so many at most.
+const HEADER: u32 = 2;
+const HEADER_MOST: u16 = 0x3fff;
 /// From here on the size that its sender told.
 const TOLD: u32 = 16;
 
@@ -379,7 +382,8 @@ impl<R: Recorder> Post<R> {
                 return;
             }
             let egress = pair.direction(side).1;
-            let told = Segmentation { size: (tag >> TOLD) as u16, header: 0 };
+            let told =
+                Segmentation { size: (tag >> TOLD) as u16, header: (tag >> HEADER) as u16 & HEADER_MOST };
             if is_to_be_cut(bytes, told.size, egress)
                 && send_as_segments(egress, bytes, told, rejecter, counters)
             {
@@ -425,7 +429,10 @@ impl<R: Recorder> Post<R> {
 fn tag_of(side: Side, info: &FrameInfo) -> u32 {
     let incomplete = if info.refusal().is_err() { INCOMPLETE } else { 0 };
     let side = if side == Side::B { SIDE_B } else { 0 };
-    u32::from(info.segmentation.size) << TOLD | incomplete | side
+    let Segmentation { size, header } = info.segmentation;
+    // Farther behind it is not known.
+    let header = if header <= HEADER_MOST { header } else { 0 };
+    u32::from(size) << TOLD | u32::from(header) << HEADER | incomplete | side
 }
 
 /// What a worker works with.
