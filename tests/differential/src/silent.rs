@@ -160,7 +160,8 @@ pub(crate) fn silent_on_a_random(case: &Case<'_>, finding: &Finding) -> Option<&
         What::Drop(Some(frame), reason) if other.more && reason == "rules" => {
             let (at, packet, segment) = case.passage.segment(*frame)?;
             let said = case.passage.said_before(key(packet), packet.to_server, at + 1);
-            let before = said.len() - segment.load.len();
+            // Of one that comes before its place nothing is said yet.
+            let before = said.len().checked_sub(segment.load.len())?;
             (said.starts_with(&[0x16, 3]) && said.len() >= RANDOM && before < RANDOM)
                 .then_some((key(packet), *frame))
         }
