@@ -303,10 +303,23 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
     assert!(client.status.success(), "{said}");
     let line = said.lines().find_map(|l| l.split("udp ").nth(1)).unwrap().to_owned();
     let (got, sent) = line.split_once(" of ").unwrap();
-    assert_eq!(got, sent, "no packet of the streams is lost");
-    check_sums(&summary, &fs::read_to_string(out.join("stats.json")).unwrap());
+    let stats = fs::read_to_string(out.join("stats.json")).unwrap();
+    check_streams(got.parse().unwrap(), sent.parse().unwrap(), &stats);
+    check_sums(&summary, &stats);
     assert!(log.iter().filter(|l| l.starts_with("generation")).count() >= 5, "{log:?}");
     check_events(&fs::read_to_string(out.join("eve.json")).unwrap());
+}
+
+/// No packet of the streams is lost, but for those whose id their host chose twice within the time that ids are remembered. Linux
+/// draws ids of IPv6 at random from 32 bits: two of 4,000 are equal in one run of 500. Each such packet came in two or three fragments.
+fn check_streams(got: u64, sent: u64, stats: &str) {
+    let stats: serde_json::Value = serde_json::from_str(stats).unwrap();
+    let reused = stats["defrag.dropped.reused"].as_u64().unwrap();
+    let lost = sent - got;
+    assert!(
+        (2 * lost..=3 * lost).contains(&reused),
+        "{lost} of {sent} lost, {reused} fragments of reused ids"
+    );
 }
 
 fn check_sums(summary: &str, stats: &str) {

@@ -4,7 +4,9 @@
 //!
 //! A receiver that lost a part of such a datagram still waits for it, and would take it from the next one with the same id. How many are
 //! remembered is a compromise: a sender of 65,536 IPv4 datagrams comes round to the same ids, and must not be refused (RFC 6864 section
-//! 4.3 tells of such senders). Hosts that choose ids at random do not repeat one within their last 8,192.
+//! 4.3 tells of such senders). Hosts that draw ids of 16 bits take care not to
+//! repeat one of their last 8,192; of those drawn from 32 bits (Linux, IPv6) one in 524,288 is among the last 8,192 and its datagram is
+//! refused.
 
 use bartizan_base::Timestamp;
 use core::mem::size_of;
