@@ -2,7 +2,7 @@
 # `make help` says what there is. Each target is a script in scripts/ that can be run by itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test good attack bench fuzz docs clean
+.PHONY: help run test good attack bench profile fuzz docs clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1	/' | expand -t 16
@@ -18,6 +18,9 @@ good: ## good traffic of real programs passes unchanged and in time, all chains;
 
 bench: ## measure: NAME=x for one bench; results in target/bench/x.json
 	@scripts/bench.sh $(NAME)
+
+profile: ## make profiles/release.profdata anew, which guides release builds (root, ten minutes)
+	@scripts/profile.sh
 
 fuzz: ## fuzz every decoder and parser: TIME=600 seconds each, TARGET=x for one, TOTAL=600 to share a time
 	@scripts/fuzz.sh
