@@ -7,6 +7,8 @@
 A name that ends in `+etopen` is the chain before it with Emerging Threats Open's rules instead of the one rule, and with those
 settings: what it is compared with is Suricata with the same two files.
 
+One that ends in `@N` is the chain before it with N workers, which tell their counters in the last `stats` event.
+
 Every policy lets all of the bench's traffic through, after its functions have looked at it: the packet filter's 1,000 rules never
 match (other addresses, a port each), the detection rule never matches (it searches every stream for a text that does not occur).
 """
@@ -24,6 +26,14 @@ SETTINGS = """outputs:
     filename: eve.json
     types: [alert]
 stats: {enabled: no}
+"""
+# Of runs with several workers: each tells its counters at the end.
+WORKERS_SETTINGS = """outputs:
+- eve-log:
+    enabled: yes
+    filename: eve.json
+    types: [alert, {stats: {totals: yes, threads: yes}}]
+stats: {enabled: yes, interval: 1000}
 """
 CHAINS = {
     # name: functions of the chain
@@ -74,13 +84,14 @@ def main():
     options = parser.parse_args()
     program, folder = options.program, options.folder
     os.makedirs(folder, exist_ok=True)
-    for name, text in (("one.rules", RULE + "\n"), ("settings.yaml", SETTINGS)):
+    for name, text in (("one.rules", RULE + "\n"), ("settings.yaml", SETTINGS), ("workers.yaml", WORKERS_SETTINGS)):
         with open(os.path.join(folder, name), "w") as file:
             file.write(text)
     for name in options.names:
-        chain = name.removesuffix("+etopen")
-        rules, settings = f"{folder}/one.rules", f"{folder}/settings.yaml"
-        if chain != name:
+        plain, _, workers = name.partition("@")
+        chain = plain.removesuffix("+etopen")
+        rules, settings = f"{folder}/one.rules", f"{folder}/{'workers' if workers else 'settings'}.yaml"
+        if chain != plain:
             if not (options.etopen and options.settings):
                 parser.error(f"{name} needs --etopen and --settings")
             rules, settings = options.etopen, options.settings
@@ -88,8 +99,9 @@ def main():
         with open(path, "w") as file:
             file.write(policy(CHAINS[chain], RULES.get(chain, 1000), options.any))
         rules = f" --rules {rules}" if "ids" in CHAINS[chain] else ""
+        workers = f" --workers {workers}" if workers else ""
         print(
-            f"{name}={program} run --inline {{a}} {{b}} --policy {path}{rules}"
+            f"{name}={program} run --inline {{a}} {{b}}{workers} --policy {path}{rules}"
             f" --suricata-config {settings} --out {folder}/out-{name}"
         )
 
