@@ -224,13 +224,15 @@ impl Tunnel {
 #[derive(Clone, Debug, Default)]
 pub struct DecodeOutput {
     packets: Vec<Decoded>,
+    /// Packets in tunnels, while the one around them is decoded.
+    inner: Vec<Decoded>,
 }
 
 impl DecodeOutput {
     /// An empty one.
     #[must_use]
     pub const fn new() -> Self {
-        DecodeOutput { packets: Vec::new() }
+        DecodeOutput { packets: Vec::new(), inner: Vec::new() }
     }
 
     /// All packets, the outer one first, then each tunnelled one after the packet that carries it.
@@ -304,8 +306,8 @@ impl Decoder {
     pub fn decode(&mut self, link_type: LinkType, bytes: &[u8], wire_len: u32, out: &mut DecodeOutput) {
         let link_type = LinkType::from_capture(link_type.0);
         self.counters.frame(bytes.len());
-        let packet = Decoded { link_type, wire_len, ..Decoded::default() };
-        self.run(packet, bytes, out, |cx, p, span| link::decode(cx, p, span, link_type));
+        let begin = |packet: &mut Decoded| (packet.link_type, packet.wire_len) = (link_type, wire_len);
+        self.run(begin, bytes, out, |cx, p, span| link::decode(cx, p, span, link_type));
         if out.outer().is_some_and(Decoded::is_invalid) {
             self.counters.invalid += 1;
         }
@@ -315,39 +317,47 @@ impl Decoder {
     /// header of the fragment. VLAN ids, tunnel, link type and depth are the fragment's.
     pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
         let link = fragment.l3.saturating_sub(fragment.start) as usize;
-        let packet = Decoded {
-            source: PacketSource::Defrag,
-            link_type: fragment.link_type,
-            recursion: fragment.recursion,
-            layers: fragment.layers,
-            vlan: fragment.vlan,
-            tunnel: fragment.tunnel,
-            wire_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            ..Decoded::default()
+        let begin = |packet: &mut Decoded| {
+            packet.source = PacketSource::Defrag;
+            packet.link_type = fragment.link_type;
+            packet.recursion = fragment.recursion;
+            packet.layers = fragment.layers;
+            packet.vlan = fragment.vlan;
+            packet.tunnel = fragment.tunnel;
+            packet.wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         };
-        self.run(packet, bytes, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
+        self.run(begin, bytes, out, |cx, p, span| raw::decode_version(cx, p, span.skip(link)));
         if let Some(packet) = out.packets.first_mut() {
             packet.flags |= PacketFlags::REBUILT;
         }
     }
 
+    /// `begin` says what is known of the outer packet before it is read.
     fn run(
         &mut self,
-        mut packet: Decoded,
+        begin: impl FnOnce(&mut Decoded),
         bytes: &[u8],
         out: &mut DecodeOutput,
         decode: impl FnOnce(&mut Context<'_>, &mut Decoded, Span) -> Step,
     ) {
-        out.packets.clear();
+        let DecodeOutput { packets, inner } = out;
+        inner.clear();
+        packets.truncate(1);
+        // In its place from the beginning: a descriptor that was written byte by byte is not copied.
+        match packets.first_mut() {
+            Some(packet) => *packet = Decoded::default(),
+            None => packets.push(Decoded::default()),
+        }
+        let Some(packet) = packets.first_mut() else { return };
+        begin(packet);
         // Offsets are 32 bits wide: nothing beyond is looked at.
         let bytes = bytes.get(..u32::MAX as usize).unwrap_or(bytes);
         let span = Span { at: 0, end: bytes.len() };
         packet.end = span.end();
-        let mut cx =
-            Context { bytes, config: &self.config, counters: &mut self.counters, packets: &mut out.packets };
+        let mut cx = Context { bytes, config: &self.config, counters: &mut self.counters, packets: inner };
         // Why it stopped stands in the events.
-        let _ = decode(&mut cx, &mut packet, span);
-        out.packets.insert(0, packet);
+        let _ = decode(&mut cx, packet, span);
+        packets.append(inner);
         for packet in &out.packets {
             for event in packet.events.as_slice() {
                 self.counters.event(*event);
