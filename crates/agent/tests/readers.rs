@@ -90,7 +90,7 @@ impl Reader {
         let mut seen = self.seen.lock().unwrap();
         seen.calls += 1;
         if let Says::LaterThan(many) = self.says
-            && seen.calls % many != 0
+            && !seen.calls.is_multiple_of(many)
         {
             app.later();
             return Decision::CONTINUE;
