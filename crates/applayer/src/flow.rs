@@ -6,13 +6,17 @@ pub use crate::engine::Engine;
 use crate::event::{self, Events};
 use crate::file::FileSettings;
 use crate::frames::Frames;
+use crate::memory::Held as _;
 use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolId, Transport};
 use crate::protocols;
 use crate::transaction::TxId;
 use crate::worklist::Look;
-use bartizan_base::{Direction, PacketDuration, PerDirection, Timestamp};
+use bartizan_base::{Direction, PacketDuration, Path, PerDirection, Timestamp};
 
 mod breaks;
+mod readers;
+
+pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 
 /// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
 const OPEN_LIMIT: u64 = 100_000;
@@ -140,16 +144,18 @@ pub struct AppLayer {
     disrupted: PerDirection<Option<Disruption>>,
     /// Nothing of the direction is seen on this link.
     unseen: PerDirection<bool>,
-    /// The parser was shown something of the direction since detection looked at its transactions.
+    /// The parser was shown something of the direction since payload functions were shown its transactions.
     parsed: PerDirection<bool>,
     /// A packet of the direction came since detection of its protocol had ended: [`AppLayer::take_detected`].
     detected: PerDirection<bool>,
     /// Frames, while somebody asks for them.
     frames: Option<Box<Frames>>,
-    /// Transactions before these are inspected to their end in the direction, or gone.
-    inspected_to: PerDirection<TxId>,
-    /// A payload function marked what it had inspected when records were last written.
-    inspected_by_function: bool,
+    /// With transactions before these payload functions are done in the direction, or they are gone.
+    done_to: PerDirection<TxId>,
+    /// The payload functions that transactions had to wait for when records were last written.
+    readers: Path,
+    /// Transactions that functions hold, in the order in which they asked for it. Some may be gone.
+    held_tx: Vec<TxId>,
     /// See [`FlowInfo::prevents`].
     prevents: bool,
     /// First bytes of the direction that did not come: they were given up before the protocol was known.
@@ -271,19 +277,6 @@ impl AppLayer {
         self.parser.as_deref()
     }
 
-    /// The first transaction that is not inspected to its end in a direction.
-    #[must_use]
-    pub fn first_open(&mut self, direction: Direction) -> Option<TxId> {
-        let parser = self.parser.as_deref()?;
-        let range = parser.tx_range();
-        let from = range.start.max(self.inspected_to[direction]);
-        let open = |id: &TxId| parser.tx(*id).is_some_and(|tx| !tx.common().inspected[direction]);
-        let first = (from..range.end).find(open);
-        // What lies before it stays inspected: nobody walks over it again.
-        self.inspected_to[direction] = first.unwrap_or(range.end).max(from);
-        first
-    }
-
     /// Whether transactions that were begun or changed wait to be inspected in a direction.
     #[must_use]
     pub fn has_uninspected(&self, direction: Direction) -> bool {
@@ -310,7 +303,13 @@ impl AppLayer {
             && self.parser().is_none_or(|parser| !parser.worklist().waits(Look::Record, direction))
     }
 
-    /// Whether the parser was shown something of a direction since this was asked last.
+    /// Whether the parser was shown something of a direction since payload functions were shown its transactions.
+    #[must_use]
+    pub fn is_parsed(&self, direction: Direction) -> bool {
+        self.parsed[direction]
+    }
+
+    /// The same; payload functions are shown them now.
     pub fn take_parsed(&mut self, direction: Direction) -> bool {
         core::mem::take(&mut self.parsed[direction])
     }
@@ -385,17 +384,6 @@ impl AppLayer {
         self.unseen
     }
 
-    /// Whether a payload function marks what it has inspected. Where none does any more, everything that waited for one is
-    /// looked at again by who writes records.
-    pub fn set_inspected_by_function(&mut self, inspected: bool) {
-        let left = core::mem::replace(&mut self.inspected_by_function, inspected) && !inspected;
-        if left && let Some(parser) = self.parser.as_deref_mut() {
-            for id in parser.tx_range() {
-                parser.worklist_mut().changed(id);
-            }
-        }
-    }
-
     /// The parser, to mark and free transactions.
     pub fn parser_mut(&mut self) -> Option<&mut (dyn Parser + 'static)> {
         self.parser.as_deref_mut()
@@ -436,7 +424,8 @@ impl AppLayer {
     /// Bytes of memory that parser and transactions hold; costs what was changed since it was asked last.
     pub fn held(&mut self) -> usize {
         let frames = self.frames.as_deref().map_or(0, Frames::held);
-        self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames)
+        let holds = self.held_tx.held();
+        self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames).saturating_add(holds)
     }
 
     /// The application layer is given up for the rest of the flow: parser and transactions go. What they know is to be
@@ -661,7 +650,8 @@ impl AppLayer {
             self.frames = engine.frames();
             notes.on = self.frames.is_some();
         }
-        self.inspected_to = PerDirection::default();
+        self.done_to = PerDirection::default();
+        self.held_tx.clear();
         if let Some(parser) = self.parser.as_deref_mut() {
             for direction in Direction::BOTH {
                 if self.disrupted[direction].is_some() {

@@ -5,7 +5,7 @@ use crate::event::Events;
 use crate::file::FileTrack;
 use crate::memory::Held;
 use crate::worklist::Worklist;
-use bartizan_base::{Direction, PerDirection};
+use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 use bartizan_events::JsonWriter;
 
 /// Number of a transaction within its flow, from 0, in the order of their beginning.
@@ -52,10 +52,12 @@ pub struct TxCommon {
     pub events_logged: usize,
     /// The protocol's record was written.
     pub logged: bool,
-    /// Progress of this direction when detection looked last.
+    /// Progress of this direction when payload functions were shown it last.
     pub looked: PerDirection<u8>,
-    /// Detection has seen the final state of this direction.
-    pub inspected: PerDirection<bool>,
+    /// Payload functions that are done with this direction, by their bits in paths. The data plane's: functions only read it.
+    pub done: PerDirection<Path>,
+    /// Payload functions that hold the transaction beyond its end. The data plane's.
+    pub held: Path,
     /// The flow ended or the stream broke before this direction was complete.
     pub ended: PerDirection<bool>,
     /// No record is to be written (a rule with `config: logging disable` matched).
@@ -67,6 +69,25 @@ pub struct TxCommon {
 }
 
 impl TxCommon {
+    /// Whether a function is done with a direction.
+    #[inline]
+    #[must_use]
+    pub const fn is_done(&self, direction: Direction, function: FunctionId) -> bool {
+        match direction {
+            Direction::ToServer => self.done.to_server.contains(function),
+            Direction::ToClient => self.done.to_client.contains(function),
+        }
+    }
+
+    /// The functions of a path that have not let go of the transaction. `unseen`: directions in which nobody looks, since no packet
+    /// comes there.
+    #[must_use]
+    pub fn waits_for(&self, path: Path, unseen: PerDirection<bool>) -> Path {
+        let open =
+            |direction| if unseen[direction] { Path::EMPTY } else { path.and_not(self.done[direction]) };
+        path.and(self.held).or(open(Direction::ToServer)).or(open(Direction::ToClient))
+    }
+
     /// Notes what the transaction holds now. Returns how much more and how much less that is.
     pub(crate) fn measure(&mut self, now: usize) -> (usize, usize) {
         let before = core::mem::replace(&mut self.measured, now);

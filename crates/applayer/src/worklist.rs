@@ -16,7 +16,7 @@ const NOTES: usize = 64;
 /// Who looks at changed transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Detection and other payload functions.
+    /// Payload functions are shown them.
     Inspect,
     /// Records are written, and what is done is freed.
     Record,
@@ -82,10 +82,24 @@ impl Worklist {
         self.unmeasured.add(id);
     }
 
-    /// A transaction was inspected in a direction: it may be done now, and inspection may have made it gather something.
+    /// Payload functions were shown a transaction in a direction: it may be done now, and inspection may have made it gather something.
     pub fn inspected(&mut self, id: TxId, direction: Direction) {
         self.unmeasured.add(id);
         self.record[direction].add(id);
+    }
+
+    /// A function that had to look at a transaction does not any more: it may be done now.
+    pub(crate) fn released_by_function(&mut self, id: TxId) {
+        for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
+            self.record[direction].add(id);
+        }
+    }
+
+    /// A function that has not seen a transaction looks at it.
+    pub(crate) fn show(&mut self, id: TxId, direction: Direction) {
+        if !self.unseen[direction] {
+            self.inspect[direction].add(id);
+        }
     }
 
     /// Whether somebody has something to look at.
@@ -114,6 +128,13 @@ impl Worklist {
         ids.append(&mut notes.ids);
         notes.ids = ids;
         notes.limit = 0;
+    }
+
+    /// Puts a list back that was not looked at.
+    pub fn put_back(&mut self, look: Look, direction: Direction, mut ids: Vec<TxId>) {
+        let notes = self.notes(look, direction);
+        ids.append(&mut notes.ids);
+        notes.ids = ids;
     }
 
     /// The transactions to measure, to be given back with [`Worklist::measured`].

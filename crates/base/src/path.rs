@@ -14,6 +14,9 @@ impl Path {
     /// No function: such a flow's packets are only forwarded and counted.
     pub const EMPTY: Path = Path(0);
 
+    /// Every function that there can be.
+    pub const ALL: Path = Path(u32::MAX);
+
     /// Whether no function is left.
     #[must_use]
     pub const fn is_empty(self) -> bool {
@@ -42,6 +45,12 @@ impl Path {
     #[must_use]
     pub const fn and(self, other: Path) -> Path {
         Path(self.0 & other.0)
+    }
+
+    /// The functions that are on one of them.
+    #[must_use]
+    pub const fn or(self, other: Path) -> Path {
+        Path(self.0 | other.0)
     }
 
     /// The functions that are not on the other one.

@@ -202,6 +202,8 @@ pub struct AppMemoryCounters {
     pub freed: u64,
     /// Flows that gave way since memory of streams was nearly used up.
     pub streams: u64,
+    /// Holds of functions on transactions that were refused, or ended since the transaction lay too far back.
+    pub holds_refused: u64,
 }
 
 /// See the module.

@@ -14,7 +14,7 @@ use bartizan_flow::stream::{RawChunk, StreamPair};
 use bartizan_flow::tcp::{
     Advice, ExceptionPolicy, ExceptionTarget, Outcome, PacketKind, Seq, StreamEvent, TcpState,
 };
-use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, StreamNews, Together};
+use bartizan_function::{FindingAction, Notes, PacketContext, RejectTo, Showing, StreamNews, Together};
 use bartizan_packet::{PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
@@ -368,6 +368,8 @@ impl Worker {
         let stored =
             (streams || early || shows == Shows::Packet) && !keep_alive && tcp.is_some_and(|o| o.stored);
         let mut first = shows != Shows::Stream;
+        // Transactions are shown with the first piece.
+        let mut unshown = shows != Shows::Packet;
         loop {
             let own = occasion.packet.payload();
             let mut news = pair
@@ -396,6 +398,11 @@ impl Worker {
             let mut path = entry.path;
             let all = chains.payload_part(path);
             let functions = if shows == Shows::Packet { chains.each_part(all) } else { all };
+            let showing = match app.as_deref_mut() {
+                Some(app) if core::mem::take(&mut unshown) => Showing::begin(app, occasion.direction),
+                _ => Showing::nothing(occasion.direction),
+            };
+            let shown = app.as_deref().filter(|_| shows != Shows::Packet);
             let mut allowed = None;
             let mut noted = Notes { matches: &entry.ext.matches, ..*notes };
             for bit in functions.functions() {
@@ -409,7 +416,7 @@ impl Worker {
                     packet: Some(occasion.packet),
                     direction: occasion.direction,
                     flow: Some(&flow),
-                    app: app.as_deref_mut().filter(|_| shows != Shows::Packet),
+                    app: shown.map(|layer| showing.view(layer, bit, &mut self.marks)),
                     stream: news.as_ref().map(|n| n.0),
                     payload_in_stream: stored,
                     stream_events: if first { events } else { &[] },
@@ -436,6 +443,9 @@ impl Worker {
             entry.path = path;
             if let Some(decision) = &allowed {
                 entry.ext.standing.note_allowed(decision);
+            }
+            if let Some(app) = app.as_deref_mut() {
+                self.app_memory.counters.holds_refused += showing.end(app, functions, &mut self.marks);
             }
             first = false;
             let Some(end) = news.and_then(|n| n.1) else { break };
@@ -467,9 +477,8 @@ impl Worker {
     ) {
         let findings = &self.findings;
         let decision = &fate.decision;
-        let has_payload_function =
-            inspected && self.flows.get(id).is_some_and(|e| self.chains.wants_payload(e.path));
         let Some(entry) = self.flows.get_mut(id) else { return };
+        let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
         if findings.iter().any(|f| f.action.is_alert()) {
             entry.flags.insert(bartizan_flow::FlowFlags::ALERTED);
         }
@@ -500,7 +509,7 @@ impl Worker {
             }
             entry.ext.standing.note_told(occasion.direction);
         }
-        crate::transactions::log(entry, occasion, has_payload_function, recorder);
+        crate::transactions::log(entry, occasion, readers, recorder);
         let protocol = entry.key().protocol();
         self.app_stats.note(protocol, &mut entry.ext);
     }

@@ -12,7 +12,7 @@ use crate::streams;
 use crate::worker::Worker;
 use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::Transport as AppTransport;
-use bartizan_base::{Decision, Direction, FlowId, PerDirection, Timestamp};
+use bartizan_base::{Decision, Direction, FlowId, Path, PerDirection, Timestamp};
 use bartizan_flow::EndReason;
 use bartizan_flow::tcp::{StreamContext, TcpState};
 use bartizan_packet::{Decoder, MadePacket, PacketSource};
@@ -71,9 +71,10 @@ impl Worker {
         let inspect = course == Course::Judged;
         let mut parts = FlowParts::take(&mut entry.ext);
         let state = entry.ext.session.state();
+        let readers = self.chains.payload_part(entry.path);
         let due = PerDirection::new(
-            is_due(state, &parts, Direction::ToServer),
-            is_due(state, &parts, Direction::ToClient),
+            is_due(state, &parts, readers, Direction::ToServer),
+            is_due(state, &parts, readers, Direction::ToClient),
         );
         let outcome = parts.streams.as_deref_mut().map(|pair| {
             let mut context = StreamContext {
@@ -170,15 +171,16 @@ impl Worker {
     }
 }
 
-/// Whether something of a direction is left to be inspected when the flow ends.
-fn is_due(state: TcpState, parts: &FlowParts, direction: Direction) -> bool {
+/// Whether something of a direction is left to be inspected by the payload functions of the path when the flow ends.
+fn is_due(state: TcpState, parts: &FlowParts, readers: Path, direction: Direction) -> bool {
     if parts.app.as_deref().is_some_and(|app| app.unseen()[direction]) {
         return false;
     }
     let open = state >= TcpState::Established && state != TcpState::Closed;
     let unread = parts.streams.as_deref().is_some_and(|pair| pair.stream(direction).unread());
     let transactions = parts.app.as_deref().and_then(AppLayer::parser).is_some_and(|parser| {
-        parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| !tx.common().inspected[direction]))
+        let open = |done: Path| done.is_empty() || !readers.and_not(done).is_empty();
+        parser.tx_range().any(|id| parser.tx(id).is_some_and(|tx| open(tx.common().done[direction])))
     });
     open || unread || transactions
 }

@@ -44,12 +44,19 @@ impl Worker {
         // A frame that another worker began in an earlier generation lifts nothing.
         let forward = entry.generation < chains.generation;
         let class = look_up(chains, entry);
+        let before = chains.payload_part(entry.path);
         (entry.fid, entry.path, entry.generation) = (class.fid, class.path, chains.generation);
         if forward && entry.ext.standing.refusal().is_some_and(|refused| !stands(&refused, entry, chains)) {
             entry.ext.standing.lift();
         }
         if entry.ext.standing.is_payload_ended() {
             entry.path = chains.header_part(entry.path);
+        }
+        let joined = chains.payload_part(entry.path).and_not(before);
+        if !joined.is_empty()
+            && let Some(app) = entry.ext.app.as_deref_mut()
+        {
+            app.show_to(joined);
         }
         let fid = entry.fid;
         if entry.state() == FlowState::LocalBypassed && !entry.path.is_empty() {

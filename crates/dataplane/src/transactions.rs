@@ -11,7 +11,7 @@ use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::Look;
-use bartizan_base::{Direction, FlowId, PerDirection};
+use bartizan_base::{Direction, FlowId, Path, PerDirection};
 
 /// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
 fn protocol_of(app: &AppLayer) -> Option<(ProtocolId, &'static ProtocolSpec)> {
@@ -34,18 +34,12 @@ fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'
     }
 }
 
-/// Writes what is due and frees what is done. `inspected_by_function`: a payload function is on the path and marks
-/// what it has inspected.
-pub(crate) fn log(
-    entry: &mut Entry,
-    occasion: &Occasion<'_>,
-    inspected_by_function: bool,
-    recorder: &mut dyn Recorder,
-) {
+/// Writes what is due and frees what is done. `readers`: the payload functions that a transaction has to wait for.
+pub(crate) fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: &mut dyn Recorder) {
     let Some(app) = entry.ext.app.as_deref_mut() else { return };
     // Most packets change nothing that is told of.
     if app.is_recorded(occasion.direction) {
-        app.set_inspected_by_function(inspected_by_function);
+        app.set_readers(readers);
         if app.is_recorded(occasion.direction) {
             return;
         }
@@ -60,7 +54,7 @@ pub(crate) fn log(
         frames
             .drain(occasion.direction, |frames, frame| recorder.frame(occasion, entry, spec, frames, frame));
     }
-    app.set_inspected_by_function(inspected_by_function);
+    app.set_readers(readers);
     let Some(parser) = app.parser_mut() else {
         entry.ext.app = Some(app);
         return;
@@ -88,7 +82,7 @@ pub(crate) fn log(
                 log_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
             }
         }
-        if is_done(tx, spec, inspected_by_function, unseen) {
+        if is_done(tx, spec, readers, unseen) {
             parser.free_tx(id);
         }
     }
@@ -211,16 +205,11 @@ fn log_files(
 }
 
 /// `unseen`: directions in which nobody looks, since no packet comes there.
-fn is_done(
-    tx: &dyn Transaction,
-    spec: &ProtocolSpec,
-    inspected_by_function: bool,
-    unseen: PerDirection<bool>,
-) -> bool {
+fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, readers: Path, unseen: PerDirection<bool>) -> bool {
     let common = tx.common();
     // What most often is not so comes first: this is asked with each packet of a long body.
     (common.logged || spec.eve_type.is_none())
-        && (!inspected_by_function || Direction::BOTH.into_iter().all(|d| common.inspected[d] || unseen[d]))
+        && common.waits_for(readers, unseen).is_empty()
         && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
         && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
 }
@@ -247,7 +236,7 @@ pub(crate) fn before_switch(
     (worker.findings, worker.edits) = found;
     worker.before_switch = Some(decision);
     let Some(entry) = worker.flows.get_mut(id) else { return };
-    log(entry, occasion, false, recorder);
+    log(entry, occasion, Path::EMPTY, recorder);
     parts.take_back(&mut entry.ext);
     if let Some(app) = parts.app.as_deref_mut() {
         app.turn_switch();

@@ -22,7 +22,7 @@ use bartizan_flow::counters::Elephants;
 use bartizan_flow::stream::MemoryBudget;
 use bartizan_flow::tcp::{ExceptionPolicy, ExceptionTarget, StreamCounters, StreamEvent, UrgentPolicy};
 use bartizan_flow::{EndReason, FlowHasher, FlowTable, FlowTableConfig, TableError};
-use bartizan_function::{Edit, Finding, WorkerState};
+use bartizan_function::{Edit, Finding, Marks, WorkerState};
 use bartizan_packet::defrag::Defragmenter;
 use bartizan_packet::{
     Checksums, DecodeOutput, Decoded, Decoder, LinkType, PacketFlags, PacketView, TcpFlags, Transport,
@@ -298,6 +298,7 @@ pub struct Worker {
     pub(crate) chains: Arc<Chains>,
     pub(crate) states: Vec<WorkerState>,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) marks: Marks,
     /// What functions want replaced in the packet in hand.
     pub(crate) edits: Vec<Edit>,
     pub(crate) counters: WorkerCounters,
@@ -374,6 +375,7 @@ impl Worker {
             chains,
             states,
             findings: Vec::new(),
+            marks: Marks::default(),
             edits: Vec::new(),
             counters: WorkerCounters::default(),
             app_stats: AppStats::default(),
@@ -502,6 +504,7 @@ impl Worker {
         each("app_layer_memory.closed", gave_way.closed);
         each("app_layer_memory.closed_in_hand", gave_way.in_hand);
         each("app_layer_memory.freed", gave_way.freed);
+        each("app_layer_memory.holds_refused", gave_way.holds_refused);
         for ((_, name), count) in MIDSTREAM.iter().zip(self.counters.exceptions.0) {
             if count > 0 {
                 each(name, count);

@@ -6,7 +6,7 @@ mod common;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::{AppLayer, Engine, FlowInfo};
 use bartizan_applayer::protocol::{Input, Transport};
-use bartizan_base::{Direction, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_base::{Direction, FunctionId, Path, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::inspect::{StreamWindow, Work, Worker, inspect};
@@ -17,10 +17,14 @@ use bartizan_flow::tcp::{
     Arrival, HostPolicy, Outcome, Segment, StreamConfig, StreamContext, StreamCounters, TcpFlags, TcpSession,
 };
 use bartizan_function::view::FlowView;
+use bartizan_function::{Marks, Showing};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use common::{datagram, load_text};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// The function's bit.
+const IDS: FunctionId = FunctionId(1);
 
 /// Sids of the rules that alert on pieces of data, in the order in which they come.
 fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> Vec<u32> {
@@ -45,6 +49,7 @@ fn alerts_beside(
     let groups = Groups::new(&[&loaded.rules.heads], RULES_MAX);
     let (mut app, mut flow, mut worker) =
         (AppLayer::default(), FlowDetect::default(), Worker::new(&loaded.rules));
+    let mut marks = Marks::default();
     let (now, mut offset) = (Timestamp::from_parts(1_700_000_000, 0), PerDirection::new(0, 0));
     let port = if transport == Transport::Tcp { 80 } else { 53 };
     let info =
@@ -125,21 +130,24 @@ fn alerts_beside(
             shows_stream: false,
             app_events: &[],
             detection_done,
+            function: IDS,
             tenant: TenantId::default(),
             shared: &shared,
         };
+        let showing = Showing::begin(&mut app, *direction);
         let work = Work {
             waits: false,
             stray: stray.contains(&at),
             scene,
             stream: stream.then_some(StreamWindow { data, offset: shown, fresh: data.len(), whole: false }),
             payload_in_stream: true,
-            app: Some(&mut app),
+            app: Some(showing.view(&app, IDS, &mut marks)),
             again: false,
             prevention: false,
             group: common::group_of(&groups, &view, *direction),
         };
         inspect(&loaded.rules, &mut worker, Some(&mut flow), work);
+        showing.end(&mut app, Path::EMPTY.with(IDS), &mut marks);
         let hits = worker.hits.iter().filter(|h| h.alert);
         sids.extend(hits.map(|h| loaded.rules.signatures[h.rule as usize].id.sid));
     }

@@ -3,8 +3,8 @@
 
 use crate::finding::{Edit, Finding, RejectTo};
 use crate::spec::{Slot, WorkerState};
+use crate::transactions::AppView;
 use crate::view::FlowView;
-use bartizan_applayer::flow::AppLayer;
 use bartizan_base::{Decision, Direction, Fid, FunctionId, TenantId, Timestamp};
 use bartizan_flow::tcp::{Outcome, StreamEvent};
 use bartizan_packet::PacketView;
@@ -64,8 +64,8 @@ pub struct PacketContext<'a> {
     pub direction: Direction,
     /// The flow; absent for packets without one.
     pub flow: Option<&'a FlowView<'a>>,
-    /// The application layer, to mark transactions as inspected. Payload functions only.
-    pub app: Option<&'a mut AppLayer>,
+    /// The application layer, and where the function says what it is done with of its transactions. Payload functions only.
+    pub app: Option<AppView<'a>>,
     /// New stream data. Payload functions only; a packet can bring several pieces, each is one call.
     pub stream: Option<StreamNews<'a>>,
     /// The packet's payload went into the stream.

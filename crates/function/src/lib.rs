@@ -14,6 +14,7 @@ mod finding;
 pub mod header;
 pub mod hosts;
 mod spec;
+mod transactions;
 pub mod view;
 
 pub use context::{Notes, PacketContext, StreamNews};
@@ -25,4 +26,5 @@ pub use spec::{
     Counter, ENTRY_BYTES_MAX, Function, FunctionKind, FunctionSpec, HeaderField, HeaderHalf, LOOKUPS_MAX,
     Model, RuleSource, RulesError, Slot, SlotState, Together, WorkerState, slot_as, slot_as_mut, state_in,
 };
+pub use transactions::{AppView, Mark, Marks, Showing};
 pub use view::FlowView;

@@ -13,7 +13,7 @@ use bartizan_detect::txstate::FlowDetect;
 use bartizan_events::JsonWriter;
 use bartizan_flow::host::HostKey;
 use bartizan_function::{
-    Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
+    AppView, Counter, Edit, Finding, FindingAction, Function, FunctionSpec, HeaderRules, HostKeeper, Model,
     PacketContext, RejectTo, RuleInfo, Together, WorkerState, state_in,
 };
 use core::net::IpAddr;
@@ -148,8 +148,8 @@ impl Function for Ids {
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         if self.rules.watches_nothing() {
             let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
-            if let Some(app) = context.app.as_deref_mut().filter(|_| !context.again && !stray) {
-                bartizan_detect::inspect::pass_over(app, context.direction);
+            if let Some(app) = context.app.as_mut().filter(|_| stray) {
+                app.later();
             }
             return Decision::CONTINUE;
         }
@@ -174,6 +174,7 @@ impl Function for Ids {
             app_events: context.app_events,
             shows_stream: context.stream.is_some(),
             detection_done: context.detection_done,
+            function: self.id,
             tenant: context.notes.tenant,
             shared: &self.rules.shared,
         };
@@ -208,7 +209,7 @@ impl Function for Ids {
                 .matched(self.id)
                 .zip(context.flow)
                 .and_then(|(number, flow)| groups.find(number, *set, flow.client.1, context.direction)),
-            app: context.app.as_deref_mut(),
+            app: context.app.as_mut().map(AppView::reborrow),
         };
         let tagging = packet_bytes.filter(|_| self.rules.tags && !stood);
         let hosts = work.scene.addresses().filter(|_| tagging.is_some());

@@ -16,7 +16,7 @@ use bartizan_detect::ruleset::{LoadInput, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_flow::FlowHasher;
 use bartizan_flow::host::{HostTable, HostTableConfig, WhenHostsFull};
-use bartizan_function::RuleSource;
+use bartizan_function::{FunctionKind, RuleSource};
 use bartizan_functions::ids_kind::{CompileError, IdsKind, RuleCompiler};
 use bartizan_functions::registry::{self, Services};
 use bartizan_pattern::{Compiler, Config};
@@ -118,6 +118,15 @@ impl Stack {
     /// The policy or the rules are wrong.
     #[must_use]
     pub fn new(made: &Made<'_>) -> Self {
+        Stack::with_functions(made, Vec::new())
+    }
+
+    /// A stack whose policies may name these functions as well.
+    ///
+    /// # Panics
+    /// The policy or the rules are wrong, or the functions' wishes cannot be met.
+    #[must_use]
+    pub fn with_functions(made: &Made<'_>, functions: Vec<Arc<dyn FunctionKind>>) -> Self {
         let name = made.name;
         let mut settings = bartizan_config::suricata::shipped();
         settings.set("pcap-file.checksum-checks", "no");
@@ -148,6 +157,7 @@ impl Stack {
             shared: Arc::clone(&shared),
         });
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&rules) as Arc<dyn RuleCompiler>, 15)));
+        kinds.extend(functions);
         let mut agent = Agent::new(kinds).unwrap();
         let names = agent.function_names();
         let chains = chains(&mut agent, made.policy, name);

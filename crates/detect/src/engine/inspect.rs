@@ -21,16 +21,14 @@ use crate::model::prefilter::{Class, StreamSets};
 use crate::model::request::Request;
 use crate::model::signature::{Absent, Kind, Member, RuleAction, Signature, ValueCheck};
 use crate::ruleset::RuleSet;
-use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::transaction::{Transaction, TxId};
+use bartizan_function::AppView;
 use bartizan_packet::PacketView;
 use bartizan_rules::ActionScope;
 
 mod frames;
 mod gate;
 mod transactions;
-
-pub use transactions::pass_over;
 
 /// IP protocol number.
 const UDP: u8 = 17;
@@ -57,8 +55,8 @@ pub struct Work<'a> {
     /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What transactions have to show
     /// is looked at with the next one.
     pub stray: bool,
-    /// The flow's application layer, for marking transactions as inspected.
-    pub app: Option<&'a mut AppLayer>,
+    /// The flow's application layer.
+    pub app: Option<AppView<'a>>,
 }
 
 /// A rule that matched.
@@ -160,7 +158,10 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     let Work { scene, stream, payload_in_stream, again, group, prevention, waits, stray, mut app } = work;
     let group = group.filter(|_| is_of_flow(&scene));
     let guesses = has_flow && (rules.guess_tx || scene.flow.is_some_and(|f| f.protocol == UDP));
-    let guess = app.as_deref_mut().filter(|_| guesses).and_then(|app| app.first_open(scene.direction));
+    let guess = app
+        .as_ref()
+        .filter(|_| guesses)
+        .and_then(|app| app.layer().first_open(scene.direction, scene.function));
     let mut pass = Pass {
         rules,
         worker,
@@ -185,6 +186,9 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     let unjudged = made && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
     if pass.worker.gate.refuses() || unjudged {
         // What it brought to transactions is judged when it comes again; at a flow's end it has not.
+        if let Some(app) = &mut app {
+            app.later();
+        }
         return;
     }
     // The flow is decided as far as detection goes: its transactions count as inspected, so that they can be let go of.
@@ -193,8 +197,9 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     if let Some(packet) = scene.packet.filter(|_| detects) {
         pass.packet_rules(packet, stream, payload_in_stream);
     }
-    if let Some(app) = app.filter(|_| (!again || decided) && !stray) {
+    if let Some(app) = &mut app {
         match pass.worker.gate {
+            _ if again && !decided || stray => app.later(),
             Gate::Packet => pass.let_transactions_go(app),
             Gate::Open | Gate::Refused(_) => {
                 let before = pass.worker.hits.len();
@@ -462,17 +467,17 @@ impl Pass<'_, '_> {
         self.worker.captured = captured;
     }
 
-    /// Carries out what matches asked of a transaction and its files.
-    fn carry_out(&mut self, tx: &mut dyn Transaction, id: TxId) {
+    /// Hands on what matches asked of a transaction and its files.
+    fn carry_out(&mut self, app: &mut AppView<'_>, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let asked = core::mem::take(&mut self.worker.asked);
         for one in asked.iter().filter(|a| a.tx == id) {
             let checks = rules.signatures.get(one.rule as usize).map_or(&[][..], |s| &s.tx);
             let matched = |file: &_| checks.iter().all(|c| c.condition.holds_for(file) != Some(false));
-            carry_out(one, tx, &mut self.flow.state, matched);
+            carry_out(one, tx, &mut self.flow.state, app, matched);
         }
         self.worker.asked = asked;
-        mark_files(tx, self.flow);
+        mark_files(tx, id, &self.flow.state, app);
     }
 
     /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.

@@ -48,8 +48,12 @@ struct OnParser {
 }
 
 impl TxCondition for OnParser {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
-        if tx.common().events.has(self.code) { Answer::Yes } else { later(tx, direction, self.complete) }
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+        if tx.common().events.has(self.code) {
+            Answer::Yes
+        } else {
+            later(tx, direction, self.complete, scene)
+        }
     }
 }
 
@@ -107,6 +111,7 @@ mod tests {
     use super::*;
     use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, refused, tcp};
     use bartizan_applayer::event::WRONG_DIRECTION_FIRST_DATA;
+    use bartizan_base::Path;
 
     #[test]
     fn events_of_detection() {
@@ -129,7 +134,7 @@ mod tests {
         assert_eq!(answer(&tx), Answer::NotYet);
         tx.progress = PerDirection::new(2, 2);
         assert_eq!(answer(&tx), Answer::NotYet, "the other direction was not looked at");
-        tx.common.inspected.to_client = true;
+        tx.common.done.to_client = Path::ALL;
         assert_eq!(answer(&tx), Answer::No);
         tx.common.events.set(3);
         assert_eq!(answer(&tx), Answer::Yes);

@@ -171,7 +171,7 @@ impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
         let protocol = scene.flow.and_then(current_app);
         let complete = protocol.and_then(|p| self.complete.iter().find(|(id, _)| *id == p));
         match complete {
-            Some((_, complete)) => later(tx, direction, *complete),
+            Some((_, complete)) => later(tx, direction, *complete, scene),
             None => Answer::NotYet,
         }
     }

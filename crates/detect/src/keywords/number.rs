@@ -105,9 +105,15 @@ pub(crate) fn is_open(tx: &dyn Transaction, direction: Direction, complete: PerD
 
 /// The answer of a condition that does not hold now and is asked in both directions: it can hold later while one of
 /// them is open or was not yet looked at.
-pub(crate) fn later(tx: &dyn Transaction, direction: Direction, complete: PerDirection<u8>) -> Answer {
+pub(crate) fn later(
+    tx: &dyn Transaction,
+    direction: Direction,
+    complete: PerDirection<u8>,
+    scene: &Scene<'_>,
+) -> Answer {
     let other = direction.flip();
-    if is_open(tx, direction, complete) || is_open(tx, other, complete) || !tx.common().inspected[other] {
+    let looked_at = tx.common().is_done(other, scene.function);
+    if is_open(tx, direction, complete) || is_open(tx, other, complete) || !looked_at {
         Answer::NotYet
     } else {
         Answer::No
@@ -125,10 +131,10 @@ pub(crate) struct TxNumber<T> {
 }
 
 impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         let value = tx.number(self.name, direction).and_then(T::from_u64);
         let holds = value.is_some_and(|value| self.check.matches(value));
-        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
     }
 }
 

@@ -193,6 +193,7 @@ pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> 
         app_events: &[],
         shows_stream: false,
         detection_done: false,
+        function: bartizan_base::FunctionId(0),
         tenant: bartizan_base::TenantId::default(),
         shared: &shared,
     })

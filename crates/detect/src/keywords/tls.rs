@@ -167,12 +167,12 @@ struct Version {
 }
 
 impl TxCondition for Version {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         let holds = tx.number("tls.version", direction).is_some_and(|version| {
             let version = if self.exact { version } else { without_drafts(version) };
             self.versions.contains(&version) != self.negated
         });
-        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
     }
 }
 
@@ -256,10 +256,10 @@ struct State {
 }
 
 impl TxCondition for State {
-    fn matches(&self, tx: &dyn Transaction, direction: Direction, _scene: &Scene<'_>) -> Answer {
+    fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         let holds =
             tx.number("ssl.state", direction).is_some_and(|now| (self.wanted & now) ^ self.negated != 0);
-        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
     }
 }
 
@@ -328,7 +328,7 @@ impl TxCondition for Date {
                 When::Over => now > date,
                 When::NotOver => now <= date,
             });
-        if holds { Answer::Yes } else { later(tx, direction, self.complete) }
+        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Scene<'a> {
     pub shows_stream: bool,
     /// With this packet protocol detection of its direction came to an end.
     pub detection_done: bool,
+    /// The function that asks: with which directions of transactions it is done its bit says.
+    pub function: bartizan_base::FunctionId,
     /// Whose traffic it is.
     pub tenant: bartizan_base::TenantId,
     /// What belongs to no flow: host table, names.

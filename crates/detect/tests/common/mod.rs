@@ -2,7 +2,7 @@
 //! Rules against packets built by hand: loads rules, inspects, tells which alerted.
 #![allow(dead_code)]
 
-use bartizan_base::{Direction, Generation, LinkId, PerDirection, Settings, TenantId, Timestamp};
+use bartizan_base::{Direction, FunctionId, Generation, LinkId, PerDirection, Settings, TenantId, Timestamp};
 use bartizan_classify::Header;
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Group, Groups, RULES_MAX};
@@ -191,6 +191,7 @@ impl Lab {
             app_events: &[],
             shows_stream: false,
             detection_done: false,
+            function: FunctionId(1),
             tenant: self.tenant,
             shared: &self.shared,
         };

@@ -6,7 +6,7 @@ use super::name::Name;
 use super::{buffers, log};
 use crate::memory::allocated;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
-use bartizan_base::Direction;
+use bartizan_base::{Direction, Path};
 use bartizan_events::JsonWriter;
 use core::cell::OnceCell;
 
@@ -34,7 +34,7 @@ impl DnsTransaction {
     pub(super) fn new(variant: Variant, direction: Direction, response: bool, message: Message) -> Self {
         let mut common = TxCommon::default();
         // There is nothing of it in the other direction.
-        common.inspected[direction.flip()] = true;
+        common.done[direction.flip()] = Path::ALL;
         DnsTransaction { common, variant, response, message, response_names: OnceCell::new() }
     }
 

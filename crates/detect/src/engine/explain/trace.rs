@@ -24,7 +24,7 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Decision, Direction, FunctionId, RuleId};
-use bartizan_function::{Function, FunctionSpec, PacketContext, WorkerState, slot_as};
+use bartizan_function::{AppView, Function, FunctionSpec, PacketContext, WorkerState, slot_as};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -176,6 +176,7 @@ impl Tracer {
             app_events: context.app_events,
             shows_stream: context.stream.is_some(),
             detection_done: context.detection_done,
+            function: context.app.as_ref().map(AppView::function).unwrap_or_default(),
             tenant: context.notes.tenant,
             shared: &rules.shared,
         };
@@ -188,7 +189,8 @@ impl Tracer {
             variables: [0; VARIABLES_MAX],
         };
         if signature.inspects_tx() {
-            let Some(app) = context.app.as_deref().filter(|_| !context.again) else { return };
+            let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
+            let app = app.layer();
             let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
             let Some(parser) = app.parser() else { return };
             let ids: Vec<TxId> = parser.tx_range().collect();

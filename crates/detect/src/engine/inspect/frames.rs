@@ -6,19 +6,20 @@ use crate::engine::evaluate::Outcome;
 use crate::model::buffers::BufferRef;
 use crate::model::content::VARIABLES_MAX;
 use crate::model::signature::{Signature, ValueCheck};
-use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::frames::Frames;
+use bartizan_function::{AppView, Mark};
 
 impl Pass<'_, '_> {
     /// Inspects the frames of the packet's direction that are complete, or have enough that is new.
-    pub(super) fn frames(&mut self, app: &mut AppLayer) {
+    pub(super) fn frames(&mut self, app: &mut AppView<'_>) {
         let rules = self.rules;
         if rules.prefilters.frames.is_empty() {
             return;
         }
         let direction = self.scene.direction;
-        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
-        let Some(frames) = app.frames_mut() else { return };
+        let layer = app.layer();
+        let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
+        let Some(frames) = layer.frames() else { return };
         let due = frames.due(direction, self.prevention);
         for id in &due {
             let Some(frame) = frames.get(direction, *id) else { continue };
@@ -35,9 +36,7 @@ impl Pass<'_, '_> {
                 if !self.header_holds(signature) || !self.frame_holds(signature, frames, *id) {
                     continue;
                 }
-                if let Some(frame) = frames.get_mut(direction, *id) {
-                    frame.note(rule);
-                }
+                app.mark(Mark::FrameMatched { frame: *id, rule });
                 let before = self.worker.hits.len();
                 self.hit(rule, signature, tx, true);
                 if let Some(hit) = self.worker.hits.get_mut(before) {
@@ -45,7 +44,7 @@ impl Pass<'_, '_> {
                 }
             }
         }
-        frames.looked(direction, &due);
+        app.mark(Mark::FramesSeen { at_once: self.prevention });
     }
 
     /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another kind.

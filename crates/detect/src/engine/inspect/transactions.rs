@@ -4,7 +4,6 @@
 use super::{Pass, WHOLE, is_in_group};
 use crate::engine::candidates::Candidates;
 use crate::engine::evaluate::Outcome;
-use crate::engine::request::ask_for_certificates;
 use crate::engine::txstate::{Entry, Side, Status};
 use crate::model::buffers::{BufferRef, PACKET_BUFFERS};
 use crate::model::condition::{Answer, Scene};
@@ -12,81 +11,46 @@ use crate::model::content::VARIABLES_MAX;
 use crate::model::firewall::Gate;
 use crate::model::prefilter::{TxRules, check_directions};
 use crate::model::signature::{Absent, Member, Signature, ValueCheck};
-use bartizan_applayer::flow::AppLayer;
 use bartizan_applayer::protocol::{BufferKind, ProtocolId, ProtocolSpec};
 use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
-use bartizan_applayer::worklist::Look;
 use bartizan_base::{Direction, PerDirection};
+use bartizan_function::{AppView, Mark};
 
-/// What [`super::inspect`] does where there is nothing to look for ([`crate::ruleset::RuleSet::watches_nothing`]): what waits of a
-/// direction is marked, so that it can be let go of, and nothing is remembered of the flow.
-pub fn pass_over(app: &mut AppLayer, direction: Direction) {
-    let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
-    let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
-    let fresh = app.take_parsed(direction);
-    let Some(parser) = app.parser_mut() else { return };
-    if !parser.worklist().waits(Look::Inspect, direction) {
-        return;
-    }
-    let held = parser.tx_range();
-    let changed = parser.worklist_mut().take(Look::Inspect, direction);
-    for id in changed.iter().copied().filter(|id| held.contains(id)) {
-        let Some(tx) = parser.tx_mut(id).filter(|tx| !tx.common().inspected[direction]) else { continue };
-        settle(tx, spec, direction, fresh);
-        parser.worklist_mut().inspected(id, direction);
-    }
-    parser.worklist_mut().give_back(Look::Inspect, direction, changed);
-}
-
-/// Notes how far a transaction was looked at; where that is all of a direction, it counts as inspected there. Whether it is done with in
-/// both directions by that.
-fn settle(tx: &mut dyn Transaction, spec: &ProtocolSpec, direction: Direction, fresh: bool) -> bool {
-    let progress = crate::model::hook::progress(tx, direction);
-    let common = tx.common_mut();
-    if fresh {
-        common.looked[direction] = progress;
-    }
-    if progress < spec.complete[direction] && !common.ended[direction] {
-        return false;
-    }
-    common.inspected[direction] = true;
-    common.inspected == PerDirection::new(true, true)
+/// Whether all of a transaction's direction is there, so that whoever looks at it now has seen its end.
+fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
+    tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction]
 }
 
 impl Pass<'_, '_> {
     /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
     /// some as well was refused. That one's are judged when it comes again.
-    pub(super) fn let_transactions_go(&mut self, app: &mut AppLayer) {
-        if !self.flow.withheld(self.scene.direction) {
+    pub(super) fn let_transactions_go(&mut self, app: &mut AppView<'_>) {
+        if self.flow.withheld(self.scene.direction) {
+            app.later();
+        } else {
             self.judge_transactions(app, false, false);
         }
     }
 
-    /// Inspects the transactions; without `inspect` they are only marked.
-    pub(super) fn transactions(&mut self, app: &mut AppLayer, inspect: bool) {
+    /// Inspects the transactions; without `inspect` they are only passed over.
+    pub(super) fn transactions(&mut self, app: &mut AppView<'_>, inspect: bool) {
         self.flow.hand_out(self.scene.direction);
         self.judge_transactions(app, inspect, true);
     }
 
     /// As it says; `gate`: the firewall judges them before.
-    fn judge_transactions(&mut self, app: &mut AppLayer, inspect: bool, gate: bool) {
-        let Some(protocol) = app.protocol().protocol().or(app.original()) else { return };
+    fn judge_transactions(&mut self, app: &mut AppView<'_>, inspect: bool, gate: bool) {
+        let layer = app.layer();
+        let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
         let rules = self.rules;
         let Some(spec) = bartizan_applayer::protocols::spec(protocol) else { return };
         let direction = self.scene.direction;
-        self.fresh = app.take_parsed(direction);
-        let Some(parser) = app.parser_mut() else { return };
+        self.fresh = app.is_parsed();
         let empty = TxRules::default();
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
-        let held = parser.tx_range();
-        let changed = parser.worklist_mut().take(Look::Inspect, direction);
         let mut gate = gate && rules.firewall.is_some() && !self.is_made();
-        for id in changed.iter().copied().filter(|id| held.contains(id)) {
-            let Some(tx) = parser.tx_mut(id) else { continue };
-            if tx.common().inspected[direction] {
-                continue;
-            }
-            // What was refused with the packet is only marked.
+        for (id, tx) in app.transactions() {
+            // What was refused with the packet is only passed over.
             let mut inspect = inspect && !self.worker.gate.refuses();
             if gate && !self.worker.gate.refuses() {
                 match self.gate_tx(protocol, tx, id) {
@@ -103,20 +67,19 @@ impl Pass<'_, '_> {
                 self.transaction(protocol, tx_rules, tx, id);
             }
             if inspect || !self.worker.asked.is_empty() {
-                self.carry_out(tx, id);
+                self.carry_out(app, tx, id);
             }
-            let silent = tx.common().silent && !tx.common().logged;
-            if settle(tx, spec, direction, self.fresh) {
+            let other = direction.flip();
+            if self.flow.has_transactions()
+                && is_over(tx, spec, direction)
+                && tx.common().is_done(other, self.scene.function)
+            {
                 self.flow.forget_tx(id);
             }
-            if silent {
-                parser.silence(id);
-            }
-            parser.worklist_mut().inspected(id, direction);
         }
-        parser.worklist_mut().give_back(Look::Inspect, direction, changed);
         if self.flow.state.certificates != PerDirection::default() {
-            ask_for_certificates(parser, &mut self.flow.state, direction);
+            let asked = core::mem::take(&mut self.flow.state.certificates);
+            app.mark(Mark::StoreCertificates(asked));
         }
     }
 
@@ -419,7 +382,8 @@ impl Pass<'_, '_> {
             || ended;
         // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
         // match any more either.
-        let elsewhere = spans && directions[direction.flip()] && !tx.common().inspected[direction.flip()];
+        let other = direction.flip();
+        let elsewhere = spans && directions[other] && !tx.common().is_done(other, self.scene.function);
         let mut answer = Answer::No;
         let mut found = false;
         for index in 0.. {
