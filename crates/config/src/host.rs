@@ -2,8 +2,7 @@
 //! The host file, bartizan.yaml: links, workers, memory, outputs.
 //!
 //! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
-//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine,
-//! which of the links a run can serve (the program says so).
+//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine.
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct HostFile {
     /// What packets come in by.
     pub links: Vec<Link>,
-    /// Worker threads; one per core unless given.
+    /// Worker threads of all links together; one per core unless given, and at least one for each link.
     pub workers: Option<u16>,
     /// Only report what would be refused, also inline.
     #[serde(default)]
@@ -71,6 +70,8 @@ pub struct Link {
     pub tap: Option<Tap>,
     /// Capture files that are read.
     pub capture: Option<List<PathBuf>>,
+    /// Worker threads of this link; unless given its share of those of all links.
+    pub workers: Option<u16>,
 }
 
 /// Two interfaces that are bridged.
@@ -251,6 +252,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     for (path, message) in numbers(&file) {
         problem(path.to_owned(), message);
     }
+    workers(&file, &mut problem);
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
     for (index, link) in file.links.iter().enumerate() {
@@ -279,6 +281,35 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         }
     }
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
+}
+
+/// Whether every link gets its workers.
+fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let (path, name) = (format!("links/{index}/workers"), &link.name);
+        if link.capture.is_some() && link.workers.is_some() {
+            let message =
+                format!("link `{name}` is a capture, which has no workers of its own; remove the key");
+            problem(path, message);
+        } else if link.workers == Some(0) {
+            let message = format!(
+                "link `{name}` needs at least one worker; leave the key out for its share of all workers"
+            );
+            problem(path, message);
+        }
+    }
+    let live = file.links.iter().filter(|link| link.capture.is_none());
+    let least: u32 = live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum();
+    if least > u32::from(WORKERS) {
+        let message = format!("the links need {least} workers, and more than {WORKERS} are not supported");
+        problem("links".to_owned(), message);
+    }
+    if let Some(all) = file.workers.filter(|all| *all > 0 && u32::from(*all) < least) {
+        let message = format!(
+            "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or fewer to the links"
+        );
+        problem("workers".to_owned(), message);
+    }
 }
 
 /// Where the values of `settings` stand in a host file that [`parse`] takes.
@@ -381,7 +412,7 @@ mod tests {
 links:
   - name: wan
     inline: {a: eth1, b: eth2}
-  - {name: mirror, tap: {interface: eth3}}
+  - {name: mirror, tap: {interface: eth3}, workers: 1}
   - {name: replay, capture: one.pcap}
 workers: 2
 memory: {flows: 1000000, reassembly: 1GiB}
@@ -405,6 +436,7 @@ cache: none
     fn reads_everything() {
         let file = parse("bartizan.yaml", FILE).expect("host file");
         assert_eq!(file.links.len(), 3);
+        assert_eq!((file.links[0].workers, file.links[1].workers), (None, Some(1)));
         assert!(matches!(file.links[0].kind(), Some(LinkKind::Inline(i)) if i.b == "eth2"));
         assert!(
             matches!(file.links[2].kind(), Some(LinkKind::Capture([one])) if one == Path::new("one.pcap"))
@@ -470,6 +502,22 @@ cache: none
             ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is no share"),
             ("links: []\noutputs: {mode: 440}", "2:17: `440` is no mode"),
             ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
+            (
+                "links:\n  - {name: a, tap: {interface: e0}, workers: 0}",
+                "2:46: link `a` needs at least one worker",
+            ),
+            (
+                "links:\n  - {name: a, capture: x.pcap, workers: 2}",
+                "2:41: link `a` is a capture, which has no workers of its own",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0}, workers: 2}, {name: b, tap: {interface: e1}}]\nworkers: 2",
+                "2:10: 2 workers are too few for the links, which need 3",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0}, workers: 200}, {name: b, tap: {interface: e1}, workers: 57}]",
+                "1:1: the links need 257 workers, and more than 256 are not supported",
+            ),
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
             ("links: []\n\tworkers: 1", "2:"),

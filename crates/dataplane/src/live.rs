@@ -4,6 +4,7 @@
 //! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
 //! takes what is there and never waits for more; one send call per batch and port.
 
+mod berth;
 mod control;
 pub mod together;
 mod unsent;
@@ -77,6 +78,8 @@ pub struct LiveCounters {
     pub incomplete: u64,
     /// Frames that were on their way between workers when one of them ended by a defect.
     pub under_way: u64,
+    /// Frames that were on their way between workers when their link went: they did not leave.
+    pub gone: u64,
 }
 
 impl LiveCounters {
@@ -84,13 +87,14 @@ impl LiveCounters {
     #[must_use]
     pub const fn plus(self, other: &LiveCounters) -> LiveCounters {
         // Every field by name, so that a new one is not forgotten here.
-        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way } = *other;
+        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way, gone } = *other;
         LiveCounters {
             normaliser: self.normaliser.plus(normaliser),
             turns: self.turns + turns,
             unwritable: self.unwritable + unwritable,
             incomplete: self.incomplete + incomplete,
             under_way: self.under_way + under_way,
+            gone: self.gone + gone,
         }
     }
 
@@ -99,6 +103,7 @@ impl LiveCounters {
         each("normaliser.unwritable", self.unwritable);
         each("hand_over.incomplete", self.incomplete);
         each("hand_over.under_way", self.under_way);
+        each("hand_over.link_gone", self.gone);
     }
 }
 

@@ -50,4 +50,4 @@ pub use processor::{processors, stay_on_processor};
 pub use refusal::{SendFailures, SendRefusal};
 pub use socket::{Fanout, FanoutMode};
 pub use testport::{TestClock, TestPort};
-pub use wait::{Waker, Woke, look_any, wait_any};
+pub use wait::{Waker, Woke, look_any, packet_clock, wait_any};

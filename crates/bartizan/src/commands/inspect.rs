@@ -207,6 +207,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         own_fields: built.policy.is_some(),
         functions: built.function_names.clone(),
         interface: None,
+        link: None,
     };
     warnings.extend(continued(settings, &out)?);
     let mut recorder = EveRecorder::new(settings, &out, builder.shared(), ips, run.clone(), &mut warnings)
@@ -254,14 +255,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
-    let now = StatsNow { clock, uptime: begun.elapsed().as_secs(), totals: &stats, threads: &threads, rules };
+    let uptime = begun.elapsed().as_secs();
+    let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], rules };
     let counters = recorder.stats_writer(with_stats).write(&now);
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
     problems.extend(stored);
     problems.extend(load::save_datasets(builder.shared(), &rights));
-    let written = write_stats(&out, &counters, &rights);
+    let written = write_stats(&out, &counters, &[], &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -309,9 +311,23 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
     Ok(outputs.into_iter().filter_map(of_output).collect())
 }
 
-/// Writes `stats.json`: every counter by its dotted name.
-pub fn write_stats(folder: &Path, counters: &[(&'static str, u64)], rights: &Rights) -> Result<(), Failure> {
-    let map: BTreeMap<&str, u64> = counters.iter().copied().collect();
+/// Writes `stats.json`: every counter by its dotted name, and where there are several links those of each under `links`.
+pub fn write_stats(
+    folder: &Path,
+    counters: &[(&'static str, u64)],
+    links: &[(String, Counters)],
+    rights: &Rights,
+) -> Result<(), Failure> {
+    let object = |counters: &[(&'static str, u64)]| -> serde_json::Map<String, serde_json::Value> {
+        // By name.
+        let sorted: BTreeMap<&str, u64> = counters.iter().copied().collect();
+        sorted.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+    };
+    let mut map = object(counters);
+    if !links.is_empty() {
+        let of = |(name, counters): &(String, Counters)| (name.clone(), object(counters).into());
+        map.insert("links".to_owned(), serde_json::Value::Object(links.iter().map(of).collect()));
+    }
     let path = folder.join("stats.json");
     let failed =
         |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));

@@ -231,7 +231,7 @@ pub fn hint(arguments: &[String]) -> Option<String> {
         );
     }
     if line.interfaces.len() > 1 {
-        text.push_str("\n  one run watches one interface: start one for each, with an --out of its own");
+        text.push_str("\n  several are links of a host file, each with a name: `links: [{name: a, tap: {interface: eth0}}, ...]`, and `bartizan run -c FILE` (docs/running.md)");
     }
     for note in &line.notes {
         let _ = write!(text, "\n  {note}");
@@ -275,7 +275,7 @@ mod tests {
             ("-D", "stays in the foreground"),
             ("--list-runmodes", "there are no run modes"),
             ("-q 0", "AF_PACKET only"),
-            ("-c s.yaml -i eth0 -i eth1", "start one for each"),
+            ("-c s.yaml -i eth0 -i eth1", "several are links of a host file"),
             ("--user suri -i eth0", "cap_net_raw"),
             ("--unix-socket", "no command socket"),
             ("run -i eth0", "bartizan run --tap eth0"),
