@@ -12,7 +12,9 @@ use crate::plan::{self, LinkPlan, Plan};
 use bartizan_base::Spread;
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::together::{Berth, Ports};
-use bartizan_ports::{InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort, PortError};
+use bartizan_ports::{
+    InlineOptions, InlinePair, Interface, PacketFilter, PassiveOptions, PassivePort, PortError,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,7 @@ enum State {
 struct Watched {
     plan: LinkPlan,
     spread: Spread,
+    filter: Option<PacketFilter>,
     interfaces: InterfaceWatch,
     /// None where the end of the link is the end of the run.
     berths: Vec<Arc<Berth>>,
@@ -46,29 +49,34 @@ pub struct Links {
 
 impl Links {
     /// Of interfaces that work. `seed` is that of the workers' hash.
-    pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Self {
+    pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>, seed: [u64; 2]) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let watched = |(plan, interfaces): (&LinkPlan, Vec<Interface>)| {
             let berths = if several { plan.workers } else { 0 };
-            Watched {
+            Ok(Watched {
                 plan: plan.clone(),
                 spread: Spread::new(seed, plan.workers),
+                filter: filter(plan)?,
                 interfaces: InterfaceWatch::new(interfaces),
                 berths: (0..berths).map(|_| Arc::default()).collect(),
                 state: State::Up,
-            }
+            })
         };
-        Links { links: plan.links.iter().zip(interfaces).map(watched).collect(), end: None }
+        let links = plan.links.iter().zip(interfaces).map(watched).collect::<Result<_, Failure>>()?;
+        Ok(Links { links, end: None })
     }
 
     /// Opens the ports of all links, and puts them together with what makes the workers of each.
     pub fn open(&self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
         let several = self.links.len() > 1;
         let open = |(link, stack): (&Watched, Stack)| {
-            let ports = open(&link.plan, &link.spread, warnings).map_err(|error| match several {
-                true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
-                false => Failure::input(error),
-            })?;
+            let ports =
+                open(&link.plan, &link.spread, link.filter.as_ref(), warnings).map_err(
+                    |error| match several {
+                        true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
+                        false => Failure::input(error),
+                    },
+                )?;
             Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths: link.berths.clone() })
         };
         self.links.iter().zip(stacks).map(open).collect()
@@ -168,17 +176,28 @@ impl Watched {
         };
         let interfaces = self.plan.ports.interfaces().iter().map(look_up).collect::<Result<Vec<_>, _>>()?;
         // What is to be known of these interfaces was said when the run began.
-        let ports = open(&self.plan, &self.spread, &mut Vec::new()).map_err(|e| Some(e.to_string()))?;
+        let ports = open(&self.plan, &self.spread, self.filter.as_ref(), &mut Vec::new())
+            .map_err(|e| Some(e.to_string()))?;
         self.interfaces = InterfaceWatch::new(interfaces);
         self.berths.iter().zip(ports).for_each(|(berth, ports)| berth.offer(ports));
         Ok(())
     }
 }
 
+/// What a link's packet filter is compiled to.
+fn filter(plan: &LinkPlan) -> Result<Option<PacketFilter>, Failure> {
+    let (plan::Ports::Tap { interface, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
+        return Ok(None);
+    };
+    let compiled = PacketFilter::compile_for(&wanted.expression, interface);
+    compiled.map(Some).map_err(|error| Failure::input(format!("{}: {error}", wanted.place)))
+}
+
 /// Ports for each worker of a link.
 fn open(
     link: &LinkPlan,
     spread: &Spread,
+    filter: Option<&PacketFilter>,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Ports>, bartizan_ports::OpenError> {
     match &link.ports {
@@ -189,7 +208,7 @@ fn open(
             Ok(pairs.into_iter().map(Ports::Inline).collect())
         }
         plan::Ports::Tap { interface, fix_offloads } => {
-            let options = PassiveOptions { fix_offloads: *fix_offloads, ..PassiveOptions::default() };
+            let options = PassiveOptions { fix_offloads: *fix_offloads, filter, ..PassiveOptions::default() };
             let ports = PassivePort::open_group(interface, &options, spread)?;
             let first = ports.first().into_iter().flat_map(PassivePort::warnings);
             warnings.extend(first.map(ToString::to_string));

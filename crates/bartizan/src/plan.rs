@@ -32,6 +32,9 @@ pub struct Given {
     /// Watch one interface; nothing is forwarded or refused.
     #[arg(long, value_name = "INTERFACE")]
     pub tap: Option<String>,
+    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
+    pub filter: Option<String>,
     #[command(flatten)]
     pub options: Options,
     /// Only report what would be refused, also inline.
@@ -116,6 +119,17 @@ pub struct LinkPlan {
     pub workers: u16,
     /// Refusals act.
     pub prevention: bool,
+    /// What of it is looked at.
+    pub filter: Option<Filter>,
+}
+
+/// A packet filter in tcpdump's language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The expression.
+    pub expression: String,
+    /// Where it stands, for messages.
+    pub place: String,
 }
 
 impl LinkPlan {
@@ -247,9 +261,11 @@ fn take_options(options: &mut Options, file: &HostFile) {
 fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failure> {
     let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
     let of_file = file.map(|file| file.workers.unwrap_or_else(per_processor));
+    let given_filter =
+        given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false }])
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter: given_filter.clone() }])
     };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
@@ -264,6 +280,11 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
             "packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)",
         ));
     };
+    if given.filter.is_some() {
+        return Err(Failure::usage(
+            "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
+        ));
+    }
     let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
     let workers = match given.workers {
         Some(all) if usize::from(all) < own.len() => {
@@ -275,11 +296,23 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         Some(all) => share_workers(&vec![None; own.len()], all),
         None => share_workers(&own, of_file.unwrap_or(1)),
     };
-    let made = file.links.iter().zip(workers).map(|(link, workers)| {
+    let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
         let ports = ports(link, given)?;
-        Ok(LinkPlan { name: link.name.clone(), ports, workers, prevention: false })
+        let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
+        let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
+        Ok(LinkPlan { name: link.name.clone(), ports, workers, prevention: false, filter })
     });
     made.collect()
+}
+
+/// Where a value of the host file stands: `bartizan.yaml:3:5`.
+fn place_in_file(path: Option<&Path>, key: &str) -> String {
+    let Some(path) = path else { return key.to_owned() };
+    let text = input::read_utf8(path, "host file").unwrap_or_default();
+    match host::place_of(&text, key) {
+        Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
+        None => path.display().to_string(),
+    }
 }
 
 /// Workers of each link: as many as it says itself, the others share what is left of all, those that come first have one more where it does
@@ -364,7 +397,7 @@ cache: none
     fn every_key_of_the_file_has_an_effect() {
         let plan = with("all", FILE, &[]).unwrap();
         let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
-        let link = LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false };
+        let link = LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false, filter: None };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), &[]).unwrap().awake);
@@ -426,7 +459,7 @@ cache: none
         ];
         let plan = with("line", FILE, &arguments).unwrap();
         let tap = Ports::Tap { interface: "eth9".into(), fix_offloads: false };
-        let link = LinkPlan { name: "eth9".into(), ports: tap, workers: 2, prevention: false };
+        let link = LinkPlan { name: "eth9".into(), ports: tap, workers: 2, prevention: false, filter: None };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
         assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
@@ -441,7 +474,14 @@ cache: none
     fn what_a_run_cannot_do_is_said() {
         let error = with("capture", "links: [{name: a, capture: x.pcap}]\n", &[]).err().unwrap().to_string();
         assert!(error.contains("bartizan inspect") && error.contains("x.pcap"), "{error}");
-        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, tap: {interface: e1}}]\n";
+        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, filter: ip, tap: {interface: e1}}]\n";
+        let filter = &with("filter", two, &[]).unwrap().links[1].filter;
+        assert!(
+            filter.as_ref().is_some_and(|f| f.expression == "ip" && f.place.ends_with(".yaml:1:60")),
+            "{filter:?}"
+        );
+        let error = with("filter", two, &["--filter", "ip"]).err().unwrap().to_string();
+        assert!(error.contains("--filter is for --tap"), "{error}");
         let error = with("few", two, &["--workers", "1"]).err().unwrap().to_string();
         assert!(error.contains("2 links, and each needs a worker"), "{error}");
     }

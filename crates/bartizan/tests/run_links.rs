@@ -359,3 +359,105 @@ fn links_that_cannot_be_are_named() {
         assert!(ended.stderr.contains("link `y`: firewall mode holds back"), "{ended:?}");
     });
 }
+
+/// A run on a tap with a filter. Gives what it had inspected when `expected` frames had come.
+fn filtered(outside: &mut InlinePort, frames: &[Vec<u8>], link: &str, expected: u64) -> common::Ended {
+    let folder = Folder::new();
+    let file = format!("links: [{link}]\ncache: none\nmetrics: {{listen: '127.0.0.1:9100'}}\n");
+    folder.write("bartizan.yaml", file);
+    let running =
+        Running::start(Command::new(PROGRAM).args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
+    running.until("running on m1");
+    send(outside, frames);
+    until("the frames", || value(&get(), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) >= expected);
+    running.stop()
+}
+
+#[test]
+fn a_tap_looks_only_at_what_its_filter_lets_through() {
+    in_namespace(|| {
+        if bartizan_ports::PacketFilter::compile("ip", 1).is_err() {
+            eprintln!("needs libpcap: not run (apt-get install libpcap0.8)");
+            return;
+        }
+        ip("link set dev lo up");
+        veth("m0", "m1", 1500);
+        let mut outside = port("m0");
+        // Eight to port 22 and four to others, of both IP versions; the last two of each have a VLAN tag.
+        let mut frames: Vec<_> = (0..12u16)
+            .map(|n| udp(n % 2 == 0, 50_000 + n, if n < 8 { 22 } else { 23 + n }, b"secret"))
+            .collect();
+        for at in [6, 7, 10, 11] {
+            frames[at].splice(12..12, [0x81, 0, 0, 42]);
+        }
+        for (filter, expected) in [
+            ("not port 22", 4),
+            ("port 22", 8),
+            ("vlan 42", 4),
+            ("vlan 42 and not port 22", 2),
+            ("ip6 and udp", 6),
+            ("vlan 43 or port 33", 1),
+        ] {
+            for workers in [1, 2] {
+                let link =
+                    format!("{{name: m, tap: {{interface: m1}}, workers: {workers}, filter: {filter}}}");
+                let ended = filtered(&mut outside, &frames, &link, expected);
+                assert_eq!(ended.code, Some(0), "{ended:?}");
+                let line = format!("{expected} frames, {expected} inspected, 0 lost");
+                assert!(ended.stdout.starts_with(&line), "{filter}, {workers} workers: {}", ended.stdout);
+            }
+        }
+        let folder = Folder::new();
+        folder.write("bartizan.yaml", "links:\n  - {name: m, tap: {interface: m1}, filter: porrt 22}\n");
+        let ended = common::run(&folder.0, &["run", "-c", "bartizan.yaml"]);
+        assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1), "{ended:?}");
+        let says = "bartizan.yaml:2:45: the filter `porrt 22` cannot be used: ";
+        assert!(ended.stderr.contains(says), "{ended:?}");
+    });
+}
+
+#[test]
+fn captures_have_filters_too() {
+    if bartizan_ports::PacketFilter::compile("ip", 1).is_err() {
+        eprintln!("needs libpcap: not run (apt-get install libpcap0.8)");
+        return;
+    }
+    let folder = Folder::new();
+    let frames: Vec<_> =
+        (0..6u16).map(|n| udp(n % 2 == 0, 50_000, if n < 4 { 22 } else { 53 }, b"secret")).collect();
+    folder.write("x.pcap", common::capture(&frames));
+    folder.write("a.rules", rule(1));
+    for threads in ["1", "2"] {
+        let arguments = [
+            "inspect",
+            "--rules",
+            "a.rules",
+            "--cache",
+            "none",
+            "--threads",
+            threads,
+            "--filter",
+            "not port 22",
+            "x.pcap",
+        ];
+        let ended = common::run(&folder.0, &arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("4 packets left out by --filter"), "{}", ended.stdout);
+        let events = events::parse(&folder.read("bartizan-out/eve.json"));
+        let numbers: Vec<_> = events::of_type(&events, "alert").map(|e| e["pcap_cnt"].as_u64()).collect();
+        assert_eq!(numbers.len(), 2, "{numbers:?}");
+        assert!(
+            numbers.contains(&Some(5)) && numbers.contains(&Some(6)),
+            "the numbers of the file: {numbers:?}"
+        );
+        std::fs::remove_dir_all(folder.path("bartizan-out")).unwrap();
+    }
+    let ended =
+        common::run(&folder.0, &["inspect", "--cache", "none", "--filter", "nonsense nonsense", "x.pcap"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.stderr.contains("--filter, for packets of link type 1: the filter `nonsense nonsense` cannot"),
+        "{ended:?}"
+    );
+    assert!(!folder.path("bartizan-out").exists(), "nothing is written");
+}

@@ -72,6 +72,8 @@ pub struct Link {
     pub capture: Option<List<PathBuf>>,
     /// Worker threads of this link; unless given its share of those of all links.
     pub workers: Option<u16>,
+    /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops the rest.
+    pub filter: Option<String>,
 }
 
 /// Two interfaces that are bridged.
@@ -253,6 +255,16 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         problem(path.to_owned(), message);
     }
     workers(&file, &mut problem);
+    for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
+        let why = match link.kind() {
+            Some(LinkKind::Inline(_)) => {
+                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
+            }
+            Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
+            _ => continue,
+        };
+        problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+    }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
     for (index, link) in file.links.iter().enumerate() {
@@ -323,6 +335,12 @@ pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
     let section = entries(&root).into_iter().find(|(key, _)| key.as_str() == Some("settings"));
     let pairs = section.map(|(_, value)| entries(&value)).unwrap_or_default();
     pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.position))).collect()
+}
+
+/// Where a value stands in a host file that [`parse`] takes: `links/0/filter`.
+#[must_use]
+pub fn place_of(text: &str, path: &str) -> Option<yaml::Position> {
+    yaml::parse(text).ok().map(|root| read::locate(&root, path))
 }
 
 /// What is wrong with single values: path and message.
@@ -509,6 +527,10 @@ cache: none
             (
                 "links:\n  - {name: a, capture: x.pcap, workers: 2}",
                 "2:41: link `a` is a capture, which has no workers of its own",
+            ),
+            (
+                "links:\n  - {name: a, inline: {a: e0, b: e1}, filter: port 1}",
+                "2:47: link `a` is inline: a filter sees no ports in fragments",
             ),
             (
                 "links: [{name: a, tap: {interface: e0}, workers: 2}, {name: b, tap: {interface: e1}}]\nworkers: 2",

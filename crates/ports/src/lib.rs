@@ -16,6 +16,9 @@
 mod awake;
 mod batch;
 mod error;
+// libpcap; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod ffi_pcap;
 mod filter;
 mod frame;
 mod inline;
@@ -39,6 +42,7 @@ mod wait;
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, Split};
 pub use error::{OpenError, PortError};
+pub use ffi_pcap::{FilterError, PacketFilter};
 pub use frame::{FrameFlags, FrameInfo, PendingChecksum, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::{Interface, LinkState};

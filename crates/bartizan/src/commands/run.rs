@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
     let seed = load::seed();
-    let mut links = Links::new(&plan, interfaces(&plan)?, seed);
+    let mut links = Links::new(&plan, interfaces(&plan)?, seed)?;
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
