@@ -9,7 +9,7 @@ use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
 use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan};
-use bartizan_base::Spread;
+use bartizan_base::{PacketDuration, Spread};
 use bartizan_dataplane::live::Control;
 use bartizan_dataplane::live::together::{Berth, Ports};
 use bartizan_ports::{
@@ -202,13 +202,24 @@ fn open(
 ) -> Result<Vec<Ports>, bartizan_ports::OpenError> {
     match &link.ports {
         plan::Ports::Inline { a, b, fix_offloads } => {
-            let options = InlineOptions { fix_offloads: *fix_offloads, ..InlineOptions::default() };
+            let usual = InlineOptions::default();
+            let frames = link.receive.frames.map_or(usual.frames, |frames| frames as usize);
+            let options = InlineOptions { fix_offloads: *fix_offloads, frames, ..usual };
             let (pairs, more) = InlinePair::open_group(a, b, &options, spread, false)?;
             warnings.extend(more.iter().map(ToString::to_string));
             Ok(pairs.into_iter().map(Ports::Inline).collect())
         }
         plan::Ports::Tap { interface, fix_offloads } => {
-            let options = PassiveOptions { fix_offloads: *fix_offloads, filter, ..PassiveOptions::default() };
+            let (usual, wanted) = (PassiveOptions::default(), &link.receive);
+            let blocks =
+                wanted.ring.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX) / usual.block_size);
+            let options = PassiveOptions {
+                fix_offloads: *fix_offloads,
+                filter,
+                blocks: blocks.unwrap_or(usual.blocks),
+                duplicate_window: wanted.duplicate_window.map(|ms| PacketDuration::from_millis(ms.into())),
+                ..usual
+            };
             let ports = PassivePort::open_group(interface, &options, spread)?;
             let first = ports.first().into_iter().flat_map(PassivePort::warnings);
             warnings.extend(first.map(ToString::to_string));

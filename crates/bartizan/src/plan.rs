@@ -121,6 +121,30 @@ pub struct LinkPlan {
     pub prevention: bool,
     /// What of it is looked at.
     pub filter: Option<Filter>,
+    /// How it is received.
+    pub receive: Receive,
+}
+
+/// How frames of a link are received; what is left out is as the ports have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// Inline: frames of a receive ring.
+    pub frames: Option<u32>,
+    /// Bytes of a tap's ring.
+    pub ring: Option<u64>,
+    /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
+    pub duplicate_window: Option<u32>,
+}
+
+impl Receive {
+    fn of(link: &host::Link) -> Self {
+        let tap = link.tap.as_ref();
+        Receive {
+            frames: link.inline.as_ref().and_then(|inline| inline.frames),
+            ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
+            duplicate_window: tap.and_then(|tap| tap.duplicate_window),
+        }
+    }
 }
 
 /// A packet filter in tcpdump's language.
@@ -265,7 +289,8 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
     let one = |ports, name| {
         let workers = given.workers.or(of_file).unwrap_or(1);
-        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter: given_filter.clone() }])
+        let (filter, receive) = (given_filter.clone(), Receive::default());
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive }])
     };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
@@ -300,7 +325,8 @@ fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failur
         let ports = ports(link, given)?;
         let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
         let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
-        Ok(LinkPlan { name: link.name.clone(), ports, workers, prevention: false, filter })
+        let (name, receive) = (link.name.clone(), Receive::of(link));
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive })
     });
     made.collect()
 }
@@ -367,7 +393,7 @@ mod tests {
     }
 
     const FILE: &str = "\
-links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true}}]
+links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true, frames: 64}}]
 workers: 3
 detect: true
 spin: 7
@@ -397,7 +423,9 @@ cache: none
     fn every_key_of_the_file_has_an_effect() {
         let plan = with("all", FILE, &[]).unwrap();
         let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
-        let link = LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false, filter: None };
+        let receive = Receive { frames: Some(64), ..Receive::default() };
+        let link =
+            LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false, filter: None, receive };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), &[]).unwrap().awake);
@@ -424,12 +452,16 @@ cache: none
         for (file, arguments, fix_offloads) in [
             (link(""), &[][..], false),
             (link(", fix-offloads: true"), &[], true),
+            (link(", ring: 2MiB, duplicate-window: 5"), &["--fix-offloads"], true),
             (link(""), &["--fix-offloads"], true),
             (link(""), &["--tap", "e0", "--fix-offloads"], true),
         ] {
             let plan = with("offloads", &file, arguments).unwrap();
             let tap = Ports::Tap { interface: "e0".into(), fix_offloads };
             assert_eq!(plan.links[0].ports, tap, "{file} {arguments:?}");
+            let receive = plan.links[0].receive;
+            let all = Receive { frames: None, ring: Some(2 << 20), duplicate_window: Some(5) };
+            assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
         }
     }
 
@@ -459,7 +491,15 @@ cache: none
         ];
         let plan = with("line", FILE, &arguments).unwrap();
         let tap = Ports::Tap { interface: "eth9".into(), fix_offloads: false };
-        let link = LinkPlan { name: "eth9".into(), ports: tap, workers: 2, prevention: false, filter: None };
+        let receive = Receive::default();
+        let link = LinkPlan {
+            name: "eth9".into(),
+            ports: tap,
+            workers: 2,
+            prevention: false,
+            filter: None,
+            receive,
+        };
         assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
         assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));

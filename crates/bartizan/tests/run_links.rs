@@ -417,6 +417,33 @@ fn a_tap_looks_only_at_what_its_filter_lets_through() {
 }
 
 #[test]
+fn what_a_mirror_shows_twice_is_looked_at_once() {
+    in_namespace(|| {
+        ip("link set dev lo up");
+        veth("m0", "m1", 1500);
+        let mut outside = port("m0");
+        // Each frame comes twice, once right behind itself and once behind all others; host 1 really sends the first one twice.
+        let frames: Vec<_> = (0..10u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")).collect();
+        let mut all: Vec<_> = frames[..5].iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
+        all.extend_from_slice(&frames[5..]);
+        all.extend_from_slice(&frames[5..]);
+        all.extend([frames[0].clone(), frames[0].clone()]);
+        for workers in [1, 2] {
+            let tap = "tap: {interface: m1, ring: 2MiB, duplicate-window: 1000}";
+            let link = format!("{{name: m, {tap}, workers: {workers}}}");
+            let ended = filtered(&mut outside, &all, &link, all.len() as u64);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert!(ended.stdout.starts_with("11 frames, 11 inspected, 0 lost"), "{}", ended.stdout);
+            assert!(ended.stdout.contains("    11 capture.duplicates\n"), "{}", ended.stdout);
+            assert!(ended.stdout.contains("m1: 22 received, 0 dropped"), "{}", ended.stdout);
+            assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
+        }
+        let ended = filtered(&mut outside, &all, "{name: m, tap: {interface: m1}, workers: 1}", 22);
+        assert!(ended.stdout.starts_with("22 frames, 22 inspected"), "{}", ended.stdout);
+    });
+}
+
+#[test]
 fn captures_have_filters_too() {
     if bartizan_ports::PacketFilter::compile("ip", 1).is_err() {
         eprintln!("needs libpcap: not run (apt-get install libpcap0.8)");

@@ -87,6 +87,8 @@ pub struct Inline {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
+    /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
+    pub frames: Option<u32>,
 }
 
 /// An interface that is listened on.
@@ -98,7 +100,19 @@ pub struct Tap {
     /// Switch off the interface's offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
+    /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
+    pub ring: Option<Size>,
+    /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
+    /// given.
+    pub duplicate_window: Option<u32>,
 }
+
+/// Fewest and most frames of an inline link's ring.
+pub const RING_FRAMES: core::ops::RangeInclusive<u32> = 16..=1 << 20;
+/// Fewest and most bytes of a tap's ring; it is made of blocks of the second number.
+pub const RING_BYTES: (core::ops::RangeInclusive<u64>, u64) = (2 << 20..=4 << 30, 1 << 20);
+/// Shortest and longest window for second frames, in milliseconds.
+pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
 
 /// A link's kind, as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +269,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
         problem(path.to_owned(), message);
     }
     workers(&file, &mut problem);
+    rings(&file, &mut problem);
     for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
         let why = match link.kind() {
             Some(LinkKind::Inline(_)) => {
@@ -321,6 +336,33 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
             "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or fewer to the links"
         );
         problem("workers".to_owned(), message);
+    }
+}
+
+/// Whether rings can be what they are to be.
+fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let name = &link.name;
+        let mut number =
+            |path: &str, value: Option<u32>, range: core::ops::RangeInclusive<u32>, unit: &str| {
+                if let Some(value) = value.filter(|value| !range.contains(value)) {
+                    let (least, most) = (range.start(), range.end());
+                    let message =
+                        format!("link `{name}`: {value} {unit} are out of range; give {least} to {most}");
+                    problem(format!("links/{index}/{path}"), message);
+                }
+            };
+        number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
+        let tap = link.tap.as_ref();
+        let window = tap.and_then(|tap| tap.duplicate_window);
+        number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
+        let (range, block) = RING_BYTES;
+        let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
+        if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
+            let message =
+                format!("link `{name}`: a ring of {ring} cannot be; give 2MiB to 4GiB, in whole MiB");
+            problem(format!("links/{index}/tap/ring"), message);
+        }
     }
 }
 
@@ -531,6 +573,18 @@ cache: none
             (
                 "links:\n  - {name: a, inline: {a: e0, b: e1}, filter: port 1}",
                 "2:47: link `a` is inline: a filter sees no ports in fragments",
+            ),
+            (
+                "links: [{name: a, inline: {a: e0, b: e1, frames: 3}}]",
+                "1:50: link `a`: 3 frames are out of range; give 16 to 1048576",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, duplicate-window: 0}}]",
+                "1:58: link `a`: 0 milliseconds are out of range; give 1 to 1000",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, ring: 1MiB}}]",
+                "1:46: link `a`: a ring of 1MiB cannot be; give 2MiB to 4GiB",
             ),
             (
                 "links: [{name: a, tap: {interface: e0}, workers: 2}, {name: b, tap: {interface: e1}}]\nworkers: 2",

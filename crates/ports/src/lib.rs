@@ -15,6 +15,7 @@
 
 mod awake;
 mod batch;
+mod duplicates;
 mod error;
 // libpcap; the argument stands at the top of the file.
 #[allow(unsafe_code)]

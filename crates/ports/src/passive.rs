@@ -5,6 +5,7 @@
 //! a packet may be that old when it is seen: cheap for a tap, wrong inline (see [`crate::InlinePort`]).
 
 use crate::batch::Batch;
+use crate::duplicates::Duplicates;
 use crate::error::{OpenError, PortError};
 use crate::ffi_pcap::PacketFilter;
 use crate::interface::Interface;
@@ -15,7 +16,7 @@ use crate::ring::Mapping;
 use crate::ring::v3::RxV3;
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys;
-use bartizan_base::{Spread, Timestamp};
+use bartizan_base::{PacketDuration, Spread, Timestamp};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -41,6 +42,9 @@ pub struct PassiveOptions<'f> {
     pub fix_offloads: bool,
     /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
     pub filter: Option<&'f PacketFilter>,
+    /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports show them
+    /// ([`crate::FrameFlags::DUPLICATE`]).
+    pub duplicate_window: Option<PacketDuration>,
 }
 
 impl Default for PassiveOptions<'_> {
@@ -55,6 +59,7 @@ impl Default for PassiveOptions<'_> {
             hardware_timestamps: false,
             fix_offloads: false,
             filter: None,
+            duplicate_window: None,
         }
     }
 }
@@ -63,6 +68,7 @@ impl Default for PassiveOptions<'_> {
 pub struct PassivePort {
     socket: Socket,
     rx: RxV3,
+    duplicates: Option<Duplicates>,
 }
 
 impl PassivePort {
@@ -131,7 +137,8 @@ impl PassivePort {
             socket.filter(filter)?;
         }
         socket.start(&shared)?;
-        Ok(Self { socket, rx })
+        let duplicates = options.duplicate_window.map(Duplicates::new);
+        Ok(Self { socket, rx, duplicates })
     }
 
     /// What the operator should know about this port.
@@ -192,6 +199,9 @@ impl Port for PassivePort {
 
     fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
         let filled = self.rx.fill(batch);
+        if let Some(duplicates) = &mut self.duplicates {
+            duplicates.mark(batch);
+        }
         self.socket.count(&filled)
     }
 

@@ -213,7 +213,7 @@ impl Socket {
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
-    /// Receives only what a filter lets through. Takes the place of the one before it in one step.
+    /// Receives only what a filter lets through. It takes the place of the one before it in one step.
     pub(crate) fn filter(&self, filter: &PacketFilter) -> Result<(), OpenError> {
         let mut program = filter.program().to_vec();
         sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)

@@ -189,6 +189,7 @@ impl Worker<'_> {
         let counters = &snapshot.counters;
         page.add(&m::SKIPPED, &["ids", "not_on_path", worker, self.link], counters.spared);
         page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], counters.bypassed_packets);
+        page.add(&m::SKIPPED, &["all", "duplicate", worker, self.link], snapshot.live.duplicates);
     }
 
     fn function(&self, id: FunctionId) -> &'static str {

@@ -28,7 +28,7 @@ use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Awake, Batch, FrameInfo, PortError, PortStats, Segmentation, Side, Woke, stay_on_processor,
+    Awake, Batch, FrameFlags, FrameInfo, PortError, PortStats, Segmentation, Side, Woke, stay_on_processor,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -415,6 +415,10 @@ impl<R: Recorder> Post<R> {
                 seen = take_apart(&mut hands.batch, rejecter, counters);
                 for index in 0..seen {
                     let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
+                    if info.flags.contains(FrameFlags::DUPLICATE) {
+                        counters.duplicates += 1;
+                        continue;
+                    }
                     station.worker_mut().arrives_with(checksums_of(info.flags));
                     station.frame(&frame, 0, recorder);
                 }
@@ -569,6 +573,8 @@ pub struct Balance {
     pub refused: u64,
     /// Under way between workers when one of them ended by a defect.
     pub under_way: u64,
+    /// Watched ones that were not looked at: the second of a pair.
+    pub duplicates: u64,
     /// Made by the normaliser: answers to rejected packets, segments beyond the first of a large frame.
     pub made: u64,
     /// Given to devices.
@@ -588,6 +594,7 @@ impl Balance {
         self.forwarded += counters.forwarded + counters.let_go;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;
+        self.duplicates += live.duplicates;
         self.made += live.normaliser.resets + live.normaliser.unreachables + live.normaliser.pieces;
         self.not_given += live.unwritable + live.incomplete + live.gone;
     }
@@ -600,10 +607,10 @@ impl Balance {
         self.waiting += waiting;
     }
 
-    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way.
+    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way + duplicates.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
-        self.received == self.forwarded + self.refused + self.under_way
+        self.received == self.forwarded + self.refused + self.under_way + self.duplicates
     }
 
     /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not

@@ -11,6 +11,7 @@ const OWN: &[&str] = &[
     "app_layer_memory.",
     "capture.checksum_pending",
     "capture.cut",
+    "capture.duplicates",
     "defrag.dropped.",
     "events.",
     "file_store.lost",
