@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A live run's workers: one in a thread with the recorder at hand, or several whose events another thread writes.
+//! A live run's workers: one in a thread with the recorder at hand, or several whose events another thread writes. With several links each
+//! has workers of its own, connected with each other and with no others.
 
 use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
@@ -11,7 +12,9 @@ use bartizan_dataplane::event_ring::{
     EventReceiver, EventSender, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
 };
 use bartizan_dataplane::handover::HandOverCounters;
-use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
+use bartizan_dataplane::live::together::{
+    Balance, Berth, PARCELS, Places, Ports, Post, run_together, stations_of,
+};
 use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions, run_inline, run_passive};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_dataplane::stats::{Counters, Sum, visit_capture};
@@ -23,16 +26,33 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What workers are made of.
-pub struct Parts<'p> {
-    /// Settings of all together.
+/// What the workers of a link are made of, besides their ports.
+#[derive(Clone)]
+pub struct Stack {
+    /// Settings of the workers of all links together, as they are for this one.
     pub settings: EngineSettings,
     /// Application protocols.
     pub engine: Arc<Engine>,
-    /// The first generation.
-    pub chains: Arc<Chains>,
+}
+
+/// One link with its workers' ports.
+pub struct OfLink {
+    /// Its name.
+    pub name: String,
+    /// What its workers are made of.
+    pub stack: Stack,
     /// Ports, for each worker.
     pub ports: Vec<Ports>,
+    /// Where workers get others, for each; none where the end of the ports is the end of the run.
+    pub berths: Vec<Arc<Berth>>,
+}
+
+/// What workers are made of.
+pub struct Parts<'p> {
+    /// By number of the link.
+    pub links: Vec<OfLink>,
+    /// The first generation.
+    pub chains: Arc<Chains>,
     /// How ports are used.
     pub live: LiveOptions,
     /// How they are steered.
@@ -45,24 +65,35 @@ pub struct Parts<'p> {
 pub struct Ended {
     /// Why it ended that nobody stopped.
     pub failure: Option<Failure>,
-    /// Counters of all workers.
-    pub counters: WorkerCounters,
-    /// What live workers count besides.
-    pub live: LiveCounters,
-    /// What was handed over between workers.
-    pub hand_over: HandOverCounters,
-    /// All counters of their parts by name.
+    /// By number of the link.
+    pub links: Vec<LinkEnded>,
+    /// All counters of all parts by name.
     pub stats: Counters,
     /// Those of each worker.
     pub threads: Vec<Counters>,
     /// The packet clock.
     pub clock: Timestamp,
+}
+
+/// What is told of a link.
+#[derive(Default)]
+pub struct LinkEnded {
+    /// Its name.
+    pub name: String,
+    /// Counters of all its workers.
+    counters: WorkerCounters,
+    /// What live workers count besides.
+    live: LiveCounters,
+    /// What was handed over between workers.
+    hand_over: HandOverCounters,
+    /// All counters of its parts by name.
+    pub stats: Counters,
     /// Ports by name, each summed over the workers.
-    pub ports: BTreeMap<String, PortStats>,
+    ports: BTreeMap<String, PortStats>,
     /// Where all frames went.
-    pub balance: Balance,
+    balance: Balance,
     /// Frames leave by the ports; else they are only watched.
-    pub forwards: bool,
+    forwards: bool,
 }
 
 /// How long to look for packets before sleeping, unless somebody says: not at all where workers need all processors.
@@ -71,17 +102,21 @@ pub fn spin(workers: u16) -> Duration {
     if free { LiveOptions::default().spin } else { Duration::ZERO }
 }
 
-/// Runs the workers. `steer` is run beside them; it asks whether they have ended.
+/// Runs the workers. `for_worker` makes the recorder of one, by the number of its link. `steer` is run beside them; it asks whether they have ended.
 pub fn run(
     parts: Parts<'_>,
     recorder: &mut EveRecorder,
-    for_worker: impl Fn(EventSender) -> Result<EveRecorder, Failure>,
+    for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<Ended, Failure> {
-    if parts.ports.len() > 1 {
+    let is_alone = matches!(parts.links.as_slice(), [link] if link.ports.len() == 1);
+    if !is_alone {
         return together(parts, recorder, for_worker, steer);
     }
-    let Parts { settings, engine, chains, mut ports, live, control, board } = parts;
+    let Parts { mut links, chains, live, control, board } = parts;
+    let Some(OfLink { name, stack: Stack { settings, engine }, mut ports, .. }) = links.pop() else {
+        return Err(Failure::usage("no link to run on"));
+    };
     let mut worker = Worker::new(settings, engine, chains).map_err(Failure::stopped)?;
     board.presenter(0).into_iter().for_each(|presenter| worker.set_presenter(presenter));
     let Some(own) = ports.first_mut() else { return Err(Failure::usage("no port to run on")) };
@@ -91,6 +126,7 @@ pub fn run(
             Ports::Passive(port) => {
                 run_passive(&mut worker, &mut **port, LinkId(0), &live, control, recorder)
             }
+            Ports::Away => Ok(LiveCounters::default()),
         });
         steer(&|| working.is_finished());
         working.join()
@@ -104,47 +140,60 @@ pub fn run(
             (LiveCounters::default(), Some(Failure::stopped(message)))
         }
     };
-    let mut ended = Ended { failure, live, clock: worker.clock(), ..Ended::empty() };
+    let forwards = matches!(own, Ports::Inline(_));
+    let mut link = LinkEnded { name, live, forwards, ..LinkEnded::default() };
     let mut sum = Sum::default();
-    ended.add_worker(&worker, &live, &mut sum);
-    ports.iter_mut().for_each(|ports| ended.add_ports(ports, &mut sum));
-    ended.finish(sum);
-    Ok(ended)
+    link.add_worker(&worker, &live, &mut sum);
+    own.each(|port| {
+        let stats = port.stats();
+        link.add_port(port.name(), &stats, port.pending() as u64, &mut sum);
+    });
+    link.finish(&mut sum);
+    link.stats = sum.finish();
+    let (stats, threads) = (link.stats.clone(), vec![stats_of(&worker)]);
+    Ok(Ended { failure, links: vec![link], stats, threads, clock: worker.clock() })
 }
 
 /// Several workers; a thread more writes their events.
 fn together(
     parts: Parts<'_>,
     recorder: &mut EveRecorder,
-    for_worker: impl Fn(EventSender) -> Result<EveRecorder, Failure>,
+    for_worker: impl Fn(usize, EventSender) -> Result<EveRecorder, Failure>,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<Ended, Failure> {
-    let Parts { settings, engine, chains, ports, live, control, board } = parts;
-    let count = u16::try_from(ports.len()).unwrap_or(u16::MAX);
-    let stations = stations(&settings, &engine, &chains, count, PARCELS).map_err(Failure::stopped)?;
-    // The control has the generations from here on.
-    drop(chains);
+    let Parts { links, chains, live, control, board } = parts;
+    let all = links.iter().map(|link| u16::try_from(link.ports.len()).unwrap_or(u16::MAX)).sum();
     // One processor is left for all else: the kernel's work, the writer, who steers.
-    let pinned = processors() > usize::from(count);
+    let pinned = processors() > usize::from(all);
     let mut rings: Vec<EventReceiver> = Vec::new();
     let mut posts = Vec::new();
-    for (index, (mut station, ports)) in stations.into_iter().zip(ports).enumerate() {
-        if let Some(presenter) = u16::try_from(index).ok().and_then(|number| board.presenter(number)) {
-            station.worker_mut().set_presenter(presenter);
+    let mut names = Vec::new();
+    let mut first = 0;
+    for (number, link) in (0u16..).zip(links) {
+        let OfLink { name, stack: Stack { settings, engine }, ports, berths } = link;
+        names.push(name);
+        let places = Places { first, count: u16::try_from(ports.len()).unwrap_or(u16::MAX), all };
+        first += places.count;
+        let stations = stations_of(&settings, &engine, &chains, places, PARCELS).map_err(Failure::stopped)?;
+        let mut berths = berths.into_iter();
+        for (mut station, ports) in stations.into_iter().zip(ports) {
+            let index = posts.len();
+            if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
+                station.worker_mut().set_presenter(presenter);
+            }
+            let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
+            rings.push(receiver);
+            let mut post = Post::new(station, ports, for_worker(number.into(), sender)?);
+            (post.link, post.first, post.berth) = (LinkId(number), places.first, berths.next());
+            post.processor = pinned.then_some(index + 1);
+            posts.push(post);
         }
-        let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Lose);
-        rings.push(receiver);
-        posts.push(Post {
-            station,
-            ports,
-            recorder: for_worker(sender)?,
-            counters: LiveCounters::default(),
-            processor: pinned.then_some(index + 1),
-        });
     }
+    // The control has the generations from here on.
+    drop(chains);
     let (result, events) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
-        let result = run_together(&mut posts, LinkId(0), &live, control, steer);
+        let result = run_together(&mut posts, &live, control, steer);
         let mut events = RingCounters::default();
         for post in &mut posts {
             events = events.plus(post.recorder.close_ring());
@@ -153,65 +202,77 @@ fn together(
         let _ = writer.join();
         (result, events)
     });
-    let mut ended = Ended { failure: result.err().map(Failure::stopped), ..Ended::empty() };
+    let mut ended = Ended {
+        failure: result.err().map(Failure::stopped),
+        links: Vec::new(),
+        stats: Counters::new(),
+        threads: Vec::new(),
+        clock: Timestamp::ZERO,
+    };
     let mut sum = Sum::default();
-    for post in &mut posts {
-        recorder.absorb(&post.recorder);
-        ended.clock = ended.clock.max(post.station.worker().clock());
-        ended.live = ended.live.plus(&post.counters);
-        ended.hand_over = ended.hand_over.plus(post.station.counters());
-        ended.add_worker(post.station.worker(), &post.counters, &mut sum);
-        ended.add_ports(&mut post.ports, &mut sum);
+    for (number, name) in (0..).zip(names) {
+        let mut link = LinkEnded { name, ..LinkEnded::default() };
+        let mut own = Sum::default();
+        for post in posts.iter_mut().filter(|post| post.link == LinkId(number)) {
+            recorder.absorb(&post.recorder);
+            ended.clock = ended.clock.max(post.station.worker().clock());
+            ended.threads.push(stats_of(post.station.worker()));
+            link.add_post(post, &mut own);
+        }
+        link.hand_over.for_each(|name, value| own.add(name, value));
+        link.finish(&mut own);
+        link.stats = own.finish();
+        sum.next_worker();
+        link.stats.iter().for_each(|(name, value)| sum.add(name, *value));
+        ended.links.push(link);
     }
-    ended.hand_over.for_each(|name, value| sum.add(name, value));
     events.for_each(|name, value| sum.add(name, value));
-    ended.finish(sum);
+    ended.stats = sum.finish();
     Ok(ended)
 }
 
 impl Ended {
-    fn empty() -> Self {
-        Ended {
-            failure: None,
-            counters: WorkerCounters::default(),
-            live: LiveCounters::default(),
-            hand_over: HandOverCounters::default(),
-            stats: Counters::new(),
-            threads: Vec::new(),
-            clock: Timestamp::ZERO,
-            ports: BTreeMap::new(),
-            balance: Balance::default(),
-            forwards: false,
+    /// What became of the frames, for people.
+    pub fn print(&self, text: &mut String) {
+        for link in &self.links {
+            if self.links.len() > 1 {
+                let _ = write!(text, "link {}: ", link.name);
+            }
+            link.print(self.failure.is_none(), text);
         }
     }
+}
 
+impl LinkEnded {
     fn add_worker(&mut self, worker: &Worker, live: &LiveCounters, sum: &mut Sum) {
         self.counters = self.counters.plus(worker.counters());
         self.balance.add(worker.counters(), live);
-        self.threads.push(stats_of(worker));
         add_stats(sum, worker);
     }
 
+    fn add_post(&mut self, post: &mut Post<EveRecorder>, sum: &mut Sum) {
+        self.forwards = post.forwards();
+        self.live = self.live.plus(&post.counters);
+        self.hand_over = self.hand_over.plus(post.station.counters());
+        let counters = post.counters;
+        self.add_worker(post.station.worker(), &counters, sum);
+        post.each_port(|name, stats, waiting| self.add_port(name, stats, waiting, sum));
+    }
+
     /// What is counted beside the workers.
-    fn finish(&mut self, mut sum: Sum) {
+    fn finish(&self, sum: &mut Sum) {
         self.live.normaliser.for_each(|name, value| sum.add(name, value));
         self.live.for_each_loss(|name, value| sum.add(name, value));
-        self.stats = sum.finish();
     }
 
-    fn add_ports(&mut self, ports: &mut Ports, counters: &mut Sum) {
-        self.forwards |= matches!(ports, Ports::Inline(_));
-        ports.each(|port| {
-            let stats = port.stats();
-            self.balance.add_port(&stats, port.pending() as u64);
-            visit_capture(&stats, |name, value| counters.add(name, value));
-            let sum = self.ports.entry(port.name().to_owned()).or_default();
-            *sum = sum.plus(&stats);
-        });
+    fn add_port(&mut self, name: &str, stats: &PortStats, waiting: u64, counters: &mut Sum) {
+        self.balance.add_port(stats, waiting);
+        visit_capture(stats, |name, value| counters.add(name, value));
+        let sum = self.ports.entry(name.to_owned()).or_default();
+        *sum = sum.plus(stats);
     }
 
-    /// What became of the frames, for people.
-    pub fn print(&self, text: &mut String) {
+    fn print(&self, whole: bool, text: &mut String) {
         let c = &self.counters;
         let refused = c.refused.iter().sum::<u64>() - c.let_go;
         let went_on = c.forwarded + c.let_go;
@@ -250,7 +311,7 @@ impl Ended {
             }
         }
         let exact = if self.forwards { self.balance.is_exact() } else { self.balance.is_taken() };
-        if self.failure.is_none() && !exact {
+        if whole && !exact {
             let _ = writeln!(text, "the sums do not agree, please report it: {:?}", self.balance);
         }
     }

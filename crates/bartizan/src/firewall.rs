@@ -96,13 +96,13 @@ pub fn missing(rules: u64) -> String {
     )
 }
 
-/// Refuses a run that could not hold back what no rule accepts.
-pub fn needs_prevention(settings: &Settings, prevention: bool) -> Result<(), Failure> {
+/// Refuses a run that could not hold back what no rule accepts. `which` of several links it is, to be put before the message.
+pub fn needs_prevention(settings: &Settings, prevention: bool, which: &str) -> Result<(), Failure> {
     if is_on(settings)? && !prevention {
-        return Err(Failure::input(
-            "firewall mode holds back what no rule accepts, and can do that inline only: use `--inline A B` without `--detect`, or switch \
-             `firewall.enabled` off",
-        ));
+        return Err(Failure::input(format!(
+            "{which}firewall mode holds back what no rule accepts, and can do that inline only: use `--inline A B` without `--detect`, or switch \
+             `firewall.enabled` off"
+        )));
     }
     Ok(())
 }

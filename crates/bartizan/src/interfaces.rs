@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of the interfaces of a run: one that is down, or without carrier, is told of once, and once more when it works again. One that is gone
-//! ends the run: a socket of an interface that was removed sees nothing of another one of the same name.
+//! What becomes of the interfaces of a link: one that is down, or without carrier, is told of once, and once more when it works again. One that is
+//! gone is the end of its link's ports: a socket of an interface that was removed sees nothing of another one of the same name.
 
 use bartizan_ports::{Interface, LinkState};
 use std::time::{Duration, Instant};
@@ -39,17 +39,24 @@ impl InterfaceWatch {
         said
     }
 
-    /// Why the run cannot go on, if an interface is gone.
+    /// Why it cannot go on, if an interface is gone.
     pub fn gone(&self) -> Option<String> {
         let (interface, _) = self.interfaces.iter().find(|(_, state)| *state == LinkState::Gone)?;
-        Some(format!(
-            "the interface `{}` is gone: it was removed or moved to another network namespace; start again when it is there",
-            interface.name
-        ))
+        Some(gone(&interface.name))
     }
 }
 
-/// What is said of a new state. Of one that is gone the end of the run says it.
+/// What helps where the end of an interface is the end of the run.
+pub const START_AGAIN: &str = "; start again when it is there";
+
+/// What is said of an interface that is gone.
+pub fn gone(name: &str) -> String {
+    format!(
+        "the interface `{name}` is gone: it was removed or moved to another network namespace{START_AGAIN}"
+    )
+}
+
+/// What is said of a new state. Of one that is gone the end of the link says it.
 fn tell(name: &str, state: LinkState) -> Option<String> {
     match state {
         LinkState::Up => Some(format!("note: interface `{name}` works again")),

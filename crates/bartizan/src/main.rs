@@ -16,6 +16,7 @@ mod firewall;
 mod generation;
 mod input;
 mod interfaces;
+mod links;
 mod load;
 mod lock;
 mod metrics;

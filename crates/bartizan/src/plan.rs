@@ -2,7 +2,7 @@
 //! What a run does: the command line over the host file over the defaults.
 //!
 //! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out. Not done:
-//! several links in one run, links that are captures (`inspect` reads those).
+//! links that are captures (`inspect` reads those), several links by options of the command line.
 
 use crate::error::Failure;
 use crate::generation::Options;
@@ -32,6 +32,9 @@ pub struct Given {
     /// Watch one interface; nothing is forwarded or refused.
     #[arg(long, value_name = "INTERFACE")]
     pub tap: Option<String>,
+    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
+    pub filter: Option<String>,
     #[command(flatten)]
     pub options: Options,
     /// Only report what would be refused, also inline.
@@ -41,7 +44,7 @@ pub struct Given {
     #[arg(long)]
     pub fix_offloads: bool,
     /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
-    /// processor of its own where one more is left for all else.
+    /// processor of its own where one more is left for all else. Several links of a host file share them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
     /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
@@ -105,14 +108,72 @@ impl Ports {
     }
 }
 
-/// See the module.
-pub struct Plan {
+/// One link of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkPlan {
+    /// Its name in policies, events and counters.
+    pub name: String,
     /// Ports.
     pub ports: Ports,
     /// Worker threads.
     pub workers: u16,
     /// Refusals act.
     pub prevention: bool,
+    /// What of it is looked at.
+    pub filter: Option<Filter>,
+    /// How it is received.
+    pub receive: Receive,
+}
+
+/// How frames of a link are received; what is left out is as the ports have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// Inline: frames of a receive ring.
+    pub frames: Option<u32>,
+    /// Bytes of a tap's ring.
+    pub ring: Option<u64>,
+    /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
+    pub duplicate_window: Option<u32>,
+}
+
+impl Receive {
+    fn of(link: &host::Link) -> Self {
+        let tap = link.tap.as_ref();
+        Receive {
+            frames: link.inline.as_ref().and_then(|inline| inline.frames),
+            ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
+            duplicate_window: tap.and_then(|tap| tap.duplicate_window),
+        }
+    }
+}
+
+/// A packet filter in tcpdump's language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The expression.
+    pub expression: String,
+    /// Where it stands, for messages.
+    pub place: String,
+}
+
+impl LinkPlan {
+    /// Whether frames leave by it.
+    pub const fn is_inline(&self) -> bool {
+        matches!(self.ports, Ports::Inline { .. })
+    }
+
+    /// Its interfaces in one word: `eth1-eth2`.
+    pub fn interface(&self) -> String {
+        self.ports.interfaces().join("-")
+    }
+}
+
+/// See the module.
+pub struct Plan {
+    /// The links, by number.
+    pub links: Vec<LinkPlan>,
+    /// Their names are those of a host file.
+    pub named: bool,
     /// How long workers look for packets before they sleep; `None`: as is right for their number.
     pub spin: Option<Duration>,
     /// Idle processors wait awake while packets come.
@@ -155,19 +216,17 @@ pub fn plan(given: &Given) -> Result<Plan, Failure> {
     }
     let stdout_taken = wanted.stdout;
     options.outputs = wanted;
-    let (ports, name) = ports(given, file.as_ref())?;
+    let mut links = links(given, file.as_ref())?;
     let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
-    options.links = vec![name];
+    links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
+    options.links = links.iter().map(|link| link.name.clone()).collect();
     let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
-    let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
-    let workers = given.workers.or_else(|| Some(file.as_ref()?.workers.unwrap_or_else(per_processor)));
     Ok(Plan {
-        prevention: matches!(ports, Ports::Inline { .. }) && !detect,
-        awake: matches!(ports, Ports::Inline { .. })
+        awake: links.iter().any(LinkPlan::is_inline)
             && !given.save_power
             && !file.as_ref().is_some_and(|f| f.save_power),
-        ports,
-        workers: workers.unwrap_or(1),
+        links,
+        named: given.inline.is_none() && given.tap.is_none(),
         spin: spin.map(Duration::from_micros),
         options,
         out,
@@ -222,51 +281,103 @@ fn take_options(options: &mut Options, file: &HostFile) {
     options.below = below;
 }
 
-/// The ports with the link's name.
-fn ports(given: &Given, file: Option<&HostFile>) -> Result<(Ports, String), Failure> {
+/// The links: that of the command line, else those of the file.
+fn links(given: &Given, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failure> {
+    let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
+    let of_file = file.map(|file| file.workers.unwrap_or_else(per_processor));
+    let given_filter =
+        given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
+    let one = |ports, name| {
+        let workers = given.workers.or(of_file).unwrap_or(1);
+        let (filter, receive) = (given_filter.clone(), Receive::default());
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive }])
+    };
     if let Some(pair) = &given.inline {
         let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
         let ports = Ports::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
-        return Ok((ports, pair.join("-")));
+        return one(ports, pair.join("-"));
     }
     if let Some(tap) = &given.tap {
-        let ports = Ports::Tap { interface: tap.clone(), fix_offloads: given.fix_offloads };
-        return Ok((ports, tap.clone()));
+        return one(Ports::Tap { interface: tap.clone(), fix_offloads: given.fix_offloads }, tap.clone());
     }
     let Some(file) = file else {
         return Err(Failure::usage(
             "packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)",
         ));
     };
-    let [link] = file.links.as_slice() else {
-        let names: Vec<_> = file.links.iter().map(|l| format!("`{}`", l.name)).collect();
-        return Err(Failure::input(format!(
-            "the host file has {} links ({}), and one run serves one: give each its own host file with its own output folder, and start one bartizan for each",
-            names.len(),
-            names.join(", ")
-        )));
+    if given.filter.is_some() {
+        return Err(Failure::usage(
+            "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
+        ));
+    }
+    let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
+    let workers = match given.workers {
+        Some(all) if usize::from(all) < own.len() => {
+            return Err(Failure::usage(format!(
+                "--workers {all}: the host file has {} links, and each needs a worker; give as many or more",
+                own.len()
+            )));
+        }
+        Some(all) => share_workers(&vec![None; own.len()], all),
+        None => share_workers(&own, of_file.unwrap_or(1)),
     };
-    let ports = match link.kind() {
-        Some(LinkKind::Inline(pair)) => Ports::Inline {
+    let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
+        let ports = ports(link, given)?;
+        let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
+        let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
+        let (name, receive) = (link.name.clone(), Receive::of(link));
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive })
+    });
+    made.collect()
+}
+
+/// Where a value of the host file stands: `bartizan.yaml:3:5`.
+fn place_in_file(path: Option<&Path>, key: &str) -> String {
+    let Some(path) = path else { return key.to_owned() };
+    let text = input::read_utf8(path, "host file").unwrap_or_default();
+    match host::place_of(&text, key) {
+        Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
+        None => path.display().to_string(),
+    }
+}
+
+/// Workers of each link: as many as it says itself, the others share what is left of all, those that come first have one more where it does
+/// not come out even. Each has one at least.
+fn share_workers(own: &[Option<u16>], all: u16) -> Vec<u16> {
+    let taken: u16 = own.iter().flatten().fold(0, |sum, own| sum.saturating_add(*own));
+    let sharers = own.iter().filter(|own| own.is_none()).count();
+    let left = usize::from(all.saturating_sub(taken));
+    let (each, more) = (left.checked_div(sharers).unwrap_or(0), left.checked_rem(sharers).unwrap_or(0));
+    let mut nth = 0;
+    let mut share = || {
+        nth += 1;
+        u16::try_from(each + usize::from(nth <= more)).unwrap_or(1).max(1)
+    };
+    own.iter().map(|own| own.unwrap_or_else(&mut share)).collect()
+}
+
+/// The ports of a link of the host file.
+fn ports(link: &host::Link, given: &Given) -> Result<Ports, Failure> {
+    match link.kind() {
+        Some(LinkKind::Inline(pair)) => Ok(Ports::Inline {
             a: pair.a.clone(),
             b: pair.b.clone(),
             fix_offloads: pair.fix_offloads || given.fix_offloads,
-        },
-        Some(LinkKind::Tap(tap)) => Ports::Tap {
+        }),
+        Some(LinkKind::Tap(tap)) => Ok(Ports::Tap {
             interface: tap.interface.clone(),
             fix_offloads: tap.fix_offloads || given.fix_offloads,
-        },
+        }),
         Some(LinkKind::Capture(files)) => {
             let files: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
-            return Err(Failure::input(format!(
+            Err(Failure::input(format!(
                 "link `{}` is a capture, which `run` does not replay: `bartizan inspect {}` reads it",
                 link.name,
                 files.join(" ")
-            )));
+            )))
         }
-        None => return Err(Failure::input(format!("link `{}` has no kind", link.name))),
-    };
-    Ok((ports, link.name.clone()))
+        None => Err(Failure::input(format!("link `{}` has no kind", link.name))),
+    }
 }
 
 #[cfg(test)]
@@ -282,7 +393,7 @@ mod tests {
     }
 
     const FILE: &str = "\
-links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true}}]
+links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true, frames: 64}}]
 workers: 3
 detect: true
 spin: 7
@@ -312,7 +423,10 @@ cache: none
     fn every_key_of_the_file_has_an_effect() {
         let plan = with("all", FILE, &[]).unwrap();
         let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
-        assert_eq!((&plan.ports, plan.workers, plan.prevention), (&ports, 3, false));
+        let receive = Receive { frames: Some(64), ..Receive::default() };
+        let link =
+            LinkPlan { name: "wan".into(), ports, workers: 3, prevention: false, filter: None, receive };
+        assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
         assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
         assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), &[]).unwrap().awake);
         assert!(plan.out.unwrap().ends_with("events"));
@@ -338,12 +452,16 @@ cache: none
         for (file, arguments, fix_offloads) in [
             (link(""), &[][..], false),
             (link(", fix-offloads: true"), &[], true),
+            (link(", ring: 2MiB, duplicate-window: 5"), &["--fix-offloads"], true),
             (link(""), &["--fix-offloads"], true),
             (link(""), &["--tap", "e0", "--fix-offloads"], true),
         ] {
             let plan = with("offloads", &file, arguments).unwrap();
             let tap = Ports::Tap { interface: "e0".into(), fix_offloads };
-            assert_eq!(plan.ports, tap, "{file} {arguments:?}");
+            assert_eq!(plan.links[0].ports, tap, "{file} {arguments:?}");
+            let receive = plan.links[0].receive;
+            let all = Receive { frames: None, ring: Some(2 << 20), duplicate_window: Some(5) };
+            assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
         }
     }
 
@@ -373,7 +491,16 @@ cache: none
         ];
         let plan = with("line", FILE, &arguments).unwrap();
         let tap = Ports::Tap { interface: "eth9".into(), fix_offloads: false };
-        assert_eq!((&plan.ports, plan.workers), (&tap, 2));
+        let receive = Receive::default();
+        let link = LinkPlan {
+            name: "eth9".into(),
+            ports: tap,
+            workers: 2,
+            prevention: false,
+            filter: None,
+            receive,
+        };
+        assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
         assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
         assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
         assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);
@@ -385,15 +512,46 @@ cache: none
 
     #[test]
     fn what_a_run_cannot_do_is_said() {
-        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, tap: {interface: e1}}]\n";
-        let error = with("two", two, &[]).err().unwrap().to_string();
-        assert!(
-            error.contains("2 links (`a`, `b`)") && error.contains("start one bartizan for each"),
-            "{error}"
-        );
-        assert!(with("tap", two, &["--tap", "e0"]).is_ok());
         let error = with("capture", "links: [{name: a, capture: x.pcap}]\n", &[]).err().unwrap().to_string();
         assert!(error.contains("bartizan inspect") && error.contains("x.pcap"), "{error}");
+        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, filter: ip, tap: {interface: e1}}]\n";
+        let filter = &with("filter", two, &[]).unwrap().links[1].filter;
+        assert!(
+            filter.as_ref().is_some_and(|f| f.expression == "ip" && f.place.ends_with(".yaml:1:60")),
+            "{filter:?}"
+        );
+        let error = with("filter", two, &["--filter", "ip"]).err().unwrap().to_string();
+        assert!(error.contains("--filter is for --tap"), "{error}");
+        let error = with("few", two, &["--workers", "1"]).err().unwrap().to_string();
+        assert!(error.contains("2 links, and each needs a worker"), "{error}");
+    }
+
+    #[test]
+    fn several_links_share_the_workers() {
+        let file = "links:
+  - {name: wan, inline: {a: e0, b: e1}}
+  - {name: mirror, tap: {interface: e2}, workers: 2}
+  - {name: lan, inline: {a: e3, b: e4}}
+workers: 7
+";
+        let of = |plan: &Plan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
+        let plan = with("several", file, &[]).unwrap();
+        assert_eq!(of(&plan), [(3, true), (2, false), (2, true)]);
+        assert_eq!(plan.options.links, ["wan", "mirror", "lan"]);
+        assert_eq!(plan.links[2].interface(), "e3-e4");
+        // The command line's number is for all of them.
+        let plan = with("several", file, &["--workers", "4", "--detect"]).unwrap();
+        assert_eq!(of(&plan), [(2, false), (1, false), (1, false)]);
+        // The command line's link is the only one.
+        assert_eq!(with("several", file, &["--tap", "e9"]).unwrap().links.len(), 1);
+        for (own, all, share) in [
+            (&[None][..], 3, &[3][..]),
+            (&[None, None], 1, &[1, 1]),
+            (&[None, Some(5), None, None], 6, &[1, 5, 1, 1]),
+            (&[Some(2)], 8, &[2]),
+        ] {
+            assert_eq!(share_workers(own, all), share);
+        }
     }
 
     #[test]

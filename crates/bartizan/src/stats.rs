@@ -62,6 +62,26 @@ pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
     }
 }
 
+/// A link, as statistics name it.
+#[derive(Clone, Debug)]
+pub struct StatsLink {
+    /// Its name.
+    pub name: String,
+    /// Its interfaces.
+    pub interface: String,
+    /// Its workers.
+    pub workers: u16,
+    /// It was said that its checksums are mostly wrong.
+    warned: bool,
+}
+
+impl StatsLink {
+    /// A link of a run.
+    pub fn new(name: &str, interface: String, workers: u16) -> Self {
+        StatsLink { name: name.to_owned(), interface, workers, warned: false }
+    }
+}
+
 /// Asks, waits and writes.
 pub struct Statistics {
     writer: StatsWriter,
@@ -72,24 +92,21 @@ pub struct Statistics {
     next: Instant,
     asked: Option<Instant>,
     rules: RulesInForce,
-    interface: String,
-    /// It was said that checksums are mostly wrong.
-    warned: bool,
+    links: Vec<StatsLink>,
 }
 
 impl Statistics {
-    /// For a run that begins now on this interface.
+    /// For a run that begins now on these links.
     pub fn new(
         writer: StatsWriter,
         board: Board,
         every: Option<Duration>,
         rules: RulesInForce,
-        interface: &str,
+        links: Vec<StatsLink>,
     ) -> Self {
         let started = Instant::now();
         let every = every.unwrap_or(Duration::from_secs(INTERVAL));
-        let (next, interface) = (started + every, interface.to_owned());
-        Statistics { writer, board, every, started, next, asked: None, rules, interface, warned: false }
+        Statistics { writer, board, every, started, next: started + every, asked: None, rules, links }
     }
 
     /// Other rules run from here on.
@@ -119,45 +136,57 @@ impl Statistics {
     }
 
     fn write_shown(&mut self, shown: &[Snapshot]) {
-        let mut totals = Sum::default();
-        for snapshot in shown {
-            totals.next_worker();
-            counters_of(snapshot, |name, value| totals.add(name, value));
+        let sum_of = |shown: &[Snapshot]| {
+            let mut sum = Sum::default();
+            for snapshot in shown {
+                sum.next_worker();
+                counters_of(snapshot, |name, value| sum.add(name, value));
+            }
+            sum.finish()
+        };
+        let threads: Vec<Counters> = shown.chunks(1).map(sum_of).collect();
+        let mut rest = shown;
+        let mut links = Vec::new();
+        for link in &self.links {
+            let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
+            links.push(sum_of(own));
+            rest = others;
         }
-        let threads: Vec<Counters> = shown
-            .iter()
-            .map(|snapshot| {
-                let mut own = Sum::default();
-                counters_of(snapshot, |name, value| own.add(name, value));
-                own.finish()
-            })
-            .collect();
-        let totals = totals.finish();
-        self.warn(&totals);
+        self.warn(&links);
         let clock = shown.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
-        self.write(clock, &totals, threads);
+        self.write(clock, &sum_of(shown), threads, links);
     }
 
-    /// Says once that most checksums are wrong.
-    pub fn warn(&mut self, totals: &[(&'static str, u64)]) {
-        let warning = checksum_warning(totals, Some(&self.interface));
-        if let Some(warning) = warning.filter(|_| !self.warned) {
-            self.warned = true;
-            eprintln!("warning: {warning}");
+    /// Says once of each link that most checksums are wrong.
+    pub fn warn(&mut self, links: &[Counters]) {
+        for (link, counters) in self.links.iter_mut().zip(links) {
+            let warning = checksum_warning(counters, Some(&link.interface));
+            if let Some(warning) = warning.filter(|_| !link.warned) {
+                link.warned = true;
+                eprintln!("warning: {warning}");
+            }
         }
     }
 
-    /// Writes an event. Gives all its counters.
+    /// Writes an event. Gives all its counters, and those of each link where there are several.
     pub fn write(
         &mut self,
         clock: Timestamp,
         totals: &[(&'static str, u64)],
         threads: Vec<Counters>,
-    ) -> Counters {
-        let name = |(index, counters)| (thread_name(index, Some(&self.interface)), counters);
-        let threads: Vec<(String, Counters)> = threads.into_iter().enumerate().map(name).collect();
+        links: Vec<Counters>,
+    ) -> (Counters, Vec<(String, Counters)>) {
+        let names = self.links.iter().flat_map(|link| {
+            (0..usize::from(link.workers)).map(|worker| thread_name(worker, Some(&link.interface)))
+        });
+        let threads: Vec<(String, Counters)> = names.zip(threads).collect();
+        // One link's are those of all.
+        let several = self.links.len() > 1;
+        let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
+        let links: Vec<(String, Counters)> = names.zip(links).collect();
         let uptime = self.started.elapsed().as_secs();
-        self.writer.write(&StatsNow { clock, uptime, totals, threads: &threads, rules: self.rules })
+        let now = StatsNow { clock, uptime, totals, threads: &threads, links: &links, rules: self.rules };
+        (self.writer.write(&now), links)
     }
 }
 

@@ -287,7 +287,7 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             let folder = folder(&format!("egress-{}-{v6}", reason.name()));
             let mut settings = bartizan_config::suricata::shipped();
             settings.set("outputs.1.eve-log.types.34", "drop");
-            let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None };
+            let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None, link: None };
             let shared = Arc::default();
             let mut told = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
             std::thread::scope(|scope| {

@@ -2,8 +2,7 @@
 //! The host file, bartizan.yaml: links, workers, memory, outputs.
 //!
 //! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
-//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine,
-//! which of the links a run can serve (the program says so).
+//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine.
 
 use crate::policy::read;
 use crate::policy::values::{List, Seconds, Share, Size};
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct HostFile {
     /// What packets come in by.
     pub links: Vec<Link>,
-    /// Worker threads; one per core unless given.
+    /// Worker threads of all links together; one per core unless given, and at least one for each link.
     pub workers: Option<u16>,
     /// Only report what would be refused, also inline.
     #[serde(default)]
@@ -71,6 +70,10 @@ pub struct Link {
     pub tap: Option<Tap>,
     /// Capture files that are read.
     pub capture: Option<List<PathBuf>>,
+    /// Worker threads of this link; unless given its share of those of all links.
+    pub workers: Option<u16>,
+    /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops the rest.
+    pub filter: Option<String>,
 }
 
 /// Two interfaces that are bridged.
@@ -84,6 +87,8 @@ pub struct Inline {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
+    /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
+    pub frames: Option<u32>,
 }
 
 /// An interface that is listened on.
@@ -95,7 +100,19 @@ pub struct Tap {
     /// Switch off the interface's offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
+    /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
+    pub ring: Option<Size>,
+    /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
+    /// given.
+    pub duplicate_window: Option<u32>,
 }
+
+/// Fewest and most frames of an inline link's ring.
+pub const RING_FRAMES: core::ops::RangeInclusive<u32> = 16..=1 << 20;
+/// Fewest and most bytes of a tap's ring; it is made of blocks of the second number.
+pub const RING_BYTES: (core::ops::RangeInclusive<u64>, u64) = (2 << 20..=4 << 30, 1 << 20);
+/// Shortest and longest window for second frames, in milliseconds.
+pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
 
 /// A link's kind, as one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +268,18 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     for (path, message) in numbers(&file) {
         problem(path.to_owned(), message);
     }
+    workers(&file, &mut problem);
+    rings(&file, &mut problem);
+    for (index, link) in file.links.iter().enumerate().filter(|(_, link)| link.filter.is_some()) {
+        let why = match link.kind() {
+            Some(LinkKind::Inline(_)) => {
+                "is inline: a filter sees no ports in fragments, so a part of a datagram would pass unseen and the rest wait for it; give that traffic a policy with `chain: []`, which only forwards and counts"
+            }
+            Some(LinkKind::Capture(_)) => "is a capture; give the filter to `bartizan inspect --filter`",
+            _ => continue,
+        };
+        problem(format!("links/{index}/filter"), format!("link `{}` {why}", link.name));
+    }
     let mut names = HashSet::new();
     let mut interfaces = HashSet::new();
     for (index, link) in file.links.iter().enumerate() {
@@ -281,6 +310,62 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 
+/// Whether every link gets its workers.
+fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let (path, name) = (format!("links/{index}/workers"), &link.name);
+        if link.capture.is_some() && link.workers.is_some() {
+            let message =
+                format!("link `{name}` is a capture, which has no workers of its own; remove the key");
+            problem(path, message);
+        } else if link.workers == Some(0) {
+            let message = format!(
+                "link `{name}` needs at least one worker; leave the key out for its share of all workers"
+            );
+            problem(path, message);
+        }
+    }
+    let live = file.links.iter().filter(|link| link.capture.is_none());
+    let least: u32 = live.map(|link| u32::from(link.workers.unwrap_or(1).max(1))).sum();
+    if least > u32::from(WORKERS) {
+        let message = format!("the links need {least} workers, and more than {WORKERS} are not supported");
+        problem("links".to_owned(), message);
+    }
+    if let Some(all) = file.workers.filter(|all| *all > 0 && u32::from(*all) < least) {
+        let message = format!(
+            "{all} workers are too few for the links, which need {least} (at least one each); give {least} or more, or fewer to the links"
+        );
+        problem("workers".to_owned(), message);
+    }
+}
+
+/// Whether rings can be what they are to be.
+fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
+    for (index, link) in file.links.iter().enumerate() {
+        let name = &link.name;
+        let mut number =
+            |path: &str, value: Option<u32>, range: core::ops::RangeInclusive<u32>, unit: &str| {
+                if let Some(value) = value.filter(|value| !range.contains(value)) {
+                    let (least, most) = (range.start(), range.end());
+                    let message =
+                        format!("link `{name}`: {value} {unit} are out of range; give {least} to {most}");
+                    problem(format!("links/{index}/{path}"), message);
+                }
+            };
+        number("inline/frames", link.inline.as_ref().and_then(|inline| inline.frames), RING_FRAMES, "frames");
+        let tap = link.tap.as_ref();
+        let window = tap.and_then(|tap| tap.duplicate_window);
+        number("tap/duplicate-window", window, DUPLICATE_WINDOW, "milliseconds");
+        let (range, block) = RING_BYTES;
+        let fits = |ring: &Size| range.contains(&ring.0) && ring.0.is_multiple_of(block);
+        if let Some(ring) = tap.and_then(|tap| tap.ring).filter(|ring| !fits(ring)) {
+            let message =
+                format!("link `{name}`: a ring of {ring} cannot be; give 2MiB to 4GiB, in whole MiB");
+            problem(format!("links/{index}/tap/ring"), message);
+        }
+    }
+}
+
 /// Where the values of `settings` stand in a host file that [`parse`] takes.
 #[must_use]
 pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
@@ -292,6 +377,12 @@ pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
     let section = entries(&root).into_iter().find(|(key, _)| key.as_str() == Some("settings"));
     let pairs = section.map(|(_, value)| entries(&value)).unwrap_or_default();
     pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.position))).collect()
+}
+
+/// Where a value stands in a host file that [`parse`] takes: `links/0/filter`.
+#[must_use]
+pub fn place_of(text: &str, path: &str) -> Option<yaml::Position> {
+    yaml::parse(text).ok().map(|root| read::locate(&root, path))
 }
 
 /// What is wrong with single values: path and message.
@@ -381,7 +472,7 @@ mod tests {
 links:
   - name: wan
     inline: {a: eth1, b: eth2}
-  - {name: mirror, tap: {interface: eth3}}
+  - {name: mirror, tap: {interface: eth3}, workers: 1}
   - {name: replay, capture: one.pcap}
 workers: 2
 memory: {flows: 1000000, reassembly: 1GiB}
@@ -405,6 +496,7 @@ cache: none
     fn reads_everything() {
         let file = parse("bartizan.yaml", FILE).expect("host file");
         assert_eq!(file.links.len(), 3);
+        assert_eq!((file.links[0].workers, file.links[1].workers), (None, Some(1)));
         assert!(matches!(file.links[0].kind(), Some(LinkKind::Inline(i)) if i.b == "eth2"));
         assert!(
             matches!(file.links[2].kind(), Some(LinkKind::Capture([one])) if one == Path::new("one.pcap"))
@@ -470,6 +562,38 @@ cache: none
             ("links: []\nreload: {max-loss: 101%}", "2:20: `101%` is no share"),
             ("links: []\noutputs: {mode: 440}", "2:17: `440` is no mode"),
             ("links: []\nworkers: 1000", "2:10: more than 256 workers"),
+            (
+                "links:\n  - {name: a, tap: {interface: e0}, workers: 0}",
+                "2:46: link `a` needs at least one worker",
+            ),
+            (
+                "links:\n  - {name: a, capture: x.pcap, workers: 2}",
+                "2:41: link `a` is a capture, which has no workers of its own",
+            ),
+            (
+                "links:\n  - {name: a, inline: {a: e0, b: e1}, filter: port 1}",
+                "2:47: link `a` is inline: a filter sees no ports in fragments",
+            ),
+            (
+                "links: [{name: a, inline: {a: e0, b: e1, frames: 3}}]",
+                "1:50: link `a`: 3 frames are out of range; give 16 to 1048576",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, duplicate-window: 0}}]",
+                "1:58: link `a`: 0 milliseconds are out of range; give 1 to 1000",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0, ring: 1MiB}}]",
+                "1:46: link `a`: a ring of 1MiB cannot be; give 2MiB to 4GiB",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0}, workers: 2}, {name: b, tap: {interface: e1}}]\nworkers: 2",
+                "2:10: 2 workers are too few for the links, which need 3",
+            ),
+            (
+                "links: [{name: a, tap: {interface: e0}, workers: 200}, {name: b, tap: {interface: e1}, workers: 57}]",
+                "1:1: the links need 257 workers, and more than 256 are not supported",
+            ),
             ("links: []\nsettings: [a]", "2:11: expected a mapping"),
             ("links: []\nworkers: 1\nworkers: 2", "3:1: the key `workers` stands here twice; remove one"),
             ("links: []\n\tworkers: 1", "2:"),

@@ -4,6 +4,7 @@
 //! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
 //! takes what is there and never waits for more; one send call per batch and port.
 
+mod berth;
 mod control;
 pub mod together;
 mod unsent;
@@ -77,6 +78,10 @@ pub struct LiveCounters {
     pub incomplete: u64,
     /// Frames that were on their way between workers when one of them ended by a defect.
     pub under_way: u64,
+    /// Frames that were on their way between workers when their link went: they did not leave.
+    pub gone: u64,
+    /// Frames of a tap that were the second of a pair of equal ones: not looked at.
+    pub duplicates: u64,
 }
 
 impl LiveCounters {
@@ -84,21 +89,25 @@ impl LiveCounters {
     #[must_use]
     pub const fn plus(self, other: &LiveCounters) -> LiveCounters {
         // Every field by name, so that a new one is not forgotten here.
-        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way } = *other;
+        let LiveCounters { normaliser, turns, unwritable, incomplete, under_way, gone, duplicates } = *other;
         LiveCounters {
             normaliser: self.normaliser.plus(normaliser),
             turns: self.turns + turns,
             unwritable: self.unwritable + unwritable,
             incomplete: self.incomplete + incomplete,
             under_way: self.under_way + under_way,
+            gone: self.gone + gone,
+            duplicates: self.duplicates + duplicates,
         }
     }
 
-    /// Counters of frames that are lost elsewhere than in a port, by name.
+    /// Counters of frames that are lost or left out elsewhere than in a port, by name.
     pub fn for_each_loss(&self, mut each: impl FnMut(&'static str, u64)) {
         each("normaliser.unwritable", self.unwritable);
         each("hand_over.incomplete", self.incomplete);
         each("hand_over.under_way", self.under_way);
+        each("hand_over.link_gone", self.gone);
+        each("capture.duplicates", self.duplicates);
     }
 }
 
@@ -223,6 +232,10 @@ pub fn run_passive(
         let frames = take_apart(&mut batch, &mut decoder, &mut counters);
         for index in 0..frames {
             let Some((frame, info)) = frame_of(&batch, index, link) else { continue };
+            if info.flags.contains(FrameFlags::DUPLICATE) {
+                counters.duplicates += 1;
+                continue;
+            }
             worker.arrives_with(checksums_of(info.flags));
             worker.frame(&frame, recorder);
         }

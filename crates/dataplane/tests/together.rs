@@ -5,10 +5,12 @@
 mod common;
 mod refusing_ports;
 
-use bartizan_base::{Direction, PacketDuration, Reason, Timestamp, WorkerId};
+use bartizan_base::{Direction, LinkId, PacketDuration, Reason, Timestamp, WorkerId};
 use bartizan_dataplane::chain::Chains;
-use bartizan_dataplane::live::together::{Balance, LiveError, Ports, Post, run_together, stations};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
+use bartizan_dataplane::live::together::{
+    Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
+};
+use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::record::{Anomaly, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
 use bartizan_flow::EndReason;
 use bartizan_function::Finding;
@@ -87,7 +89,11 @@ struct Rig {
 }
 
 fn rig(bench: &Bench, count: u16, parcels: usize) -> Rig {
-    let clock = TestClock::starting_at(Timestamp::from_nanos(1_000_000_000));
+    rig_at(Timestamp::from_nanos(1_000_000_000), bench, count, parcels)
+}
+
+fn rig_at(start: Timestamp, bench: &Bench, count: u16, parcels: usize) -> Rig {
+    let clock = TestClock::starting_at(start);
     let log = Log::default();
     let stations = stations(&bench.engine_settings, &bench.engine, &bench.chains, count, parcels).unwrap();
     let (mut posts, mut outside) = (Vec::new(), Vec::new());
@@ -95,13 +101,8 @@ fn rig(bench: &Bench, count: u16, parcels: usize) -> Rig {
         let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, &clock).unwrap();
         let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, &clock).unwrap();
         outside.push([client, server]);
-        posts.push(Post {
-            station,
-            ports: Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()),
-            recorder: log.clone(),
-            counters: LiveCounters::default(),
-            processor: None,
-        });
+        let ports = Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap());
+        posts.push(Post::new(station, ports, log.clone()));
     }
     let options =
         LiveOptions { batch: 16, spin: Duration::ZERO, awake: false, tick: Duration::from_millis(20) };
@@ -115,7 +116,7 @@ impl Rig {
         drive: impl FnOnce(&mut [[TestPort; 2]], &Control, &TestClock),
     ) -> Result<(), LiveError> {
         let Rig { posts, outside, control, clock, options, .. } = self;
-        run_together(posts, bartizan_base::LinkId(0), options, control, |_| {
+        run_together(posts, options, control, |_| {
             drive(outside, control, clock);
             control.stop();
         })
@@ -125,7 +126,7 @@ impl Rig {
         let mut balance = Balance::default();
         for post in &mut self.posts {
             balance.add(post.station.worker().counters(), &post.counters);
-            post.ports.each(|port| balance.add_port(&port.stats(), port.pending() as u64));
+            post.each_port(|_, stats, waiting| balance.add_port(stats, waiting));
         }
         balance
     }
@@ -133,6 +134,13 @@ impl Rig {
     fn refused(&self, reason: Reason) -> u64 {
         self.posts.iter().map(|p| p.station.worker().counters().refused[reason as usize]).sum()
     }
+}
+
+/// Ports of a worker, and their other ends.
+fn ports(clock: &TestClock) -> (Ports, [TestPort; 2]) {
+    let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, clock).unwrap();
+    let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, clock).unwrap();
+    (Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()), [client, server])
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -407,7 +415,7 @@ fn a_port_that_goes_away_ends_all_workers_with_one_error() {
     let pair = InlinePair::new(Box::new(Going { port: a, left: 40 }), Box::new(b), false).unwrap();
     rig.posts[1].ports = Ports::Inline(pair);
     let Rig { posts, outside, control, clock, options, .. } = &mut rig;
-    let result = run_together(posts, bartizan_base::LinkId(0), options, control, |finished| {
+    let result = run_together(posts, options, control, |finished| {
         for number in 0..100u32 {
             for flow in 0..9u32 {
                 let frame = marked_saying(false, flow, number, Shape::Plain, b"").remove(0);
@@ -434,7 +442,7 @@ fn a_defect_in_one_worker_ends_all_and_says_so() {
         post.recorder.breaks = true;
     }
     let Rig { posts, outside, control, clock, options, .. } = &mut rig;
-    let result = run_together(posts, bartizan_base::LinkId(0), options, control, |finished| {
+    let result = run_together(posts, options, control, |finished| {
         for flow in 0..4u32 {
             let frame = marked_saying(false, flow, 0, Shape::Plain, b"evil").remove(0);
             arrive(outside, clock, flow as usize % 2, Side::A, &frame);
@@ -443,4 +451,75 @@ fn a_defect_in_one_worker_ends_all_and_says_so() {
     });
     let message = result.unwrap_err().to_string();
     assert!(message.contains("defect") && message.contains("worker"), "{message}");
+}
+
+#[test]
+fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothing() {
+    let bench = bench(true, "no");
+    // Workers without ports have the kernel's clock.
+    let mut rig = rig_at(bartizan_ports::packet_clock(), &bench, 2, 4_000);
+    // A second link of two workers beside the first, with the same addresses.
+    let places = Places { first: 2, count: 2, all: 4 };
+    let second = stations_of(&bench.engine_settings, &bench.engine, &bench.chains, places, 4_000).unwrap();
+    for station in second {
+        let (ports, outside) = ports(&rig.clock);
+        rig.outside.push(outside);
+        let mut post = Post::new(station, ports, rig.log.clone());
+        (post.link, post.first) = (LinkId(1), 2);
+        rig.posts.push(post);
+    }
+    let berths: [Arc<Berth>; 2] = Default::default();
+    for (post, berth) in rig.posts.iter_mut().zip(&berths) {
+        post.berth = Some(Arc::clone(berth));
+    }
+    rig.control = Control::for_workers(4).unwrap();
+    let seen = Arc::clone(&bench.seen);
+    let count = move || seen.lock().unwrap().iter().filter(|s| s.mark.is_some()).count();
+    // Eight flows a link; fragments may arrive at any worker of it.
+    let round = |outside: &mut [[TestPort; 2]], clock: &TestClock, number: u32, links: &[usize]| {
+        for link in links {
+            for flow in 0..8u32 {
+                for (piece, frame) in
+                    marked_saying(flow % 8 > 3, flow, number, SHAPES[flow as usize % 4], b"")
+                        .iter()
+                        .enumerate()
+                {
+                    let way = link * 2 + (flow as usize + piece) % 2;
+                    arrive(outside, clock, way, Side::A, frame);
+                }
+            }
+        }
+    };
+    rig.run(|outside, control, clock| {
+        round(outside, clock, 0, &[0, 1]);
+        wait_until("both links' packets", || count() == 16);
+        berths.iter().for_each(|berth| berth.clear());
+        wait_until("the first link is left", || berths.iter().all(|berth| berth.is_empty()));
+        // What comes to the ports of before is not seen; the other link and generations are as ever.
+        round(outside, clock, 1, &[0, 1]);
+        wait_until("the other link's packets", || count() == 24);
+        control.swap(chains(2, &bench.seen));
+        wait_until("the swap", || control.running().0 == 2);
+        for (berth, outside) in berths.iter().zip(outside.iter_mut()) {
+            let (ports, others) = ports(clock);
+            *outside = others;
+            berth.offer(ports);
+        }
+        round(outside, clock, 2, &[0, 1]);
+        wait_until("both links' packets again", || count() == 40);
+    })
+    .unwrap();
+    let balance = rig.balance();
+    assert!(balance.is_exact(), "{balance:?}");
+    // Flows of before the gap went on, each with its own link's packets.
+    let mut flows = rig.log.flows.lock().unwrap().clone();
+    flows.sort_unstable();
+    let by_link: Vec<u64> = rig
+        .posts
+        .chunks(2)
+        .map(|posts| posts.iter().map(|post| post.station.worker().counters().packets).sum())
+        .collect();
+    assert!(by_link[0] < by_link[1], "{by_link:?}");
+    assert_eq!(by_link[0] * 3, by_link[1] * 2, "{by_link:?}");
+    assert!(!flows.is_empty() && flows.iter().all(|packets| *packets >= 2), "{flows:?}");
 }

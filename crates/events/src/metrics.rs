@@ -88,41 +88,41 @@ macro_rules! metrics {
 }
 
 metrics! {
-    PACKETS Counter Packets "bartizan_packets_total" ["policy", "verdict", "worker"]
+    PACKETS Counter Packets "bartizan_packets_total" ["policy", "verdict", "worker", "link"]
         "Packets by the verdict that won; those inside of tunnels and those put together from fragments count too.";
-    BYTES Counter Bytes "bartizan_bytes_total" ["policy", "verdict", "worker"]
+    BYTES Counter Bytes "bartizan_bytes_total" ["policy", "verdict", "worker", "link"]
         "Bytes of these packets, from the link layer on.";
-    DECISIONS Counter Packets "bartizan_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
+    DECISIONS Counter Packets "bartizan_decisions_total" ["function", "policy", "reason", "verdict", "worker", "link"]
         "Packets that a function decided on, by its reason.";
-    STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker"]
+    STAGED Counter Packets "bartizan_staged_decisions_total" ["function", "policy", "reason", "verdict", "worker", "link"]
         "Would-be decisions, of staged policies and where nothing is refused (detection): nothing was dropped.";
     FILTER_RULES Counter Packets "bartizan_filter_rule_packets_total" ["policy", "rule"]
         "Packets that a packet-filter rule decided on; rules by their place from 1, or `default`.";
-    SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker"]
+    SKIPPED Counter Packets "bartizan_inspection_skipped_total" ["function", "reason", "worker", "link"]
         "Packets that a function on their path did not inspect.";
-    NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker"]
+    NORMALISED Counter Packets "bartizan_normalised_total" ["reason", "worker", "link"]
         "Packets that the normaliser changed or made.";
-    FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker"]
+    FUNCTION_COUNTERS Counter Count "bartizan_function_total" ["function", "counter", "worker", "link"]
         "What functions count of their own.";
-    ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker"]
+    ALERTS Counter Events "bartizan_alerts_total" ["policy", "action", "worker", "link"]
         "Alerts of detection rules.";
-    DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker"]
+    DECODE_EVENTS Counter Events "bartizan_decode_events_total" ["event", "worker", "link"]
         "Malformed packets by the decoder's event.";
-    FLOWS Counter Flows "bartizan_flows_total" ["proto", "worker"]
+    FLOWS Counter Flows "bartizan_flows_total" ["proto", "worker", "link"]
         "Flows that were opened.";
-    FLOWS_ENDED Counter Flows "bartizan_flows_ended_total" ["reason", "worker"]
+    FLOWS_ENDED Counter Flows "bartizan_flows_ended_total" ["reason", "worker", "link"]
         "Flows that ended, by why.";
-    FLOWS_ACTIVE Gauge Flows "bartizan_flows_active" ["level", "worker"]
+    FLOWS_ACTIVE Gauge Flows "bartizan_flows_active" ["level", "worker", "link"]
         "Flows in the table, by the level that handles their packets.";
-    HANDED_OVER Counter Packets "bartizan_handed_over_total" ["worker"]
+    HANDED_OVER Counter Packets "bartizan_handed_over_total" ["worker", "link"]
         "Packets that arrived at another worker than their flow's owner.";
-    RING_FULL Counter Packets "bartizan_ring_full_total" ["ring", "worker"]
+    RING_FULL Counter Packets "bartizan_ring_full_total" ["ring", "worker", "link"]
         "Packets or records that a ring had no room for.";
-    PORT_PACKETS Counter Packets "bartizan_port_packets_total" ["port", "direction"]
+    PORT_PACKETS Counter Packets "bartizan_port_packets_total" ["port", "direction", "link"]
         "Packets that a port took in or sent out.";
-    PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason"]
+    PORT_DROPPED Counter Packets "bartizan_port_dropped_total" ["port", "reason", "link"]
         "Packets that a port or its kernel ring lost.";
-    MEMORY Gauge Bytes "bartizan_memory_bytes" ["part", "worker"]
+    MEMORY Gauge Bytes "bartizan_memory_bytes" ["part", "worker", "link"]
         "Memory that traffic can grow, in use.";
     MEMORY_LIMIT Gauge Bytes "bartizan_memory_limit_bytes" ["part"]
         "Bound of that memory.";
@@ -130,15 +130,15 @@ metrics! {
         "Hosts of which a function keeps something beyond their flows.";
     HOST_EVENTS Counter Count "bartizan_host_entries_total" ["function", "event"]
         "Such hosts: created, ended (expired, or nothing was left to be kept), evicted for others, refused; things that did not fit into one.";
-    STATS Gauge Count "bartizan_stats" ["name", "worker"]
+    STATS Gauge Count "bartizan_stats" ["name", "worker", "link"]
         "Counters of EVE's `stats` event, by their names there.";
     RULES Gauge Rules "bartizan_rules" ["state", "reason"]
         "Detection rules: loaded, refused or skipped.";
-    GENERATION Gauge Count "bartizan_generation" ["worker"]
+    GENERATION Gauge Count "bartizan_generation" ["worker", "link"]
         "Generation of policies and rules in force.";
     RELOADS Counter Events "bartizan_reloads_total" ["result"]
         "Reloads of rules and policies that were asked for: done or refused.";
-    WORKER_LATE Gauge Count "bartizan_worker_late" ["worker"]
+    WORKER_LATE Gauge Count "bartizan_worker_late" ["worker", "link"]
         "1 when a worker did not answer in time: its values are those of its last answer.";
     PATTERN_CACHE Counter Events "bartizan_pattern_cache_total" ["result"]
         "Compiled patterns on disk: found, missing, damaged or foreign, stored, removed, not written.";
@@ -297,15 +297,15 @@ mod tests {
     fn text_of_a_scrape() {
         let mut scrape = Exposition::default();
         scrape.add(&UPTIME, &[], 12);
-        scrape.add(&DECISIONS, &["pfw", "a\"b\\c\nd", "pfw_rule", "drop", "0"], 3);
-        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1"], 4);
-        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1"], 5);
+        scrape.add(&DECISIONS, &["pfw", "a\"b\\c\nd", "pfw_rule", "drop", "0", "wan"], 3);
+        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1", "lan"], 4);
+        scrape.add(&DECISIONS, &["ids", "p", "ids_rule", "drop", "1", "lan"], 5);
         assert_eq!(
             scrape.text(),
             "# HELP bartizan_decisions_total Packets that a function decided on, by its reason.\n\
              # TYPE bartizan_decisions_total counter\n\
-             bartizan_decisions_total{function=\"pfw\",policy=\"a\\\"b\\\\c\\nd\",reason=\"pfw_rule\",verdict=\"drop\",worker=\"0\"} 3\n\
-             bartizan_decisions_total{function=\"ids\",policy=\"p\",reason=\"ids_rule\",verdict=\"drop\",worker=\"1\"} 9\n\
+             bartizan_decisions_total{function=\"pfw\",policy=\"a\\\"b\\\\c\\nd\",reason=\"pfw_rule\",verdict=\"drop\",worker=\"0\",link=\"wan\"} 3\n\
+             bartizan_decisions_total{function=\"ids\",policy=\"p\",reason=\"ids_rule\",verdict=\"drop\",worker=\"1\",link=\"lan\"} 9\n\
              # HELP bartizan_uptime_seconds Seconds since the start.\n\
              # TYPE bartizan_uptime_seconds gauge\n\
              bartizan_uptime_seconds 12\n"

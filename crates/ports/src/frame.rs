@@ -21,6 +21,8 @@ impl FrameFlags {
     /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the kernel put together (GRO), as
     /// one: [`FrameInfo::segmentation`] says how. To be taken apart ([`crate::Batch::split`]) before anything else.
     pub const JOINED: FrameFlags = FrameFlags(16);
+    /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): not to be looked at.
+    pub const DUPLICATE: FrameFlags = FrameFlags(32);
 
     /// Whether all flags of `other` are set.
     #[must_use]

@@ -118,7 +118,7 @@ impl InlinePort {
             ports.push(port);
         }
         // Each frame goes to one of them from here on.
-        ports.iter().try_for_each(|port| port.socket.listen())?;
+        ports.iter().try_for_each(|port| port.socket.listen(None))?;
         Ok(ports)
     }
 

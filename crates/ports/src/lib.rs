@@ -15,7 +15,11 @@
 
 mod awake;
 mod batch;
+mod duplicates;
 mod error;
+// libpcap; the argument stands at the top of the file.
+#[allow(unsafe_code)]
+mod ffi_pcap;
 mod filter;
 mod frame;
 mod inline;
@@ -39,6 +43,7 @@ mod wait;
 pub use awake::{Awake, DEVICE as AWAKE_DEVICE};
 pub use batch::{Batch, Disposition, Split};
 pub use error::{OpenError, PortError};
+pub use ffi_pcap::{FilterError, PacketFilter};
 pub use frame::{FrameFlags, FrameInfo, PendingChecksum, Segmentation};
 pub use inline::{InlineOptions, InlinePort, MAX_MTU, TransmitPath};
 pub use interface::{Interface, LinkState};
@@ -50,4 +55,4 @@ pub use processor::{processors, stay_on_processor};
 pub use refusal::{SendFailures, SendRefusal};
 pub use socket::{Fanout, FanoutMode};
 pub use testport::{TestClock, TestPort};
-pub use wait::{Waker, Woke, look_any, wait_any};
+pub use wait::{Waker, Woke, look_any, packet_clock, wait_any};

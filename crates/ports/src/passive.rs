@@ -5,7 +5,9 @@
 //! a packet may be that old when it is seen: cheap for a tap, wrong inline (see [`crate::InlinePort`]).
 
 use crate::batch::Batch;
+use crate::duplicates::Duplicates;
 use crate::error::{OpenError, PortError};
+use crate::ffi_pcap::PacketFilter;
 use crate::interface::Interface;
 use crate::offload::Warning;
 use crate::port::{LinkLayer, MAX_FRAME, Port, PortStats};
@@ -14,13 +16,13 @@ use crate::ring::Mapping;
 use crate::ring::v3::RxV3;
 use crate::socket::{Fanout, Socket, SocketOptions};
 use crate::sys;
-use bartizan_base::{Spread, Timestamp};
+use bartizan_base::{PacketDuration, Spread, Timestamp};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// How a passive port is opened.
 #[derive(Clone, Copy, Debug)]
-pub struct PassiveOptions {
+pub struct PassiveOptions<'f> {
     /// Bytes of a block: a multiple of the page, at least 128 KiB (a frame must fit into it).
     pub block_size: usize,
     /// Number of blocks, at least 2.
@@ -38,9 +40,14 @@ pub struct PassiveOptions {
     pub hardware_timestamps: bool,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
+    /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
+    pub filter: Option<&'f PacketFilter>,
+    /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports show them
+    /// ([`crate::FrameFlags::DUPLICATE`]).
+    pub duplicate_window: Option<PacketDuration>,
 }
 
-impl Default for PassiveOptions {
+impl Default for PassiveOptions<'_> {
     fn default() -> Self {
         Self {
             block_size: 1 << 20,
@@ -51,6 +58,8 @@ impl Default for PassiveOptions {
             fanout: None,
             hardware_timestamps: false,
             fix_offloads: false,
+            filter: None,
+            duplicate_window: None,
         }
     }
 }
@@ -59,6 +68,7 @@ impl Default for PassiveOptions {
 pub struct PassivePort {
     socket: Socket,
     rx: RxV3,
+    duplicates: Option<Duplicates>,
 }
 
 impl PassivePort {
@@ -66,7 +76,7 @@ impl PassivePort {
     ///
     /// # Errors
     /// What is wrong with interface, rights, options or memory, with what to do.
-    pub fn open(name: &str, options: &PassiveOptions) -> Result<Self, OpenError> {
+    pub fn open(name: &str, options: &PassiveOptions<'_>) -> Result<Self, OpenError> {
         Self::prepare(name, options, false)
     }
 
@@ -75,7 +85,11 @@ impl PassivePort {
     ///
     /// # Errors
     /// As [`PassivePort::open`], and a kernel without such groups (before 4.12).
-    pub fn open_group(name: &str, options: &PassiveOptions, spread: &Spread) -> Result<Vec<Self>, OpenError> {
+    pub fn open_group(
+        name: &str,
+        options: &PassiveOptions<'_>,
+        spread: &Spread,
+    ) -> Result<Vec<Self>, OpenError> {
         if spread.workers() == 1 {
             return Ok(vec![Self::open(name, options)?]);
         }
@@ -87,12 +101,12 @@ impl PassivePort {
             group = Some(port.socket.join(spread, group, options.outgoing)?);
             ports.push(port);
         }
-        ports.iter().try_for_each(|port| port.socket.listen())?;
+        ports.iter().try_for_each(|port| port.socket.listen(options.filter))?;
         Ok(ports)
     }
 
     /// `member`: of a group that is still to be joined.
-    fn prepare(name: &str, options: &PassiveOptions, member: bool) -> Result<Self, OpenError> {
+    fn prepare(name: &str, options: &PassiveOptions<'_>, member: bool) -> Result<Self, OpenError> {
         let request = request(name, options)?;
         let interface = Interface::look_up(name)?;
         let shared = SocketOptions {
@@ -119,9 +133,12 @@ impl PassivePort {
         rx.skip_outgoing = socket.skip_outgoing || member && !shared.outgoing;
         if member {
             socket.hush()?;
+        } else if let Some(filter) = options.filter {
+            socket.filter(filter)?;
         }
         socket.start(&shared)?;
-        Ok(Self { socket, rx })
+        let duplicates = options.duplicate_window.map(Duplicates::new);
+        Ok(Self { socket, rx, duplicates })
     }
 
     /// What the operator should know about this port.
@@ -131,7 +148,7 @@ impl PassivePort {
     }
 }
 
-fn request(name: &str, options: &PassiveOptions) -> Result<libc::tpacket_req3, OpenError> {
+fn request(name: &str, options: &PassiveOptions<'_>) -> Result<libc::tpacket_req3, OpenError> {
     const FRAME: u32 = 2048;
     let refuse = |option, problem| OpenError::Option { name: name.to_owned(), option, problem };
     let page = sys::page_size();
@@ -182,6 +199,9 @@ impl Port for PassivePort {
 
     fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
         let filled = self.rx.fill(batch);
+        if let Some(duplicates) = &mut self.duplicates {
+            duplicates.mark(batch);
+        }
         self.socket.count(&filled)
     }
 

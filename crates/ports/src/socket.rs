@@ -4,6 +4,7 @@
 //! Source: packet(7).
 
 use crate::error::{OpenError, PortError};
+use crate::ffi_pcap::PacketFilter;
 use crate::filter;
 use crate::interface::Interface;
 use crate::offload::{OffloadGuard, Warning, offloads_on};
@@ -212,8 +213,18 @@ impl Socket {
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
+    /// Receives only what a filter lets through. It takes the place of the one before it in one step.
+    pub(crate) fn filter(&self, filter: &PacketFilter) -> Result<(), OpenError> {
+        let mut program = filter.program().to_vec();
+        sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)
+            .map_err(|e| OpenError::system(&self.interface.name, "attaching the packet filter", e))
+    }
+
     /// Ends what [`Socket::hush`] began.
-    pub(crate) fn listen(&self) -> Result<(), OpenError> {
+    pub(crate) fn listen(&self, filter: Option<&PacketFilter>) -> Result<(), OpenError> {
+        if let Some(filter) = filter {
+            return self.filter(filter);
+        }
         set_option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
             .map_err(|e| OpenError::system(&self.interface.name, "detaching the filter", e))
     }

@@ -2,7 +2,7 @@
 //! System calls of the live ports behind safe functions.
 //!
 //! Source: packet(7), netdevice(7), poll(2), eventfd(2), sched_setaffinity(2), Linux `include/uapi/linux/ethtool.h`.
-//! This is one of the crate's two modules with `unsafe` (the other is `ring`): the standard library has no
+//! This is one of the crate's three modules with `unsafe` (the others are `ring` and `ffi_pcap`): the standard library has no
 //! packet sockets, interface requests or `poll`, so each is called through `libc` here, once, and
 //! every function below is safe to call with any arguments.
 //!

@@ -7,6 +7,7 @@
 use crate::error::PortError;
 use crate::port::Port;
 use crate::sys::{self, MAX_WATCHES, Watch};
+use bartizan_base::Timestamp;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -95,6 +96,12 @@ pub fn wait_any(
         return Ok(Woke::Called);
     }
     Ok(if packets { Woke::Packets } else { Woke::Timeout })
+}
+
+/// The clock of the kernel's packet sockets, where there is no port to ask ([`Port::now`]).
+#[must_use]
+pub fn packet_clock() -> Timestamp {
+    Timestamp::from_nanos(sys::packet_clock_nanos())
 }
 
 /// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least once.

@@ -169,7 +169,8 @@ impl Stack {
             let is_it = |n: &&str| agent.function_id(n).is_some_and(|id| id.0 == bit);
             names.iter().copied().find(is_it).unwrap_or("gate")
         };
-        let run = RunInfo { own_fields: true, functions: (0..32).map(of_bit).collect(), interface: None };
+        let functions = (0..32).map(of_bit).collect();
+        let run = RunInfo { own_fields: true, functions, ..RunInfo::default() };
         let recorder = EveRecorder::new(&settings, &folder, &shared, true, run, &mut Vec::new()).unwrap();
         Stack { worker, recorder, agent, rules, engine_settings, engine, folder }
     }

@@ -16,6 +16,7 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/flow/src/lib.rs", "prefetch", "one prefetch instruction"),
     ("crates/pattern/src/lib.rs", "ffi_hs", "libhs is a C library, looked up at run time"),
     ("crates/pattern/src/lib.rs", "ffi_pcre2", "PCRE2 is a C library"),
+    ("crates/ports/src/lib.rs", "ffi_pcap", "libpcap is a C library, looked up at run time"),
     ("crates/ports/src/lib.rs", "ring", "memory shared with the kernel"),
     ("crates/ports/src/lib.rs", "sys", "system calls"),
     ("crates/bartizan/src/main.rs", "allocator", "options of the allocator, a C library"),

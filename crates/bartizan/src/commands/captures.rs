@@ -12,6 +12,7 @@ use bartizan_dataplane::workers::PoolError;
 use bartizan_events::sink::SinkWatch;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::{CaptureEnd, CaptureReader};
+use bartizan_ports::PacketFilter;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -167,16 +168,61 @@ pub struct Reading<'r> {
     outputs: Vec<Arc<SinkWatch>>,
     /// Packets so far.
     number: u64,
+    filter: Filter,
+}
+
+/// What of the packets is inspected, in tcpdump's language.
+#[derive(Default)]
+pub struct Filter {
+    expression: Option<String>,
+    /// By link type.
+    compiled: Vec<(u32, PacketFilter)>,
+    /// Packets that are not inspected.
+    pub left_out: u64,
+}
+
+impl Filter {
+    /// Compiled once for Ethernet, so that what is wrong is told before anything is written.
+    pub fn new(expression: Option<&str>) -> Result<Self, Failure> {
+        let mut filter = Filter { expression: expression.map(str::to_owned), ..Filter::default() };
+        if expression.is_some() {
+            filter.compile(LinkType::ETHERNET.0.into()).map_err(Failure::input)?;
+        }
+        Ok(filter)
+    }
+
+    fn compile(&mut self, link_type: u32) -> Result<(), String> {
+        let Some(expression) = &self.expression else { return Ok(()) };
+        let compiled = PacketFilter::compile(expression, link_type)
+            .map_err(|error| format!("--filter, for packets of link type {link_type}: {error}"))?;
+        self.compiled.push((link_type, compiled));
+        Ok(())
+    }
+
+    /// Whether a packet is inspected. An error: no such packet can be told.
+    fn lets_through(&mut self, link_type: u32, bytes: &[u8], wire_len: u32) -> Result<bool, String> {
+        if self.expression.is_none() {
+            return Ok(true);
+        }
+        if !self.compiled.iter().any(|(known, _)| *known == link_type) {
+            self.compile(link_type)?;
+        }
+        let filter = self.compiled.iter().find(|(known, _)| *known == link_type);
+        let matches = filter.is_none_or(|(_, filter)| filter.matches(bytes, wire_len));
+        self.left_out += u64::from(!matches);
+        Ok(matches)
+    }
 }
 
 impl<'r> Reading<'r> {
     /// For a taker and the outputs of its events.
-    pub fn new(taker: &'r mut dyn Taker, outputs: Vec<Arc<SinkWatch>>) -> Self {
-        Reading { taker, outputs, number: 0 }
+    pub fn new(taker: &'r mut dyn Taker, outputs: Vec<Arc<SinkWatch>>, filter: Filter) -> Self {
+        Reading { taker, outputs, number: 0, filter }
     }
 
-    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason.
-    pub fn all(mut self, captures: Vec<Capture>) -> Result<Vec<String>, PoolError> {
+    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason, and how many packets the filter
+    /// left out.
+    pub fn all(mut self, captures: Vec<Capture>) -> Result<(Vec<String>, u64), PoolError> {
         let mut incomplete = Vec::new();
         for Capture { link, source } in captures {
             let reader = match source {
@@ -194,7 +240,7 @@ impl<'r> Reading<'r> {
                 incomplete.push(why);
             }
         }
-        Ok(incomplete)
+        Ok((incomplete, self.filter.left_out))
     }
 
     /// Does what signals ask for. True: to end.
@@ -221,6 +267,11 @@ impl<'r> Reading<'r> {
             match reader.next() {
                 Ok(Some(record)) => {
                     self.number += 1;
+                    match self.filter.lets_through(record.link_type, record.data, record.wire_len) {
+                        Ok(true) => {}
+                        Ok(false) => continue,
+                        Err(error) => break Some(format!("{}: {error}", reader.name())),
+                    }
                     let link_type =
                         LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
                     if !link_type.is_supported() {

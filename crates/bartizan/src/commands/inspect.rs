@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan inspect`: what is in these captures?
 
-use super::captures::{self, Capture, Reading, Taker};
+use super::captures::{self, Capture, Filter, Reading, Taker};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, BuiltPolicy, Options, find_link};
 use crate::{firewall, load, plan, signals, stats, unused};
@@ -44,6 +44,9 @@ pub struct Args {
     /// Name of the link that the capture comes from, for policies that name links; repeated for further captures.
     #[arg(long, value_name = "NAME")]
     link: Vec<String>,
+    /// Inspect only what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
     /// Prevention over captures: drop, reject and pass act as they would inline.
     #[arg(long)]
     ips: bool,
@@ -76,6 +79,9 @@ struct Summary {
     rules: Rules,
     seconds: Seconds,
     threads: u16,
+    /// Packets that `--filter` left out; they are not among `packets`.
+    #[serde(skip_serializing_if = "is_zero")]
+    filtered: u64,
     /// Captures that could not be read to their end, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     incomplete: Vec<String>,
@@ -193,6 +199,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (engine_settings, more) =
         EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
     warnings.extend(more);
+    let filter = Filter::new(args.filter.as_deref())?;
     // Captures are opened before anything is written: a wrong path costs nothing.
     let found = captures::open(&args.captures, &links)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
@@ -207,6 +214,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         own_fields: built.policy.is_some(),
         functions: built.function_names.clone(),
         interface: None,
+        link: None,
     };
     warnings.extend(continued(settings, &out)?);
     let mut recorder = EveRecorder::new(settings, &out, builder.shared(), ips, run.clone(), &mut warnings)
@@ -228,7 +236,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let done = if args.threads == 1 {
         let worker =
             Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
-        inspect_alone(worker, &mut recorder, found.captures)?
+        inspect_alone(worker, &mut recorder, found.captures, filter)?
     } else {
         let mut halves = Vec::new();
         let mut rings = Vec::new();
@@ -243,9 +251,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         let pool = Pool::start(&engine_settings, &app, &built.chains, halves, PoolOptions::default())
             .map_err(Failure::stopped)?;
-        inspect_together(pool, rings, &mut recorder, found.captures)?
+        inspect_together(pool, rings, &mut recorder, found.captures, filter)?
     };
-    let Inspected { counters: totals, stats, threads, clock, incomplete } = done;
+    let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
     let kept = store.as_mut().and_then(FileStore::finish);
     let stored = certificates.as_mut().and_then(TlsStore::finish);
     let report = &built.report;
@@ -254,14 +262,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let threads: Vec<_> =
         threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
-    let now = StatsNow { clock, uptime: begun.elapsed().as_secs(), totals: &stats, threads: &threads, rules };
+    let uptime = begun.elapsed().as_secs();
+    let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], rules };
     let counters = recorder.stats_writer(with_stats).write(&now);
     let incidents = recorder.finish();
     let mut problems: Vec<String> = Vec::new();
     problems.extend(kept);
     problems.extend(stored);
     problems.extend(load::save_datasets(builder.shared(), &rights));
-    let written = write_stats(&out, &counters, &rights);
+    let written = write_stats(&out, &counters, &[], &rights);
     let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
     let summary = Summary {
         packets: totals.packets,
@@ -272,6 +281,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         rules: rules_of(report),
         seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
         threads: args.threads,
+        filtered,
         incomplete,
         skipped: found.skipped,
         patterns: builder.patterns(),
@@ -309,9 +319,23 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
     Ok(outputs.into_iter().filter_map(of_output).collect())
 }
 
-/// Writes `stats.json`: every counter by its dotted name.
-pub fn write_stats(folder: &Path, counters: &[(&'static str, u64)], rights: &Rights) -> Result<(), Failure> {
-    let map: BTreeMap<&str, u64> = counters.iter().copied().collect();
+/// Writes `stats.json`: every counter by its dotted name, and where there are several links those of each under `links`.
+pub fn write_stats(
+    folder: &Path,
+    counters: &[(&'static str, u64)],
+    links: &[(String, Counters)],
+    rights: &Rights,
+) -> Result<(), Failure> {
+    let object = |counters: &[(&'static str, u64)]| -> serde_json::Map<String, serde_json::Value> {
+        // By name.
+        let sorted: BTreeMap<&str, u64> = counters.iter().copied().collect();
+        sorted.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+    };
+    let mut map = object(counters);
+    if !links.is_empty() {
+        let of = |(name, counters): &(String, Counters)| (name.clone(), object(counters).into());
+        map.insert("links".to_owned(), serde_json::Value::Object(links.iter().map(of).collect()));
+    }
     let path = folder.join("stats.json");
     let failed =
         |error: &dyn std::fmt::Display| Failure::stopped(format!("cannot write {}: {error}", path.display()));
@@ -329,6 +353,7 @@ struct Inspected {
     threads: Vec<Counters>,
     clock: Timestamp,
     incomplete: Vec<String>,
+    filtered: u64,
 }
 
 struct Alone<'r> {
@@ -363,15 +388,18 @@ fn inspect_alone(
     worker: Worker,
     recorder: &mut EveRecorder,
     captures: Vec<Capture>,
+    filter: Filter,
 ) -> Result<Inspected, Failure> {
     let mut alone = Alone { worker, recorder };
     let watches = alone.recorder.watches();
-    let incomplete = Reading::new(&mut alone, watches).all(captures).map_err(Failure::stopped)?;
+    let reading = Reading::new(&mut alone, watches, filter);
+    let (incomplete, filtered) = reading.all(captures).map_err(Failure::stopped)?;
     let Alone { mut worker, recorder } = alone;
     worker.shutdown(recorder);
     let stats = stats_of(&worker);
     let threads = vec![stats.clone()];
-    Ok(Inspected { counters: *worker.counters(), stats, threads, clock: worker.clock(), incomplete })
+    let (counters, clock) = (*worker.counters(), worker.clock());
+    Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
 }
 
 /// Several workers; this thread reads, another writes the events.
@@ -380,12 +408,13 @@ fn inspect_together(
     rings: Vec<EventReceiver>,
     recorder: &mut EveRecorder,
     captures: Vec<Capture>,
+    filter: Filter,
 ) -> Result<Inspected, Failure> {
     let watches = recorder.watches();
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
         // When this fails, the workers end by themselves, and the writer with the last of them.
-        let incomplete = Reading::new(&mut pool, watches).all(captures)?;
+        let (incomplete, filtered) = Reading::new(&mut pool, watches, filter).all(captures)?;
         let mut finished = pool.finish()?;
         let mut sent = RingCounters::default();
         for half in &mut finished.recorders {
@@ -394,14 +423,14 @@ fn inspect_together(
         sent.for_each(|name, value| finished.stats.push((name, value)));
         // A failure of the writer is one of the outputs, which are asked for their problems later.
         let _ = writer.join();
-        Ok::<_, PoolError>((finished, incomplete))
+        Ok::<_, PoolError>((finished, incomplete, filtered))
     });
-    let (finished, incomplete) = outcome.map_err(Failure::stopped)?;
+    let (finished, incomplete, filtered) = outcome.map_err(Failure::stopped)?;
     for half in &finished.recorders {
         recorder.absorb(half);
     }
     let Finished { counters, stats, threads, clock, .. } = finished;
-    Ok(Inspected { counters, stats, threads, clock, incomplete })
+    Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
 }
 
 fn rules_of(report: &RuleSetReport) -> Rules {
@@ -447,6 +476,9 @@ fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
         summary.threads,
         if summary.threads == 1 { "thread" } else { "threads" }
     );
+    if summary.filtered > 0 {
+        println!("{} packets left out by --filter", summary.filtered);
+    }
     for why in &summary.incomplete {
         println!("incomplete: {why}");
     }

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run`: the stack on live traffic, inline between two interfaces or passive on one.
+//! `bartizan run`: the stack on live traffic, on links that are inline between two interfaces or passive on one.
 
-use crate::crew::{self, Parts};
+use crate::crew::{self, Parts, Stack};
 use crate::error::{Exit, Failure};
 use crate::generation::{Builder, Built};
-use crate::interfaces::InterfaceWatch;
+use crate::links::Links;
 use crate::metrics::{self, Source};
-use crate::plan::{self, Given, Plan};
+use crate::plan::{self, Given, LinkPlan, Plan};
 use crate::reload::Inventory;
-use crate::stats::Statistics;
+use crate::stats::{Statistics, StatsLink};
 use crate::{firewall, load, lock, signals, stats, unused};
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, Spread};
+use bartizan_base::Generation;
 use bartizan_config::suricata;
 use bartizan_dataplane::board::Board;
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
-use bartizan_dataplane::live::together::Ports;
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::settings::EngineSettings;
 use bartizan_events::file_store::{FileStore, WhenBehind};
@@ -23,9 +22,7 @@ use bartizan_events::harmless;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::{SinkProblem, SinkWatch};
 use bartizan_events::tls_store::TlsStore;
-use bartizan_ports::{
-    AWAKE_DEVICE, Awake, InlineOptions, InlinePair, Interface, PassiveOptions, PassivePort,
-};
+use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -44,43 +41,44 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     signals::install();
     let plan = plan::plan(&args.given)?;
     // What can be refused at once is looked at before rules are loaded, which takes its time.
-    let mut interfaces = InterfaceWatch::new(interfaces(&plan)?);
+    let seed = load::seed();
+    let mut links = Links::new(&plan, interfaces(&plan)?, seed)?;
     // Without a folder no output is a file with a relative name.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
     let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
-    firewall::needs_prevention(builder.settings(), plan.prevention)?;
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
+    }
     let _locks = locks(&plan, &rights)?;
     let listener = plan.metrics.map(metrics::listen).transpose()?;
     let built = builder.build(Generation(1))?;
-    let (settings, warnings) =
-        EngineSettings::from_settings(builder.settings(), plan.prevention, crate::load::seed())
-            .map_err(Failure::setting(builder.settings()))?;
-    let settings = settings.for_live_links();
-    let settings = if plan.prevention {
-        settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
-    } else {
-        settings
-    };
-    let is_inline = matches!(plan.ports, plan::Ports::Inline { .. });
-    let settings = if is_inline { settings.between_two_sides() } else { settings };
-    let mut warnings: Vec<String> = builder.warnings().iter().cloned().chain(warnings).collect();
-    let run = RunInfo {
+    let mut warnings: Vec<String> = builder.warnings().to_vec();
+    let settings = plan
+        .links
+        .iter()
+        .map(|link| engine_settings(&builder, &plan, link, seed, &mut warnings))
+        .collect::<Result<Vec<_>, _>>()?;
+    let run = |link: &LinkPlan| RunInfo {
         own_fields: true,
         functions: built.function_names.clone(),
-        interface: Some(plan.ports.interfaces().join("-")),
+        interface: Some(link.interface()),
+        link: plan.named.then(|| link.name.clone()),
     };
+    let runs: Vec<RunInfo> = plan.links.iter().map(run).collect();
+    let prevention = plan.links.iter().any(|link| link.prevention);
     let mut recorder = EveRecorder::new(
         builder.settings(),
         folder,
         builder.shared(),
-        plan.prevention,
-        run.clone(),
+        prevention,
+        // Of one link with one worker; others have recorders of their own.
+        runs.first().cloned().unwrap_or_default(),
         &mut warnings,
     )
     .map_err(Failure::outputs(builder.settings()))?;
-    let app =
-        Arc::new(load::app_layer(builder.settings(), &built.needs, load::Mode::on_links(plan.prevention))?);
+    let engines = Engines::new(&plan, &builder, &built)?;
     let mut store =
         load::file_store(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
     let handle = || store.as_ref().and_then(FileStore::handle);
@@ -91,7 +89,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     recorder.store_certificates_in(certificates_handle());
     let every = stats::interval(builder.settings())?;
     check_unread(&plan, &builder)?;
-    let ports = open_ports(&plan.ports, &Spread::new(settings.seed, plan.workers), &mut warnings)?;
+    let midstream = plan.links.iter().zip(&settings);
+    let mut midstream =
+        midstream.filter(|(link, own)| link.prevention && own.stream.midstream_policy.refuses());
+    let refuses_midstream = midstream.next().is_some();
+    let stack =
+        |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
+    let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
+    let of_links = links.open(stacks, &mut warnings)?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
@@ -99,25 +104,27 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     for note in inventory.notes() {
         eprintln!("warning: {note}");
     }
-    let board = Board::new(plan.workers);
-    let source = Arc::new(Source::new(board.clone(), recorder.watches(), function_names));
+    let workers = plan.links.iter().map(|link| link.workers).sum();
+    let board = Board::new(workers);
+    let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
+    let source = Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), function_names));
     source.loaded(&report, builder.cache());
     let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
     if let Some(server) = &server {
         eprintln!("metrics: http://{}/metrics", server.address());
     }
-    let control = Control::for_workers(plan.workers).map_err(Failure::stopped)?;
-    if plan.prevention && settings.stream.midstream_policy.refuses() {
+    let control = Control::for_workers(workers).map_err(Failure::stopped)?;
+    if refuses_midstream {
         eprintln!(
             "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
         );
     }
     eprintln!(
         "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
-        plan.ports.interfaces().join("-"),
+        plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
         builder.patterns()
     );
-    let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers));
+    let spin = plan.spin.unwrap_or_else(|| crew::spin(workers));
     if plan.awake
         && let Err(error) = Awake::open()
     {
@@ -127,11 +134,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let live = LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() };
     let statistics_board = board.clone();
-    let parts = Parts { settings, engine: Arc::clone(&app), chains, ports, live, control: &control, board };
+    let parts = Parts { links: of_links, chains, live, control: &control, board };
     let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
     let (keep, keep_certificates) = (handle(), certificates_handle());
-    let for_worker = |ring| {
-        let half = EveRecorder::for_worker(&yaml, &shared, plan.prevention, run.clone(), ring);
+    let for_worker = |link: usize, ring| {
+        let (run, prevention) = (runs.get(link), plan.links.get(link).is_some_and(|link| link.prevention));
+        let run = run.cloned().unwrap_or_default();
+        let half = EveRecorder::for_worker(&yaml, &shared, prevention, run, ring);
         let mut half = half.map_err(Failure::outputs(&yaml))?;
         half.keep_files(keep.clone());
         half.store_certificates_in(keep_certificates.clone());
@@ -142,17 +151,18 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         statistics_board,
         every,
         stats::rules_of(&report),
-        &plan.ports.interfaces().join("-"),
+        plan.links.iter().map(|l| StatsLink::new(&l.name, l.interface(), l.workers)).collect(),
     );
     let steer = |finished: &dyn Fn() -> bool| {
-        let steering = Steering { control: &control, source: &source, app: &app, given: &args.given };
-        steering.run(&mut builder, inventory, &mut statistics, &mut interfaces, finished);
+        let steering = Steering { control: &control, source: &source, engines: &engines, given: &args.given };
+        steering.run(&mut builder, inventory, &mut statistics, &mut links, finished);
     };
     let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
     drop(server);
     let threads = std::mem::take(&mut ended.threads);
-    statistics.warn(&ended.stats);
-    let counters = statistics.write(ended.clock, &ended.stats, threads);
+    let of_links: Vec<_> = ended.links.iter().map(|link| link.stats.clone()).collect();
+    statistics.warn(&of_links);
+    let (counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links);
     recorder.finish().iter().for_each(tell);
     let mut problems: Vec<String> = Vec::new();
     problems.extend(store.as_mut().and_then(FileStore::finish));
@@ -166,9 +176,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let failed = events_summary(&mut text, &recorder.watches());
     say(&plan, &text);
     if let Some(out) = &plan.out {
-        super::inspect::write_stats(out, &counters, &rights)?;
+        super::inspect::write_stats(out, &counters, &of_links, &rights)?;
     }
-    match ended.failure.or_else(|| interfaces.gone().map(Failure::stopped)) {
+    match ended.failure.or_else(|| links.end().map(Failure::stopped)) {
         Some(failure) => Err(failure),
         None if failed > 0 || !problems.is_empty() => Ok(Exit::Stopped),
         None => Ok(Exit::Done),
@@ -185,28 +195,101 @@ fn say(plan: &Plan, text: &str) {
     };
 }
 
-/// The interfaces, each another one, however they are named.
-fn interfaces(plan: &Plan) -> Result<Vec<Interface>, Failure> {
-    let names = plan.ports.interfaces();
-    let found: Vec<Interface> = names
-        .iter()
-        .map(|name| Interface::look_up(name))
-        .collect::<Result<_, _>>()
-        .map_err(Failure::input)?;
-    if let [a, b] = found.as_slice()
-        && a.index == b.index
-    {
-        let what = if a.name == b.name {
-            "is given twice".to_owned()
-        } else {
-            format!("and `{}` are one interface", b.name)
-        };
-        return Err(Failure::input(format!(
-            "`{}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap",
-            a.name
-        )));
+/// The interfaces of each link, each another one, however they are named.
+fn interfaces(plan: &Plan) -> Result<Vec<Vec<Interface>>, Failure> {
+    let several = plan.links.len() > 1;
+    let mut known: Vec<(u32, String, &str)> = Vec::new();
+    let mut of_links = Vec::new();
+    for link in &plan.links {
+        let which = if several { format!("link `{}`: ", link.name) } else { String::new() };
+        let mut found = Vec::new();
+        for name in link.ports.interfaces() {
+            let looked_up =
+                Interface::look_up(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
+            if let Some((_, other, of)) = known.iter().find(|(index, ..)| *index == looked_up.index) {
+                return Err(Failure::input(twice(link, name, other, of)));
+            }
+            known.push((looked_up.index, name.to_owned(), &link.name));
+            found.push(looked_up);
+        }
+        of_links.push(found);
     }
-    Ok(found)
+    Ok(of_links)
+}
+
+/// Says that an interface is given twice.
+fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
+    let what =
+        if name == other { "is given twice".to_owned() } else { format!("and `{name}` are one interface") };
+    if of != link.name {
+        return format!(
+            "links `{of}` and `{}`: `{other}` {what}: one link is one pair of ports or one tap",
+            link.name
+        );
+    }
+    format!(
+        "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
+    )
+}
+
+/// Settings of a link's workers.
+fn engine_settings(
+    builder: &Builder,
+    plan: &Plan,
+    link: &LinkPlan,
+    seed: [u64; 2],
+    warnings: &mut Vec<String>,
+) -> Result<EngineSettings, Failure> {
+    let (settings, said) = EngineSettings::from_settings(builder.settings(), link.prevention, seed)
+        .map_err(Failure::setting(builder.settings()))?;
+    for warning in said {
+        // Links mostly say the same.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    let settings = settings.for_live_links();
+    let settings = if link.prevention {
+        settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
+    } else {
+        settings
+    };
+    Ok(if link.is_inline() { settings.between_two_sides() } else { settings })
+}
+
+/// The application layer of links that prevent and of those that watch.
+struct Engines(Vec<(bool, Arc<Engine>)>);
+
+impl Engines {
+    fn new(plan: &Plan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
+        let mut engines: Vec<(bool, Arc<Engine>)> = Vec::new();
+        for link in &plan.links {
+            if !engines.iter().any(|(prevention, _)| *prevention == link.prevention) {
+                let mode = load::Mode::on_links(link.prevention);
+                engines.push((
+                    link.prevention,
+                    Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?),
+                ));
+            }
+        }
+        Ok(Engines(engines))
+    }
+
+    fn of(&self, prevention: bool) -> Option<Arc<Engine>> {
+        let engine = self.0.iter().find(|(known, _)| *known == prevention);
+        engine.map(|(_, engine)| Arc::clone(engine))
+    }
+
+    /// What only new rules ask for is done from here on.
+    fn ask(&self, built: &Built) {
+        for (_, engine) in &self.0 {
+            engine.ask_hashes(built.needs.hashes);
+            engine.ask_frames(built.needs.frames, built.needs.stream_frames);
+            if built.needs.magic {
+                engine.ask_magic();
+            }
+        }
+    }
 }
 
 /// Says what happened to an output.
@@ -219,8 +302,8 @@ fn tell(problem: &SinkProblem) {
 fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     let mut locks = Vec::new();
     locks.extend(plan.pid_file.as_deref().map(lock::pid_file).transpose()?);
-    if let plan::Ports::Inline { .. } = plan.ports {
-        for name in plan.ports.interfaces() {
+    for link in plan.links.iter().filter(|link| link.is_inline()) {
+        for name in link.ports.interfaces() {
             locks.extend(lock::interface(name)?);
         }
     }
@@ -254,7 +337,7 @@ fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
 struct Steering<'r> {
     control: &'r Control,
     source: &'r Source,
-    app: &'r Engine,
+    engines: &'r Engines,
     given: &'r Given,
 }
 
@@ -266,7 +349,7 @@ impl Steering<'_> {
         builder: &mut Builder,
         mut running: Inventory,
         statistics: &mut Statistics,
-        interfaces: &mut InterfaceWatch,
+        links: &mut Links,
         finished: &dyn Fn() -> bool,
     ) {
         let mut number = 1;
@@ -280,12 +363,7 @@ impl Steering<'_> {
                 match built {
                     Ok(built) => {
                         number += 1;
-                        // Hashes that only the new rules ask for are computed from here on.
-                        self.app.ask_hashes(built.needs.hashes);
-                        self.app.ask_frames(built.needs.frames, built.needs.stream_frames);
-                        if built.needs.magic {
-                            self.app.ask_magic();
-                        }
+                        self.engines.ask(&built);
                         self.control.swap(built.chains);
                         self.source.loaded(&built.report, builder.cache());
                         statistics.loaded(stats::rules_of(&built.report));
@@ -312,10 +390,7 @@ impl Steering<'_> {
                 builder.generation_freed();
             }
             statistics.look();
-            interfaces.look().iter().for_each(|said| eprintln!("{said}"));
-            if interfaces.gone().is_some() {
-                self.control.stop();
-            }
+            links.look(self.control).iter().for_each(|said| eprintln!("{said}"));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -331,30 +406,6 @@ impl Steering<'_> {
         let built = builder.build(number)?;
         running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
         Ok(built)
-    }
-}
-
-/// Ports for each worker.
-fn open_ports(
-    ports: &plan::Ports,
-    spread: &Spread,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Ports>, Failure> {
-    match ports {
-        plan::Ports::Inline { a, b, fix_offloads } => {
-            let options = InlineOptions { fix_offloads: *fix_offloads, ..InlineOptions::default() };
-            let (pairs, more) =
-                InlinePair::open_group(a, b, &options, spread, false).map_err(Failure::input)?;
-            warnings.extend(more.iter().map(ToString::to_string));
-            Ok(pairs.into_iter().map(Ports::Inline).collect())
-        }
-        plan::Ports::Tap { interface, fix_offloads } => {
-            let options = PassiveOptions { fix_offloads: *fix_offloads, ..PassiveOptions::default() };
-            let ports = PassivePort::open_group(interface, &options, spread).map_err(Failure::input)?;
-            let first = ports.first().into_iter().flat_map(PassivePort::warnings);
-            warnings.extend(first.map(ToString::to_string));
-            Ok(ports.into_iter().map(|port| Ports::Passive(Box::new(port))).collect())
-        }
     }
 }
 

@@ -20,6 +20,10 @@ struct Line {
     /// Drops act on captures, too.
     ips: bool,
     pid_file: Option<String>,
+    /// A packet filter in tcpdump's language.
+    filter: Option<String>,
+    /// Words at the end that are no options: a filter, too.
+    words: Vec<String>,
     /// What there is no counterpart of, and what to do.
     notes: Vec<String>,
     /// An option that only Suricata has at this place.
@@ -116,7 +120,7 @@ impl Line {
             "--user" | "--group" => self.notes.push(format!(
                 "{name}: start it as that user, with the capabilities cap_net_raw and cap_net_admin (systemd: `User=`, `AmbientCapabilities=`)"
             )),
-            "-F" => self.notes.push("-F: there are no BPF filters; what is not to be inspected is said by a policy (--policy)".to_owned()),
+            "-F" => self.filter = std::fs::read_to_string(&word).ok().map(|text| text.trim().to_owned()).or(Some(format!("EXPRESSION OF {word}"))),
             "-q" | "-d" | "--netmap" | "--dpdk" | "--af-xdp" | "--nflog" | "--ipfw" | "--pfring" | "--pfring-int" | "--erf-in"
             | "--dag" | "--napatech" | "--windivert" => self.notes.push(format!(
                 "{name}: live packets come in by AF_PACKET only: `--tap INTERFACE` to watch, `--inline A B` to prevent"
@@ -134,7 +138,12 @@ impl Line {
                 self.is_asked = true;
                 is_suricatas = false;
             }
-            _ => is_suricatas = false,
+            word => {
+                is_suricatas = false;
+                if !word.starts_with('-') {
+                    self.words.push(word.to_owned());
+                }
+            }
         }
         self.is_suricatas |= is_suricatas;
     }
@@ -153,18 +162,37 @@ impl Line {
         words.extend(self.options.iter().map(|option| quoted(option)));
         if is_live {
             words.extend(self.pid_file.iter().flat_map(|file| ["--pidfile".to_owned(), quoted(file)]));
-            words.extend(self.ports());
+            let (ports, of_settings) = self.ports();
+            // Inline there is none, which is said below.
+            let filter =
+                self.filter().or(of_settings).filter(|_| ports.first().is_some_and(|p| p == "--tap"));
+            words.extend(ports);
+            words.extend(filter.iter().flat_map(|filter| ["--filter".to_owned(), quoted(filter)]));
         } else {
             words.extend(self.ips.then(|| "--ips".to_owned()));
+            words.extend(self.filter().iter().flat_map(|filter| ["--filter".to_owned(), quoted(filter)]));
             words.extend(self.captures.iter().map(|capture| quoted(capture)));
         }
         Some(words.join(" "))
     }
 
-    /// What packets come in by: as the line says, else as the settings say.
-    fn ports(&self) -> Vec<String> {
+    /// The packet filter that the line has.
+    fn filter(&self) -> Option<String> {
+        let words = Some(self.words.join(" ")).filter(|words| !words.is_empty());
+        self.filter.clone().or(words)
+    }
+
+    /// A packet filter is wanted where there is none.
+    fn has_filter_inline(&self) -> bool {
+        let (ports, of_settings) = self.ports();
+        let is_inline = self.captures.is_empty() && ports.first().is_some_and(|port| port == "--inline");
+        is_inline && self.filter().or(of_settings).is_some()
+    }
+
+    /// What packets come in by: as the line says, else as the settings say; with the packet filter that the settings have for it.
+    fn ports(&self) -> (Vec<String>, Option<String>) {
         let named = || self.config.as_deref().and_then(|path| suricata::load(Path::new(path)).ok());
-        let mut pair = None;
+        let (mut pair, mut filter) = (None, None);
         let interface = self.interfaces.first().cloned().or_else(|| {
             let settings = named()?;
             let items: Vec<String> = settings.children("af-packet").map(str::to_owned).collect();
@@ -176,13 +204,15 @@ impl Line {
             if of(first, "copy-mode").as_deref() == Some("ips") {
                 pair = of(first, "interface").zip(of(first, "copy-iface"));
             }
+            filter = of(first, "bpf-filter").filter(|filter| !filter.is_empty());
             of(first, "interface")
         });
-        match (pair, interface) {
+        let ports = match (pair, interface) {
             (Some((a, b)), _) => vec!["--inline".to_owned(), quoted(&a), quoted(&b)],
             (None, Some(interface)) => vec!["--tap".to_owned(), quoted(&interface)],
             (None, None) => vec!["--tap".to_owned(), "INTERFACE".to_owned()],
-        }
+        };
+        (ports, filter)
     }
 }
 
@@ -231,7 +261,10 @@ pub fn hint(arguments: &[String]) -> Option<String> {
         );
     }
     if line.interfaces.len() > 1 {
-        text.push_str("\n  one run watches one interface: start one for each, with an --out of its own");
+        text.push_str("\n  several are links of a host file, each with a name: `links: [{name: a, tap: {interface: eth0}}, ...]`, and `bartizan run -c FILE` (docs/running.md)");
+    }
+    if line.has_filter_inline() {
+        text.push_str("\n  inline there is no packet filter: what is not to be inspected gets a policy with `chain: []` (--policy)");
     }
     for note in &line.notes {
         let _ = write!(text, "\n  {note}");
@@ -265,6 +298,9 @@ mod tests {
                 "--af-packet=eth1 --pidfile /run/s.pid -S a.rules",
                 "bartizan run --rules a.rules --pidfile /run/s.pid --tap eth1",
             ),
+            ("-i eth0 -l log not port 22", "bartizan run --out log --tap eth0 --filter 'not port 22'"),
+            ("-r x.pcap udp", "bartizan inspect --filter udp x.pcap"),
+            ("-i eth0 -F /no/such", "bartizan run --tap eth0 --filter 'EXPRESSION OF /no/such'"),
             ("--pcap=eth1 -v -l log", "bartizan run --out log --tap eth1"),
             ("-S a.rules -l log", "bartizan run --rules a.rules --out log --tap INTERFACE"),
         ] {
@@ -275,7 +311,7 @@ mod tests {
             ("-D", "stays in the foreground"),
             ("--list-runmodes", "there are no run modes"),
             ("-q 0", "AF_PACKET only"),
-            ("-c s.yaml -i eth0 -i eth1", "start one for each"),
+            ("-c s.yaml -i eth0 -i eth1", "several are links of a host file"),
             ("--user suri -i eth0", "cap_net_raw"),
             ("--unix-socket", "no command socket"),
             ("run -i eth0", "bartizan run --tap eth0"),

@@ -23,6 +23,8 @@ const ANSWER: Duration = Duration::from_millis(400);
 pub struct Source {
     started: Instant,
     board: Board,
+    /// Names of the workers' links.
+    links: Vec<String>,
     outputs: Vec<Arc<SinkWatch>>,
     /// Names of functions by their bit, those that no chain of the running generation has included.
     functions: Vec<&'static str>,
@@ -32,11 +34,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// For these workers and outputs.
-    pub fn new(board: Board, outputs: Vec<Arc<SinkWatch>>, functions: Vec<&'static str>) -> Self {
+    /// For these workers, by number of the links with these names, and outputs.
+    pub fn new(
+        board: Board,
+        links: Vec<String>,
+        outputs: Vec<Arc<SinkWatch>>,
+        functions: Vec<&'static str>,
+    ) -> Self {
         Source {
             started: Instant::now(),
             board,
+            links,
             outputs,
             functions,
             rules: Mutex::new(RuleSetReport::new()),
@@ -82,8 +90,9 @@ impl Source {
         let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
         for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
             let worker = number.to_string();
-            page.add(&m::WORKER_LATE, &[&worker], u64::from(*late));
-            Worker { name: &worker, snapshot, functions: &self.functions }.add(&mut page);
+            let link = self.links.get(number).map_or("", String::as_str);
+            page.add(&m::WORKER_LATE, &[&worker, link], u64::from(*late));
+            Worker { name: &worker, link, snapshot, functions: &self.functions }.add(&mut page);
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
@@ -159,6 +168,8 @@ fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
 /// One worker's part of the page.
 struct Worker<'s> {
     name: &'s str,
+    /// The name of its link.
+    link: &'s str,
     snapshot: &'s Snapshot,
     functions: &'s [&'static str],
 }
@@ -171,13 +182,14 @@ impl Worker<'_> {
         self.stats(page);
         self.ports(page);
         let (snapshot, worker) = (self.snapshot, self.name);
-        page.add(&m::GENERATION, &[worker], snapshot.generation.0);
+        page.add(&m::GENERATION, &[worker, self.link], snapshot.generation.0);
         for (part, used, _) in &snapshot.memory {
-            page.add(&m::MEMORY, &[part, worker], *used);
+            page.add(&m::MEMORY, &[part, worker, self.link], *used);
         }
         let counters = &snapshot.counters;
-        page.add(&m::SKIPPED, &["ids", "not_on_path", worker], counters.spared);
-        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker], counters.bypassed_packets);
+        page.add(&m::SKIPPED, &["ids", "not_on_path", worker, self.link], counters.spared);
+        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], counters.bypassed_packets);
+        page.add(&m::SKIPPED, &["all", "duplicate", worker, self.link], snapshot.live.duplicates);
     }
 
     fn function(&self, id: FunctionId) -> &'static str {
@@ -191,7 +203,7 @@ impl Worker<'_> {
     fn packets(&self, page: &mut Exposition) {
         let Snapshot { policies, passed, refused, alerts, .. } = self.snapshot;
         let mut add = |number: u32, verdict, packets, bytes| {
-            let labels = [policies.name(number), verdict, self.name];
+            let labels = [policies.name(number), verdict, self.name, self.link];
             page.add(&m::PACKETS, &labels, packets);
             page.add(&m::BYTES, &labels, bytes);
         };
@@ -202,15 +214,19 @@ impl Worker<'_> {
             add(key.policy, key.verdict.name(), amount.packets, amount.bytes);
         }
         for (number, [allowed, blocked]) in (0u32..).zip(alerts) {
-            page.add(&m::ALERTS, &[policies.name(number), "allowed", self.name], *allowed);
-            page.add(&m::ALERTS, &[policies.name(number), "blocked", self.name], *blocked);
+            page.add(&m::ALERTS, &[policies.name(number), "allowed", self.name, self.link], *allowed);
+            page.add(&m::ALERTS, &[policies.name(number), "blocked", self.name, self.link], *blocked);
         }
     }
 
     fn decisions(&self, page: &mut Exposition) {
         let mut add = |metric: &Metric, function, key: &DecisionKey, packets| {
             let policy = self.snapshot.policies.name(key.policy);
-            page.add(metric, &[function, policy, key.reason.name(), key.verdict.name(), self.name], packets);
+            page.add(
+                metric,
+                &[function, policy, key.reason.name(), key.verdict.name(), self.name, self.link],
+                packets,
+            );
         };
         for (key, amount) in &self.snapshot.refused {
             add(&m::DECISIONS, self.function(key.function), key, amount.packets);
@@ -230,7 +246,7 @@ impl Worker<'_> {
             let rule = rule.or_else(|| Some((counter.strip_prefix("default.")?, "default")));
             match rule.filter(|_| *function == "pfw") {
                 Some((policy, rule)) => page.add(&m::FILTER_RULES, &[policy, rule], *value),
-                None => page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name], *value),
+                None => page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name, self.link], *value),
             }
         }
     }
@@ -238,19 +254,19 @@ impl Worker<'_> {
     /// Ports, the normaliser and the ways to other workers.
     fn ports(&self, page: &mut Exposition) {
         for (port, stats) in &self.snapshot.ports {
-            page.add(&m::PORT_PACKETS, &[port, "in"], stats.received);
-            page.add(&m::PORT_PACKETS, &[port, "out"], stats.sent);
-            page.add(&m::PORT_DROPPED, &[port, "receive_ring"], stats.ring_dropped);
+            page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
+            page.add(&m::PORT_PACKETS, &[port, "out", self.link], stats.sent);
+            page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
             for (refusal, frames) in stats.send_failures.iter() {
-                page.add(&m::PORT_DROPPED, &[port, refusal.name()], frames);
+                page.add(&m::PORT_DROPPED, &[port, refusal.name(), self.link], frames);
             }
         }
         let (live, worker) = (&self.snapshot.live, self.name);
         live.normaliser.for_each(|name, value| {
-            page.add(&m::NORMALISED, &[name.trim_start_matches("normaliser."), worker], value);
+            page.add(&m::NORMALISED, &[name.trim_start_matches("normaliser."), worker, self.link], value);
         });
-        page.add(&m::HANDED_OVER, &[worker], self.snapshot.hand_over.handed_over);
-        page.add(&m::RING_FULL, &["hand_over", worker], self.snapshot.hand_over.refused);
+        page.add(&m::HANDED_OVER, &[worker, self.link], self.snapshot.hand_over.handed_over);
+        page.add(&m::RING_FULL, &["hand_over", worker, self.link], self.snapshot.hand_over.refused);
     }
 
     /// What stands in EVE's statistics under other names, and these themselves.
@@ -258,23 +274,23 @@ impl Worker<'_> {
         let worker = self.name;
         let (mut total, mut known) = (0, 0);
         for (name, value) in &self.snapshot.stats {
-            page.add(&m::STATS, &[name, worker], *value);
+            page.add(&m::STATS, &[name, worker, self.link], *value);
             if let Some(event) = name.strip_prefix("decoder.event.").filter(|_| *value > 0) {
-                page.add(&m::DECODE_EVENTS, &[event, worker], *value);
+                page.add(&m::DECODE_EVENTS, &[event, worker, self.link], *value);
             } else if let Some(reason) = name.strip_prefix("flow.end.reason.") {
-                page.add(&m::FLOWS_ENDED, &[reason, worker], *value);
+                page.add(&m::FLOWS_ENDED, &[reason, worker, self.link], *value);
             }
             match *name {
-                "flow.active" => page.add(&m::FLOWS_ACTIVE, &["host", worker], *value),
+                "flow.active" => page.add(&m::FLOWS_ACTIVE, &["host", worker, self.link], *value),
                 "flow.total" => total = *value,
                 "flow.tcp" | "flow.udp" | "flow.icmpv4" | "flow.icmpv6" => {
                     known += value;
-                    page.add(&m::FLOWS, &[name.trim_start_matches("flow."), worker], *value);
+                    page.add(&m::FLOWS, &[name.trim_start_matches("flow."), worker, self.link], *value);
                 }
                 _ => {}
             }
         }
-        page.add(&m::FLOWS, &["other", worker], total.saturating_sub(known));
+        page.add(&m::FLOWS, &["other", worker, self.link], total.saturating_sub(known));
     }
 }
 

@@ -186,13 +186,13 @@ impl FlowClass {
     }
 
     /// Own fields, when the run has some.
-    pub(super) fn own(
-        &self,
-        run: &RunInfo,
+    pub(super) fn own<'a>(
+        &'a self,
+        run: &'a RunInfo,
         generation: Generation,
         flow: Option<&Entry>,
         decision: Option<&Decision>,
-    ) -> Own<'_> {
+    ) -> Own<'a> {
         if !run.own_fields {
             return Own::default();
         }
@@ -208,6 +208,7 @@ impl FlowClass {
             rule: decision.and_then(|d| d.rule).map(core::num::NonZeroU32::get),
             generation: Some(generation),
             level: flow.map(|f| f.level()),
+            link: run.link.as_deref(),
             ..Own::default()
         }
     }

@@ -60,6 +60,8 @@ pub struct RunInfo {
     pub functions: Vec<&'static str>,
     /// Name of the interface, live.
     pub interface: Option<String>,
+    /// Name of the link, where a host file names it.
+    pub link: Option<String>,
 }
 
 impl RunInfo {

@@ -61,6 +61,8 @@ pub struct StatsNow<'a> {
     pub totals: &'a [(&'static str, u64)],
     /// Counters of each worker, with its name.
     pub threads: &'a [(String, Vec<(&'static str, u64)>)],
+    /// Counters of each link, with its name, where there are several.
+    pub links: &'a [(String, Vec<(&'static str, u64)>)],
     /// Rules.
     pub rules: RulesInForce,
 }
@@ -72,7 +74,7 @@ pub struct StatsWriter {
     posted: Arc<Posted>,
     store: Option<Arc<FileStoreCounters>>,
     certificates: Option<Arc<TlsStoreCounters>>,
-    /// Values of the last event: of all, and of each worker by its name.
+    /// Values of the last event: of all, of each worker by its name, and of each link by its name behind `link `.
     last: BTreeMap<String, BTreeMap<&'static str, u64>>,
     writer: JsonWriter,
 }
@@ -117,7 +119,23 @@ fn with_last<'a>(
     counters.iter().map(with).collect()
 }
 
+/// Counters by the name of what has them.
+type Named<'a> = (&'a str, Vec<Counter<'a>>);
+
+fn named<'a>(all: &'a [Named<'a>]) -> Vec<ThreadCounters<'a>> {
+    all.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect()
+}
+
 impl StatsWriter {
+    /// With what they were at the last event; `of` tells those of links and of workers apart.
+    fn with_names<'a>(&mut self, all: &'a [(String, Vec<(&'static str, u64)>)], of: &str) -> Vec<Named<'a>> {
+        let with = |(name, counters): &'a (String, Vec<(&'static str, u64)>)| {
+            let last = self.last.entry(format!("{of}{name}")).or_default();
+            (name.as_str(), with_last(counters, last))
+        };
+        all.iter().map(with).collect()
+    }
+
     /// Whether some output has these events.
     #[must_use]
     pub const fn is_wanted(&self) -> bool {
@@ -141,15 +159,8 @@ impl StatsWriter {
         let wrong = u64::from(crate::stats::mostly_wrong_checksums(&all).is_some());
         all.push(("tcp.checksums_mostly_wrong", wrong));
         let totals = with_last(&all, self.last.entry(String::new()).or_default());
-        let threads: Vec<(&str, Vec<Counter<'_>>)> = now
-            .threads
-            .iter()
-            .map(|(name, counters)| {
-                (name.as_str(), with_last(counters, self.last.entry(name.clone()).or_default()))
-            })
-            .collect();
-        let threads: Vec<ThreadCounters<'_>> =
-            threads.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect();
+        let (threads, links) = (self.with_names(now.threads, ""), self.with_names(now.links, "link "));
+        let (threads, links) = (named(&threads), named(&links));
         let since = bartizan_events::time_text(rules.since);
         let engines = [DetectEngine {
             id: 0,
@@ -159,7 +170,8 @@ impl StatsWriter {
             rules_skipped: rules.skipped,
         }];
         let engines = if detects { engines.as_slice() } else { &[] };
-        let record = StatsRecord { uptime: now.uptime, totals: &totals, threads: &threads, engines };
+        let (uptime, totals) = (now.uptime, &totals);
+        let record = StatsRecord { uptime, totals, threads: &threads, links: &links, engines };
         let common = Common { timestamp: now.clock, ..Common::default() };
         for (output, header, options) in &self.outputs {
             record.write(&mut self.writer, header, options, &common);

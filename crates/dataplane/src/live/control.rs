@@ -136,13 +136,13 @@ impl Control {
         self.seats.get(usize::from(me.0)).map(|seat| &seat.waker)
     }
 
-    /// Wakes those of some workers (a bit each, the last bit for all beyond) that sleep.
-    pub(super) fn wake(&self, workers: u64) {
+    /// Wakes those of some workers (a bit each from the `first` on, the last bit for all beyond) that sleep.
+    pub(super) fn wake(&self, first: u16, workers: u64) {
         if workers == 0 {
             return;
         }
         fence(Ordering::SeqCst);
-        for (index, seat) in self.seats.iter().enumerate() {
+        for (index, seat) in self.seats.iter().skip(first.into()).enumerate() {
             if workers >> index.min(63) & 1 == 1 && seat.asleep.load(Ordering::Relaxed) {
                 seat.waker.wake();
             }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers on one link, each with ports of its own, in threads of their own. Frames of flows that another worker owns
-//! are handed over between them ([`crate::handover`]) and leave by the owner's ports.
+//! Several workers on one link or on several, each with ports of its own, in threads of their own. Frames of flows that another worker of the
+//! link owns are handed over between them ([`crate::handover`]) and leave by the owner's ports.
 //!
 //! A turn of a worker: take what is there on each port, handle it, send it; then the same with what others handed over. When
-//! one ends (a port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way.
+//! one ends (a port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way. Workers with a [`Berth`] do not end
+//! with their ports: they wait for others.
 //!
 //! What becomes of every frame is counted, and [`Balance`] holds the sums against each other.
 //!
 //! Not done: moving flows from a worker with much to do to one with little.
 
+use super::berth::{Retired, retire};
 use super::control::Control;
 use super::unsent::UnsentFrames;
 use super::{
@@ -23,14 +25,15 @@ use crate::settings::EngineSettings;
 use crate::worker::{Worker, WorkerCounters};
 use crate::workers::share_of;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{LinkId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, LinkId, Timestamp, Verdict, WorkerId};
 use bartizan_flow::TableError;
 use bartizan_ports::{
-    Batch, FrameInfo, InlinePair, Port, PortError, PortStats, Segmentation, Side, Woke, look_any,
-    stay_on_processor, wait_any,
+    Awake, Batch, FrameFlags, FrameInfo, PortError, PortStats, Segmentation, Side, Woke, stay_on_processor,
 };
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use super::berth::{Berth, Ports};
 
 /// Frames that a worker can have under way to others at one time.
 pub const PARCELS: usize = 2048;
@@ -44,41 +47,9 @@ const HEADER_MOST: u16 = 0x3fff;
 /// From here on the size that its sender told.
 const TOLD: u32 = 16;
 
-/// A worker's own ports.
-pub enum Ports {
-    /// Two that forward to each other.
-    Inline(InlinePair),
-    /// One that is watched.
-    Passive(Box<dyn Port>),
-}
-
-impl Ports {
-    /// All its ports.
-    pub fn each(&mut self, mut each: impl FnMut(&mut dyn Port)) {
-        match self {
-            Ports::Inline(pair) => Side::BOTH.into_iter().for_each(|side| each(pair.port(side))),
-            Ports::Passive(port) => each(&mut **port),
-        }
-    }
-
-    fn now(&mut self) -> Timestamp {
-        match self {
-            Ports::Inline(pair) => pair.port(Side::A).now(),
-            Ports::Passive(port) => port.now(),
-        }
-    }
-
-    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
-        match self {
-            Ports::Inline(pair) => pair.look(else_ready, spin),
-            Ports::Passive(port) => look_any(&[&mut **port], else_ready, spin),
-        }
-    }
-}
-
 /// One of several workers, with all that it needs.
 pub struct Post<R> {
-    /// The worker and its rings to the others.
+    /// The worker and its rings to the others of its link.
     pub station: Station,
     /// Where its packets come from.
     pub ports: Ports,
@@ -88,6 +59,70 @@ pub struct Post<R> {
     pub counters: LiveCounters,
     /// The processor that its thread stays on, as one of those that the process may use.
     pub processor: Option<usize>,
+    /// What its packets come in by.
+    pub link: LinkId,
+    /// Number of its link's first worker among those of all links.
+    pub first: u16,
+    /// Where it gets other ports when these are gone. `None`: the end of its ports is the end of all.
+    pub berth: Option<Arc<Berth>>,
+    /// Frames leave by its ports; else they are only watched.
+    forwards: bool,
+    retired: Vec<Retired>,
+}
+
+impl<R> Post<R> {
+    /// The post of a worker of the only link.
+    pub fn new(station: Station, ports: Ports, recorder: R) -> Self {
+        Post {
+            station,
+            forwards: matches!(ports, Ports::Inline(_)),
+            ports,
+            recorder,
+            counters: LiveCounters::default(),
+            processor: None,
+            link: LinkId(0),
+            first: 0,
+            berth: None,
+            retired: Vec::new(),
+        }
+    }
+
+    /// Whether frames leave by its ports; else they are only watched.
+    pub const fn forwards(&self) -> bool {
+        self.forwards
+    }
+
+    /// Its number among the workers of all links.
+    fn number(&self) -> WorkerId {
+        WorkerId(self.first.saturating_add(self.station.id().0))
+    }
+
+    /// Each of its ports: name, what it and those before it have counted, frames that wait there.
+    pub fn each_port(&mut self, mut each: impl FnMut(&str, &PortStats, u64)) {
+        let Post { ports, retired, .. } = self;
+        if matches!(ports, Ports::Away) {
+            retired.iter().for_each(|port| each(&port.name, &port.stats, port.waiting));
+        }
+        let mut before = retired.iter();
+        ports.each(|port| {
+            let (stats, waiting) = (port.stats(), port.pending() as u64);
+            match before.next() {
+                Some(known) => each(port.name(), &known.stats.plus(&stats), known.waiting + waiting),
+                None => each(port.name(), &stats, waiting),
+            }
+        });
+    }
+}
+
+/// Where the workers of a link stand among those of all links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Number of the link's first worker.
+    pub first: u16,
+    /// Workers of the link.
+    pub count: u16,
+    /// Workers of all links.
+    pub all: u16,
 }
 
 /// Why workers ended that nobody stopped.
@@ -130,15 +165,30 @@ pub fn stations(
     parcels: usize,
 ) -> Result<Vec<Station>, TableError> {
     let count = count.max(1);
-    let mut share = share_of(settings, count);
-    let parts = usize::from(count);
-    share.defrag.memory = settings.defrag.memory.div_ceil(parts);
-    share.defrag.max_trackers = settings.defrag.max_trackers.div_ceil(count.into());
-    share.defrag.max_fragments = settings.defrag.max_fragments.div_ceil(count.into());
-    let workers = (0..count)
+    stations_of(settings, engine, chains, Places { first: 0, count, all: count }, parcels)
+}
+
+/// [`stations`] of one of several links: connected with each other, not with those of other links. Limits of `settings` are those of the
+/// workers of all links.
+///
+/// # Errors
+/// A flow table cannot be reserved.
+pub fn stations_of(
+    settings: &EngineSettings,
+    engine: &Arc<Engine>,
+    chains: &Arc<Chains>,
+    places: Places,
+    parcels: usize,
+) -> Result<Vec<Station>, TableError> {
+    let all = places.all.max(1);
+    let mut share = share_of(settings, all);
+    share.defrag.memory = settings.defrag.memory.div_ceil(all.into());
+    share.defrag.max_trackers = settings.defrag.max_trackers.div_ceil(all.into());
+    share.defrag.max_fragments = settings.defrag.max_fragments.div_ceil(all.into());
+    let workers = (0..places.count.max(1))
         .map(|index| {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
-            worker.number_flows(WorkerId(index));
+            worker.number_flows(WorkerId(places.first.saturating_add(index)));
             Ok(worker)
         })
         .collect::<Result<Vec<_>, TableError>>()?;
@@ -152,7 +202,6 @@ pub fn stations(
 /// The first failure of a worker, by its number.
 pub fn run_together<R: Recorder + Send>(
     posts: &mut [Post<R>],
-    link: LinkId,
     options: &LiveOptions,
     control: &Control,
     steer: impl FnOnce(&dyn Fn() -> bool),
@@ -161,11 +210,11 @@ pub fn run_together<R: Recorder + Send>(
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(posts.len());
         for post in posts.iter_mut() {
-            let worker = post.station.id().0;
+            let worker = post.number().0;
             let builder = std::thread::Builder::new().name(format!("worker-{worker}"));
             let body = move || {
                 let _all = Ender(control);
-                post.run(link, options, control)
+                post.run(options, control)
             };
             match builder.spawn_scoped(scope, body) {
                 Ok(thread) => threads.push((worker, thread)),
@@ -191,9 +240,11 @@ pub fn run_together<R: Recorder + Send>(
             }
         }
     });
-    let under_way = posts.first().map_or(0, |post| post.station.under_way());
-    if let Some(first) = posts.first_mut() {
-        first.counters.under_way = under_way;
+    let mut under_way = 0;
+    // The first worker of each link speaks for all of that link.
+    for post in posts.iter_mut().filter(|post| post.station.id() == WorkerId(0)) {
+        post.counters.under_way = post.station.under_way();
+        under_way += post.counters.under_way;
     }
     match failure {
         None => Ok(()),
@@ -215,14 +266,15 @@ impl Drop for Ender<'_> {
 }
 
 impl<R: Recorder> Post<R> {
-    fn run(&mut self, link: LinkId, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
+    fn run(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
         if let Some(processor) = self.processor {
             // Where the kernel refuses, it goes without.
             let _ = stay_on_processor(processor);
         }
-        let me = self.station.id();
+        let me = self.number();
         let mut hands = Hands::new(options, self.station.worker());
-        let mut awake = options.awake();
+        // Who only watches delays nobody.
+        let mut awake = if self.forwards { options.awake() } else { Awake::default() };
         let mut result = Ok(());
         let mut last = LastTurns::default();
         while last.goes_on(control) && result.is_ok() {
@@ -230,7 +282,8 @@ impl<R: Recorder> Post<R> {
             if self.station.worker().is_asked() {
                 self.show();
             }
-            let turn = self.turn(link, control, &mut hands);
+            self.change_ports(&mut hands);
+            let turn = self.turn(control, &mut hands);
             last.saw(turn.as_ref().copied().unwrap_or(0));
             result = match turn {
                 Ok(0) if control.stopping() => Ok(()),
@@ -245,6 +298,9 @@ impl<R: Recorder> Post<R> {
                 }
                 Err(error) => Err(error),
             };
+            if let Err(error) = std::mem::replace(&mut result, Ok(())) {
+                result = self.let_go(&mut hands, error);
+            }
             if hands.unsent.waits() {
                 let now = self.ports.now();
                 self.tell_unsent(&mut hands, Some(now));
@@ -256,13 +312,42 @@ impl<R: Recorder> Post<R> {
             match self.parcels(control, &mut hands) {
                 Ok(0) => std::thread::sleep(Duration::from_micros(50)),
                 Ok(_) => {}
-                Err(error) => result = result.and(Err(error)),
+                Err(error) => result = result.and(self.let_go(&mut hands, error)),
             }
         }
         self.tell_unsent(&mut hands, None);
         self.recorder.ending();
         self.station.worker_mut().shutdown(&mut self.recorder);
         result
+    }
+
+    /// Ports failed: their worker goes on without them where it may get others.
+    fn let_go(&mut self, hands: &mut Hands, error: PortError) -> Result<(), PortError> {
+        let Some(berth) = self.berth.clone() else { return Err(error) };
+        self.leave_ports(hands);
+        berth.left(Some(error));
+        Ok(())
+    }
+
+    /// Lets go of the ports if that is asked for, and takes others if there are some.
+    fn change_ports(&mut self, hands: &mut Hands) {
+        let Some(berth) = &self.berth else { return };
+        if !matches!(self.ports, Ports::Away) {
+            if berth.is_to_be_left() {
+                let berth = Arc::clone(berth);
+                self.leave_ports(hands);
+                berth.left(None);
+            }
+        } else if let Some(ports) = berth.take() {
+            self.ports = ports;
+        }
+    }
+
+    fn leave_ports(&mut self, hands: &mut Hands) {
+        self.tell_unsent(hands, None);
+        // Frames of a ring that goes with its port.
+        hands.batch.clear();
+        retire(&mut self.ports, &mut self.retired);
     }
 
     /// Records what ports did not take, as far as it is due.
@@ -275,18 +360,20 @@ impl<R: Recorder> Post<R> {
 
     /// Shows what was counted to who asked for it.
     fn show(&mut self) {
-        let Post { station, ports, counters, .. } = self;
+        let mut ports = Vec::new();
+        self.each_port(|name, stats, _| ports.push((name.to_owned(), *stats)));
+        let Post { station, counters, .. } = self;
         station.worker().show(|snapshot| {
             snapshot.live = *counters;
             snapshot.hand_over = station.counters();
-            let mut at = 0..;
-            ports.each(|port| snapshot.port(at.next().unwrap_or_default(), port));
+            snapshot.ports = ports;
         });
     }
 
     /// Takes what is there. Gives the number of frames.
-    fn turn(&mut self, link: LinkId, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
-        let Post { station, ports, recorder, counters, .. } = self;
+    fn turn(&mut self, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
+        let Post { station, ports, recorder, counters, link, first, .. } = self;
+        let (link, first) = (*link, *first);
         let mut seen = 0;
         match ports {
             Ports::Inline(pair) => {
@@ -316,8 +403,8 @@ impl<R: Recorder> Post<R> {
                         send_large(egress, batch, first..=index, rejecter, counters);
                     }
                     egress.transmit(batch);
-                    egress.flush()?;
                     unsent.note_batch(side, batch);
+                    egress.flush()?;
                     batch.clear();
                     rejecter.send(ingress);
                 }
@@ -328,14 +415,19 @@ impl<R: Recorder> Post<R> {
                 seen = take_apart(&mut hands.batch, rejecter, counters);
                 for index in 0..seen {
                     let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
+                    if info.flags.contains(FrameFlags::DUPLICATE) {
+                        counters.duplicates += 1;
+                        continue;
+                    }
                     station.worker_mut().arrives_with(checksums_of(info.flags));
                     station.frame(&frame, 0, recorder);
                 }
                 hands.batch.clear();
             }
+            Ports::Away => {}
         }
         counters.turns += u64::from(seen > 0);
-        control.wake(station.take_touched());
+        control.wake(first, station.take_touched());
         Ok(seen + self.parcels(control, hands)?)
     }
 
@@ -344,11 +436,16 @@ impl<R: Recorder> Post<R> {
         if !self.station.has_parcels() {
             return Ok(0);
         }
-        let Post { station, ports, recorder, counters, .. } = self;
+        let Post { station, ports, recorder, counters, first, forwards, .. } = self;
+        let (first, forwards) = (*first, *forwards);
         let Hands { batch, rejecters: [one, other], changed, unsent } = hands;
         let mut used = [false; 2];
         let taken = station.handed_over(batch.capacity(), recorder, |worker, frame, decision, tag| {
-            let Ports::Inline(pair) = ports else { return };
+            let pair = match ports {
+                Ports::Inline(pair) => pair,
+                Ports::Away if forwards => return gone(worker, decision, changed, counters),
+                _ => return,
+            };
             let (side, rejecter) =
                 if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
             let [a, b] = &mut used;
@@ -403,14 +500,14 @@ impl<R: Recorder> Post<R> {
                 rejecter.send(ingress);
             }
         }
-        control.wake(station.take_touched());
+        control.wake(first, station.take_touched());
         Ok(taken)
     }
 
     /// Nothing was there: time passes, then sleeps until something is. Says why a sleep ended.
     fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<Option<Woke>, PortError> {
-        let Post { station, ports, recorder, .. } = self;
-        let me = station.id();
+        let Post { station, ports, recorder, first, .. } = self;
+        let me = WorkerId(first.saturating_add(station.id().0));
         let now = ports.now();
         let more = station.worker_mut().idle(now, recorder);
         let has_parcels = || station.has_parcels();
@@ -418,12 +515,21 @@ impl<R: Recorder> Post<R> {
             return Ok(None);
         }
         let waker = control.waker(me);
-        let sleep = || match ports {
-            Ports::Inline(pair) => pair.wait(waker, Duration::ZERO, options.tick),
-            Ports::Passive(port) => wait_any(&mut [&mut **port], waker, Duration::ZERO, options.tick),
-        };
+        let sleep = || ports.wait(waker, options.tick);
         control.sleeping(me, has_parcels, sleep).transpose()
     }
+}
+
+/// What is decided of a frame whose link is gone: those that were to leave, it and what was held for it, are lost.
+fn gone(worker: &mut Worker, decision: Decision, room: &mut Vec<u8>, counters: &mut LiveCounters) {
+    counters.normaliser = counters.normaliser.plus(worker.take_normalised());
+    while worker.take_released(room).is_some() {
+        counters.gone += 1;
+    }
+    if let Some(change) = worker.take_rewrite() {
+        worker.reuse_rewrite(change);
+    }
+    counters.gone += u64::from(decision.verdict.forwards());
 }
 
 fn tag_of(side: Side, info: &FrameInfo) -> u32 {
@@ -467,6 +573,8 @@ pub struct Balance {
     pub refused: u64,
     /// Under way between workers when one of them ended by a defect.
     pub under_way: u64,
+    /// Watched ones that were not looked at: the second of a pair.
+    pub duplicates: u64,
     /// Made by the normaliser: answers to rejected packets, segments beyond the first of a large frame.
     pub made: u64,
     /// Given to devices.
@@ -475,7 +583,7 @@ pub struct Balance {
     pub not_sent: u64,
     /// Waiting in a transmit ring at the end.
     pub waiting: u64,
-    /// Were to leave, and could not be: a change did not fit, or only a part of the frame was here.
+    /// Were to leave, and could not be: a change did not fit, only a part of the frame was here, or their link was gone.
     pub not_given: u64,
 }
 
@@ -486,8 +594,9 @@ impl Balance {
         self.forwarded += counters.forwarded + counters.let_go;
         self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
         self.under_way += live.under_way;
+        self.duplicates += live.duplicates;
         self.made += live.normaliser.resets + live.normaliser.unreachables + live.normaliser.pieces;
-        self.not_given += live.unwritable + live.incomplete;
+        self.not_given += live.unwritable + live.incomplete + live.gone;
     }
 
     /// Adds a port.
@@ -498,10 +607,10 @@ impl Balance {
         self.waiting += waiting;
     }
 
-    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way.
+    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way + duplicates.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
-        self.received == self.forwarded + self.refused + self.under_way
+        self.received == self.forwarded + self.refused + self.under_way + self.duplicates
     }
 
     /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not

@@ -11,6 +11,7 @@ const OWN: &[&str] = &[
     "app_layer_memory.",
     "capture.checksum_pending",
     "capture.cut",
+    "capture.duplicates",
     "defrag.dropped.",
     "events.",
     "file_store.lost",
@@ -87,6 +88,8 @@ pub struct StatsRecord<'a> {
     pub totals: &'a [Counter<'a>],
     /// Per thread, for `threads: yes`.
     pub threads: &'a [ThreadCounters<'a>],
+    /// Of each of several links, by name, summed over its threads: under `bartizan.stats.links`.
+    pub links: &'a [ThreadCounters<'a>],
     /// Rule sets in force; they stand under `stats.detect.engines`.
     pub engines: &'a [DetectEngine<'a>],
 }
@@ -105,9 +108,14 @@ impl<'a> Node<'a> {
 
     /// Suricata's counters, or own ones.
     fn tree(counters: &[Counter<'a>], own: bool, with_zeros: bool) -> Self {
+        Node::with(counters, |counter| is_own(counter.name) == own, with_zeros)
+    }
+
+    /// Those that are wanted.
+    fn with(counters: &[Counter<'a>], wanted: impl Fn(&Counter<'a>) -> bool, with_zeros: bool) -> Self {
         let mut root = Node::new("");
         for counter in counters.iter().filter(|counter| with_zeros || counter.value > 0) {
-            if is_own(counter.name) == own {
+            if wanted(counter) {
                 root.insert(counter.name, *counter);
             }
         }
@@ -223,6 +231,15 @@ impl StatsRecord<'_> {
         if stats.threads && self.threads.iter().any(|t| t.counters.iter().any(|c| is_own(c.name))) {
             self.write_threads(w, stats, true);
         }
+        if !self.links.is_empty() {
+            w.object("links");
+            for link in self.links {
+                w.object(link.name);
+                Node::with(link.counters, |_| true, stats.null_values).write(w, stats.deltas, &[]);
+                w.end_object();
+            }
+            w.end_object();
+        }
         if w.mark() == empty {
             w.rewind(before);
         } else {
@@ -252,7 +269,8 @@ mod tests {
             rules_skipped: 0,
         }];
         let threads = [ThreadCounters { name: "W#01", counters: COUNTERS.get(..1).unwrap() }];
-        let record = StatsRecord { uptime: 3, totals: COUNTERS, threads: &threads, engines: &engines };
+        let record =
+            StatsRecord { uptime: 3, totals: COUNTERS, threads: &threads, links: &[], engines: &engines };
         let mut w = JsonWriter::new();
         record.write(&mut w, &HeaderOptions::default(), &stats, &Common::default());
         String::from_utf8(w.bytes().to_vec()).unwrap()
@@ -290,6 +308,27 @@ mod tests {
                 r#""stats":{"uptime":0,"tcp":{"syn":1},"threads":{"W#01":{}}},"#,
                 r#""bartizan":{"version":1,"stats":{"tcp":{"rewritten":2},"flow":{"end":{"reason":{"timeout":3}}},"#,
                 r#""threads":{"W#01":{"tcp":{"rewritten":2}}}}}}"#
+            )),
+            "{text}"
+        );
+        crate::schema::check(&serde_json::from_str(&text).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn links_have_all_of_their_counters_apart() {
+        let counters = [
+            Counter { name: "tcp.syn", value: 1, last: 0 },
+            Counter { name: "tcp.rewritten", value: 2, last: 1 },
+        ];
+        let links = [ThreadCounters { name: "wan", counters: &counters }];
+        let record = StatsRecord { totals: &counters[..1], links: &links, ..StatsRecord::default() };
+        let mut w = JsonWriter::new();
+        record.write(&mut w, &HeaderOptions::default(), &StatsOptions::default(), &Common::default());
+        let text = String::from_utf8(w.bytes().to_vec()).unwrap();
+        assert!(
+            text.ends_with(concat!(
+                r#""stats":{"uptime":0,"tcp":{"syn":1}},"#,
+                r#""bartizan":{"version":1,"stats":{"links":{"wan":{"tcp":{"syn":1,"rewritten":2}}}}}}"#
             )),
             "{text}"
         );

@@ -619,6 +619,7 @@ fn write_stats(e: &Event<'_>, w: &mut JsonWriter, options: &HeaderOptions, commo
         uptime: stats.num("uptime").unwrap(),
         totals: &totals,
         threads: &[],
+        links: &[],
         engines: &engines,
     };
     record.write(w, options, &Default::default(), common);

@@ -131,13 +131,16 @@ fn snapshot() -> Snapshot {
 #[test]
 fn a_page_is_read_back_and_says_what_was_counted() {
     let mut page = Exposition::default();
-    for name in ["0", "1"] {
-        Worker { name, snapshot: &snapshot(), functions: &["gate", "pfw", "sfw", "ids"] }.add(&mut page);
+    for (name, link) in [("0", "wan"), ("1", "lan")] {
+        Worker { name, link, snapshot: &snapshot(), functions: &["gate", "pfw", "sfw", "ids"] }
+            .add(&mut page);
     }
     let samples = read(&page.text()).expect("the format");
     let web = ("policy", "we\"b\\shop\n");
     assert_eq!(find(&samples, "bartizan_packets_total", &[web, ("verdict", "pass"), ("worker", "1")]), [10]);
     assert_eq!(find(&samples, "bartizan_packets_total", &[web, ("verdict", "drop"), ("worker", "0")]), [6]);
+    let lan = [web, ("verdict", "pass"), ("link", "lan")];
+    assert_eq!(find(&samples, "bartizan_packets_total", &lan), [10]);
     assert_eq!(
         find(&samples, "bartizan_bytes_total", &[("policy", "default"), ("verdict", "reject")]),
         [60, 60]
@@ -165,7 +168,7 @@ fn a_page_is_read_back_and_says_what_was_counted() {
 
 #[test]
 fn a_run_without_answers_has_a_page_of_its_own_values() {
-    let source = Source::new(Board::new(1), Vec::new(), vec!["ids"]);
+    let source = Source::new(Board::new(1), vec!["wan".to_owned()], Vec::new(), vec!["ids"]);
     let mut rules = RuleSetReport::new();
     rules.loaded = 2;
     rules.refused.insert("keyword `x` is not there".to_owned(), 1);

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Frames that a mirror port shows twice: once where they came into the switch, once where they left it.
+//!
+//! A frame is the second of a pair when one of the same bytes came within a window of time before it and had no second yet. So what a host really sends
+//! twice is seen twice behind a mirror that doubles everything. Frames are told apart by a hash with a secret key (SipHash, 64 bits): nobody
+//! without the key can have a frame taken for another one. The memory is fixed; a frame whose place another one has taken since is not known any more, and
+//! its second is seen like a first.
+//!
+//! Not done: pairs that differ (in a VLAN tag, or in what a router changes).
+
+use crate::batch::Batch;
+use crate::frame::FrameFlags;
+use bartizan_base::{PacketDuration, Timestamp};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Frames that are remembered at most; a power of two.
+const PLACES: usize = 1 << 15;
+
+/// Frames of which there was no second yet, by their hash.
+pub(crate) struct Duplicates {
+    window: PacketDuration,
+    places: Box<[(u64, Timestamp)]>,
+    key: RandomState,
+}
+
+/// Of no frame.
+const EMPTY: (u64, Timestamp) = (0, Timestamp::ZERO);
+
+impl Duplicates {
+    pub(crate) fn new(window: PacketDuration) -> Self {
+        Duplicates { window, places: vec![EMPTY; PLACES].into_boxed_slice(), key: RandomState::new() }
+    }
+
+    /// Marks those frames of a batch that are the second of a pair.
+    pub(crate) fn mark(&mut self, batch: &mut Batch) {
+        for index in batch.indices() {
+            let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { continue };
+            if self.is_second(bytes, info.timestamp)
+                && let Some(info) = batch.info_mut(index)
+            {
+                info.flags = info.flags.with(FrameFlags::DUPLICATE);
+            }
+        }
+    }
+
+    fn is_second(&mut self, bytes: &[u8], now: Timestamp) -> bool {
+        let mut hasher = self.key.build_hasher();
+        hasher.write(bytes);
+        // Zero is for places without a frame.
+        let hash = hasher.finish().max(1);
+        let Some(place) = self.places.get_mut(hash as usize & (PLACES - 1)) else { return false };
+        let (known, at) = *place;
+        let is_second = known == hash && now <= at + self.window;
+        *place = if is_second { EMPTY } else { (hash, now) };
+        is_second
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_nanos(1_000_000_000 + micros * 1_000)
+    }
+
+    #[test]
+    fn the_second_of_each_pair_is_one_and_no_other() {
+        let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
+        let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, at(micros));
+        // Sent three times by its host, each shown twice.
+        let seen: Vec<bool> = (0..6).map(|n| see(b"a frame", n * 10)).collect();
+        assert_eq!(seen, [false, true, false, true, false, true]);
+        assert!(!see(b"a frame", 100) && !see(b"a frame!", 101) && !see(b"a fram", 102) && !see(b"", 103));
+        // The window ends with its last moment.
+        assert!(see(b"a frame!", 2_101) && !see(b"a fram", 2_103));
+        // That one was a first again.
+        assert!(see(b"a fram", 2_104));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_costs_a_second_and_nothing_else() {
+        let mut duplicates = Duplicates::new(PacketDuration::from_millis(1_000));
+        let frames = (PLACES * 2) as u64;
+        let firsts = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), at(1))).count();
+        assert_eq!(firsts, 0, "frames that differ are never taken for one another");
+        let seconds = (0..frames).filter(|n| duplicates.is_second(&n.to_be_bytes(), at(2))).count();
+        assert!(seconds > 0 && seconds < PLACES, "{seconds}");
+    }
+}
