@@ -10,6 +10,9 @@ use crate::memory::Held;
 use crate::transaction::TxId;
 use bartizan_base::{Direction, PerDirection};
 
+/// Ids of transactions. Most flows note one or two at a time.
+pub type TxIds = smallvec::SmallVec<[TxId; 2]>;
+
 /// Notes kept before doubles among them are looked for.
 const NOTES: usize = 64;
 
@@ -25,7 +28,7 @@ pub enum Look {
 /// The notes of one looker for one direction.
 #[derive(Debug, Default)]
 struct Notes {
-    ids: Vec<TxId>,
+    ids: TxIds,
     /// Doubles are looked for when there are so many.
     limit: usize,
 }
@@ -115,14 +118,14 @@ impl Worklist {
     /// Takes the ids to look at, lowest first, each once; some may be gone by now. Hand the list back with
     /// [`Worklist::give_back`], so that its memory is used again.
     #[must_use]
-    pub fn take(&mut self, look: Look, direction: Direction) -> Vec<TxId> {
+    pub fn take(&mut self, look: Look, direction: Direction) -> TxIds {
         let notes = self.notes(look, direction);
         notes.order();
         core::mem::take(&mut notes.ids)
     }
 
     /// Gives the memory of a list back.
-    pub fn give_back(&mut self, look: Look, direction: Direction, mut ids: Vec<TxId>) {
+    pub fn give_back(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
         let notes = self.notes(look, direction);
         ids.clear();
         ids.append(&mut notes.ids);
@@ -131,20 +134,20 @@ impl Worklist {
     }
 
     /// Puts a list back that was not looked at.
-    pub fn put_back(&mut self, look: Look, direction: Direction, mut ids: Vec<TxId>) {
+    pub fn put_back(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
         let notes = self.notes(look, direction);
         ids.append(&mut notes.ids);
         notes.ids = ids;
     }
 
     /// The transactions to measure, to be given back with [`Worklist::measured`].
-    pub(crate) fn take_unmeasured(&mut self) -> Vec<TxId> {
+    pub(crate) fn take_unmeasured(&mut self) -> TxIds {
         self.unmeasured.order();
         core::mem::take(&mut self.unmeasured.ids)
     }
 
     /// The transactions of the list were measured: they hold `more` and `less` than before.
-    pub(crate) fn measured(&mut self, mut ids: Vec<TxId>, more: usize, less: usize) {
+    pub(crate) fn measured(&mut self, mut ids: TxIds, more: usize, less: usize) {
         ids.clear();
         self.unmeasured.ids = ids;
         self.unmeasured.limit = 0;
@@ -207,10 +210,10 @@ mod tests {
             list.changed(id);
         }
         let ids = list.take(Look::Inspect, ToServer);
-        assert_eq!(ids, [3, 7, 9]);
+        assert_eq!(ids.as_slice(), [3, 7, 9]);
         list.give_back(Look::Inspect, ToServer, ids);
         assert!(!list.waits(Look::Inspect, ToServer) && list.waits(Look::Inspect, ToClient));
-        assert_eq!(list.take(Look::Record, ToClient), [3, 7, 9]);
+        assert_eq!(list.take(Look::Record, ToClient).as_slice(), [3, 7, 9]);
     }
 
     #[test]
@@ -220,7 +223,7 @@ mod tests {
         let ids = list.take(Look::Record, ToClient);
         list.inspected(1, ToClient);
         list.give_back(Look::Record, ToClient, ids);
-        assert_eq!(list.take(Look::Record, ToClient), [1]);
+        assert_eq!(list.take(Look::Record, ToClient).as_slice(), [1]);
     }
 
     #[test]
@@ -230,6 +233,6 @@ mod tests {
             list.changed(round % 100);
         }
         assert!(list.inspect.to_client.ids.len() <= 4 * NOTES, "{}", list.inspect.to_client.ids.len());
-        assert_eq!(list.take(Look::Inspect, ToClient), (0..100).collect::<Vec<_>>());
+        assert_eq!(list.take(Look::Inspect, ToClient).to_vec(), (0..100).collect::<Vec<_>>());
     }
 }

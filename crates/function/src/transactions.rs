@@ -11,7 +11,7 @@
 use bartizan_applayer::flow::{AppLayer, HOLDS_MAX};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::{Transaction, TxId};
-use bartizan_applayer::worklist::Look;
+use bartizan_applayer::worklist::{Look, TxIds};
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 
 /// The application layer of a flow with one packet, for one function.
@@ -182,7 +182,7 @@ pub struct Marks {
 pub struct Showing {
     direction: Direction,
     parsed: bool,
-    changed: Vec<TxId>,
+    changed: TxIds,
 }
 
 impl Showing {
@@ -193,7 +193,7 @@ impl Showing {
         let parsed = app.is_parsed(direction);
         let changed = match app.parser_mut().map(|parser| parser.worklist_mut()) {
             Some(list) if list.waits(Look::Inspect, direction) => list.take(Look::Inspect, direction),
-            _ => Vec::new(),
+            _ => TxIds::new(),
         };
         Showing { direction, parsed, changed }
     }
@@ -201,8 +201,8 @@ impl Showing {
     /// Nothing is to be shown: it was, with the same packet.
     #[inline]
     #[must_use]
-    pub const fn nothing(direction: Direction) -> Self {
-        Showing { direction, parsed: false, changed: Vec::new() }
+    pub fn nothing(direction: Direction) -> Self {
+        Showing { direction, parsed: false, changed: TxIds::new() }
     }
 
     /// What a function is shown.
