@@ -81,6 +81,7 @@ impl TxCommon {
 
     /// The functions of a path that have not let go of the transaction. `unseen`: directions in which nobody looks, since no packet
     /// comes there.
+    #[inline]
     #[must_use]
     pub fn waits_for(&self, path: Path, unseen: PerDirection<bool>) -> Path {
         let open =

@@ -18,12 +18,14 @@ impl Path {
     pub const ALL: Path = Path(u32::MAX);
 
     /// Whether no function is left.
+    #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether function `id` is on the path.
+    #[inline]
     #[must_use]
     pub const fn contains(self, id: FunctionId) -> bool {
         id.0 < 32 && self.0 & (1 << id.0) != 0
@@ -42,18 +44,21 @@ impl Path {
     }
 
     /// The functions that are on both.
+    #[inline]
     #[must_use]
     pub const fn and(self, other: Path) -> Path {
         Path(self.0 & other.0)
     }
 
     /// The functions that are on one of them.
+    #[inline]
     #[must_use]
     pub const fn or(self, other: Path) -> Path {
         Path(self.0 | other.0)
     }
 
     /// The functions that are not on the other one.
+    #[inline]
     #[must_use]
     pub const fn and_not(self, other: Path) -> Path {
         Path(self.0 & !other.0)

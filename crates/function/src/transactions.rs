@@ -226,33 +226,23 @@ impl Showing {
         if self.parsed && later.is_empty() && protocol_of(app).is_some() {
             app.take_parsed(self.direction);
         }
-        if self.changed.is_empty() && marks.said.is_empty() && marks.refused == 0 {
-            return 0;
-        }
-        self.note(app, functions, later, marks)
-    }
-
-    #[inline(never)]
-    fn note(self, app: &mut AppLayer, functions: Path, later: Path, marks: &mut Marks) -> u64 {
-        let direction = self.direction;
-        let mut refused = core::mem::take(&mut marks.refused);
+        let mut refused = 0;
         let mut certificates = PerDirection::default();
-        marks.holds = 0;
-        for said in marks.said.drain(..) {
-            match said {
-                Said::Done(id, function) => app.release_tx(id, function),
-                Said::Hold(id, function) => refused += u64::from(!app.hold_tx(id, function)),
-                Said::Mark(Mark::StoreCertificates(sides)) => {
-                    Direction::BOTH.into_iter().for_each(|side| certificates[side] |= sides[side]);
-                }
-                Said::Mark(mark) => carry_out(app, direction, mark),
-            }
+        if !marks.said.is_empty() || marks.refused > 0 {
+            (refused, certificates) = note_said(app, self.direction, marks);
         }
+        if self.changed.is_empty() && certificates == PerDirection::default() {
+            return refused;
+        }
+        let direction = self.direction;
         self.note_done(app, functions, later);
         if certificates != PerDirection::default() {
             ask_for_certificates(app, certificates, direction);
         }
-        refused + app.end_old_holds()
+        if app.held_tx() > 0 {
+            refused += app.end_old_holds();
+        }
+        refused
     }
 
     fn note_done(self, app: &mut AppLayer, functions: Path, later: Path) {
@@ -297,6 +287,26 @@ impl Showing {
             app.note_done(direction, functions);
         }
     }
+}
+
+/// Notes what functions said. Gives the number of holds that were refused, and the sides whose certificates were asked for.
+#[inline(never)]
+fn note_said(app: &mut AppLayer, direction: Direction, marks: &mut Marks) -> (u64, PerDirection<bool>) {
+    let mut refused = core::mem::take(&mut marks.refused);
+    let mut certificates = PerDirection::default();
+    marks.holds = 0;
+    for said in marks.said.drain(..) {
+        match said {
+            Said::Done(id, function) => app.release_tx(id, function),
+            Said::Hold(id, function) => refused += u64::from(!app.hold_tx(id, function)),
+            Said::Mark(Mark::StoreCertificates(sides)) => {
+                Direction::BOTH.into_iter().for_each(|side| certificates[side] |= sides[side]);
+            }
+            Said::Mark(mark) => carry_out(app, direction, mark),
+        }
+    }
+    app.forget_released_tx();
+    (refused, certificates)
 }
 
 /// Protocol of the transactions that a flow holds now.

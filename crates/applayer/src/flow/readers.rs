@@ -15,6 +15,9 @@ pub const HOLDS_MAX: usize = 64;
 /// A transaction is held until so many have begun after it: parsers keep places for what lies between.
 pub const HOLDS_SPAN: u64 = 1_024;
 
+/// So many transactions are walked over without remembering where to begin.
+const FEW: u64 = 8;
+
 impl AppLayer {
     /// The first transaction that a function is not done with in a direction.
     #[must_use]
@@ -31,6 +34,9 @@ impl AppLayer {
     pub fn note_done(&mut self, direction: Direction, functions: Path) {
         let Some(parser) = self.parser.as_deref() else { return };
         let range = parser.tx_range();
+        if range.end.saturating_sub(range.start) <= FEW {
+            return;
+        }
         let open = |id: &TxId| {
             parser.tx(*id).is_some_and(|tx| !functions.and_not(tx.common().done[direction]).is_empty())
         };
@@ -39,14 +45,18 @@ impl AppLayer {
     }
 
     /// The payload functions on the flow's path. Where one has left it, whoever writes records looks again at what waited for it.
+    #[inline]
     pub fn set_readers(&mut self, readers: Path) {
-        let left = core::mem::replace(&mut self.readers, readers).and_not(readers);
-        if !left.is_empty()
-            && let Some(parser) = self.parser.as_deref_mut()
-        {
-            for id in parser.tx_range() {
-                parser.worklist_mut().released_by_function(id);
-            }
+        let before = core::mem::replace(&mut self.readers, readers);
+        if before != readers && !before.and_not(readers).is_empty() {
+            self.readers_left();
+        }
+    }
+
+    fn readers_left(&mut self) {
+        let Some(parser) = self.parser.as_deref_mut() else { return };
+        for id in parser.tx_range() {
+            parser.worklist_mut().released_by_function(id);
         }
     }
 
@@ -100,9 +110,6 @@ impl AppLayer {
 
     /// Ends holds of transactions that lie too far back. How many.
     pub fn end_old_holds(&mut self) -> u64 {
-        if self.held_tx.len() >= HOLDS_MAX {
-            self.forget_released();
-        }
         let mut ended = 0;
         let Some(parser) = self.parser.as_deref_mut().filter(|_| !self.held_tx.is_empty()) else { return 0 };
         let end = parser.tx_range().end;
@@ -120,8 +127,9 @@ impl AppLayer {
         ended
     }
 
-    fn forget_released(&mut self) {
-        let Some(parser) = self.parser.as_deref() else { return };
+    /// Where as many are held as there may be, those count no longer that were let go of otherwise than by [`AppLayer::release_tx`].
+    pub fn forget_released_tx(&mut self) {
+        let Some(parser) = self.parser.as_deref().filter(|_| self.held_tx.len() >= HOLDS_MAX) else { return };
         self.held_tx.retain(|id| parser.tx(*id).is_some_and(|tx| !tx.common().held.is_empty()));
     }
 }
