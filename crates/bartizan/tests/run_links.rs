@@ -309,6 +309,60 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
 }
 
 #[test]
+fn a_link_that_goes_under_traffic_leaves_no_frame_uncounted() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut outside = network();
+        let running = begin(&folder);
+        // Fragments go from worker to worker.
+        let round = frames();
+        for _ in 0..3 {
+            let mut going = Command::new("ip").args(["link", "del", "dev", "b1"]).spawn().unwrap();
+            while going.try_wait().unwrap().is_none() {
+                send(&mut outside.one[0], &round);
+            }
+            let gone = "the interface `b1` is gone";
+            let taken_up = running.stderr().matches("is taken up again").count();
+            until(gone, || running.stderr().matches(gone).count() == taken_up + 1);
+            // What comes meanwhile is not seen.
+            send(&mut outside.one[0], &round);
+            veth("b0", "b1", 1500);
+            until("taken up", || running.stderr().matches("is taken up again").count() == taken_up + 1);
+            outside.one[1] = port("b0");
+        }
+        let one = &mut outside.one;
+        send(&mut one[0], &[udp(false, 33_333, 4_000, b"last")]);
+        let mut came = Vec::new();
+        while !came.iter().any(|frame: &Vec<u8>| frame.ends_with(b"last")) {
+            came = take(&mut one[1], 1);
+            assert!(!came.is_empty(), "the last frame does not come");
+        }
+        let ended = running.stop();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(!ended.stdout.contains("do not agree"), "{}", ended.stdout);
+    });
+}
+
+#[test]
+fn an_interface_that_is_down_is_told_with_its_link() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut outside = network();
+        let running = begin(&folder);
+        ip("link set dev d1 down");
+        running.until("warning: link `two`: interface `d1` is down");
+        ip("link set dev d1 up");
+        running.until("note: link `two`: interface `d1` works again");
+        let [c, d] = &mut outside.two;
+        send(c, &[udp(false, 50_000, 4_000, b"hello")]);
+        assert_eq!(take(d, 1).len(), 1);
+        let ended = running.stop();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(!ended.stderr.contains("is gone") && !ended.stdout.contains("do not agree"), "{ended:?}");
+    });
+}
+
+#[test]
 fn the_run_ends_when_no_link_is_left() {
     in_namespace(|| {
         let folder = Folder::new();
@@ -413,6 +467,73 @@ fn a_tap_looks_only_at_what_its_filter_lets_through() {
         assert_eq!((ended.code, ended.stderr.lines().count()), (Some(1), 1), "{ended:?}");
         let says = "bartizan.yaml:2:45: the filter `porrt 22` cannot be used: ";
         assert!(ended.stderr.contains(says), "{ended:?}");
+    });
+}
+
+/// What events of a kind say of packets: without what differs between a link and a capture of it.
+fn said(folder: &Folder, eve: &str) -> Vec<String> {
+    let events = events::parse(&folder.read(eve));
+    let wanted = events.iter().filter(|e| e["event_type"] == "alert" || e["event_type"] == "flow");
+    let mut said: Vec<String> = wanted
+        .map(|e| {
+            let of = ["event_type", "src_ip", "src_port", "dest_ip", "dest_port", "proto", "vlan", "alert"];
+            let packets = [&e["flow"]["pkts_toserver"], &e["flow"]["bytes_toserver"]];
+            format!("{:?} {packets:?}", of.map(|key| e[key].to_string()))
+        })
+        .collect();
+    said.sort_unstable();
+    said
+}
+
+#[test]
+fn tcpdump_beside_a_tap_sees_the_same_frames() {
+    in_namespace(|| {
+        let there = Command::new("tcpdump").arg("--version").output().is_ok_and(|o| o.status.success());
+        if !there || bartizan_ports::PacketFilter::compile("ip", 1).is_err() {
+            eprintln!("needs tcpdump and libpcap: not run (apt-get install tcpdump)");
+            return;
+        }
+        ip("link set dev lo up");
+        veth("m0", "m1", 1500);
+        let mut outside = port("m0");
+        let mut all: Vec<_> =
+            (0..40u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000 + n % 3, b"secret")).collect();
+        for frame in all.iter_mut().step_by(3) {
+            frame.splice(12..12, [0x81, 0, 0, 42]);
+        }
+        for (filter, count) in [("port 4001", 13), ("vlan 42 and ip6", 7)] {
+            let folder = Folder::new();
+            folder.write("a.rules", rule(1));
+            let tcpdump = Running::start(
+                Command::new("tcpdump")
+                    .args(["-i", "m1", "-w", "seen.pcap", "-Z", "root", "-c", &count.to_string(), filter])
+                    .current_dir(&folder.0),
+            );
+            tcpdump.until("listening on m1");
+            let arguments =
+                ["run", "--tap", "m1", "--workers", "2", "--filter", filter, "--rules", "a.rules"];
+            let live = Running::start(
+                Command::new(PROGRAM)
+                    .args(arguments)
+                    .args(["--out", "live", "--cache", "none", "--metrics", "127.0.0.1:9100"])
+                    .current_dir(&folder.0),
+            );
+            live.until("running on m1");
+            send(&mut outside, &all);
+            until("the frames", || {
+                value(&get(), "bartizan_port_packets_total", &["\"m1\"", "\"in\""]) == count
+            });
+            assert_eq!(live.stop().code, Some(0));
+            // It ends with the last of them.
+            let ended = tcpdump.wait();
+            assert!(ended.stderr.contains(&format!("{count} packets captured")), "{ended:?}");
+            let arguments =
+                ["inspect", "--rules", "a.rules", "--out", "read", "--cache", "none", "seen.pcap"];
+            assert_eq!(common::run(&folder.0, &arguments).code, Some(0));
+            let (live, read) = (said(&folder, "live/eve.json"), said(&folder, "read/eve.json"));
+            assert_eq!(live.len() as u64, count * 2, "an alert and a flow each: {live:?}");
+            assert_eq!(live, read, "{filter}");
+        }
     });
 }
 
