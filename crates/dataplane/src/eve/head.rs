@@ -130,6 +130,13 @@ pub(super) fn head<'a>(
     orientation: Orientation,
 ) -> Common<'a> {
     let packet = occasion.packet;
+    // The event shows the sides the other way round than the packet does.
+    let turned_round = flow.is_some()
+        && match orientation {
+            Orientation::Packet => false,
+            Orientation::Flow => occasion.direction == Direction::ToClient,
+            Orientation::Direction(direction) => occasion.direction != direction,
+        };
     let tuple = match (orientation, flow) {
         (Orientation::Flow, Some(flow)) => Some(flow_tuple(flow)),
         (Orientation::Direction(Direction::ToServer), Some(flow)) => Some(flow_tuple(flow)),
@@ -147,12 +154,13 @@ pub(super) fn head<'a>(
         icmp: icmp(packet),
         packet_source: source(packet),
         ether: match packet.mac_addresses() {
-            Some((src, dest)) => Ether::Packet { ether_type: packet.ethernet_type(), src, dest },
+            Some((src, dest)) => {
+                let (src, dest) = if turned_round { (dest, src) } else { (src, dest) };
+                Ether::Packet { ether_type: packet.ethernet_type(), src, dest }
+            }
             None => flow_ether(flow),
         },
-        community: flow
-            .map(|f| (flow_tuple(f), f.ext.icmp))
-            .or_else(|| packet_tuple(packet).map(|t| (t, icmp(packet)))),
+        community: flow.map(|f| (flow_tuple(f), f.ext.icmp)),
         tx_id: None,
         pcap_filename: capture,
         ..Common::default()

@@ -9,17 +9,17 @@ use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, Verdict};
-use bartizan_events::JsonWriter;
-use bartizan_events::config::{EventTypes, XffOptions};
+use bartizan_events::config::EventTypes;
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
-    FileRecord, FileState, FrameRecord, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
+    FileRecord, FileState, FrameRecord, InPlace, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
     PacketSource, Payload, Reject, TargetSide, Transaction, TransactionRecord, TransportHeader, Tunnel,
     Tuple, VerdictInfo, VerdictWord, drop_reason, rule_metadata_json,
 };
+use bartizan_events::xff::XffOptions;
+use bartizan_events::{Common, JsonWriter};
 use bartizan_function::{Finding, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
-use core::net::IpAddr;
 use std::sync::Arc;
 
 /// What an alert says of its rule, with the texts that it borrows.
@@ -172,27 +172,47 @@ pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies)
     tx.tx.log_beside(w, &options);
 }
 
-/// The address that a proxy says it forwards for.
-fn forwarded_for(tx: TxRecord<'_>, options: &XffOptions) -> Option<IpAddr> {
+/// The address that a proxy forwards for, by a request's header.
+fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> {
     if !options.enabled {
         return None;
     }
-    let value = tx.tx.request_field(&options.header.to_ascii_lowercase())?;
-    let value = core::str::from_utf8(value).ok()?;
-    let mut list = value.split(',').map(str::trim);
-    let address = if options.forward { list.next() } else { list.next_back() }?;
-    // With a port, IPv6 stands in brackets.
-    let address = match address.strip_prefix('[') {
-        Some(rest) => rest.split(']').next()?,
-        None => address,
-    };
-    address.parse().ok()
+    options.address_in(tx.tx.request_field(&options.header)?)
 }
 
-fn address_text(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.segments().map(|s| format!("{s:04x}")).join(":"),
+/// The same of an alert: by its transaction; where it is about none, by the first request that is held and names somebody.
+fn alert_forwarded_for<'f>(
+    flow: Option<&'f Entry>,
+    finding: &Finding,
+    tx: Option<TxRecord<'f>>,
+    options: &XffOptions,
+) -> Option<&'f str> {
+    if finding.tx.is_some() {
+        return forwarded_for(tx?, options);
+    }
+    let parser = flow?.ext.app.as_deref()?.parser().filter(|_| options.enabled)?;
+    let mut named = parser.tx_range().filter_map(|id| parser.tx(id)?.request_field(&options.header));
+    named.find_map(|value| options.address_in(value))
+}
+
+/// Puts the address that a proxy forwards for in place of the one that a packet of this direction has at the client's end.
+fn put_in_place<'a>(common: &mut Common<'a>, address: &'a str, direction: Direction) {
+    common.in_place = Some(InPlace { address, of_source: direction == Direction::ToServer });
+}
+
+/// Shows in a file's record for whom a proxy forwards.
+pub(super) fn show_forwarded<'a>(
+    common: &mut Common<'a>,
+    record: &mut FileRecord<'a>,
+    occasion: &Occasion<'_>,
+    tx: TxRecord<'a>,
+    settings: Option<&XffOptions>,
+) {
+    let Some((settings, address)) = settings.and_then(|s| Some((s, forwarded_for(tx, s)?))) else { return };
+    if settings.overwrite {
+        put_in_place(common, address, occasion.direction);
+    } else {
+        record.xff = Some(address);
     }
 }
 
@@ -340,21 +360,13 @@ impl EveRecorder {
             |writer, options, _| {
                 let Some(alert) = &options.types.alert else { return };
                 let settings = options.types.alert_xff.as_ref().or(options.xff.as_ref());
-                let forwarded = settings.and_then(|s| Some((s, forwarded_for(tx?, s)?)));
                 let (mut common, mut record) = (common, record);
-                let written = forwarded.map(|(_, address)| address_text(address));
-                match forwarded {
-                    Some((settings, address)) if settings.overwrite => {
-                        let end = common.tuple.as_mut().map(|t| match occasion.direction {
-                            Direction::ToServer => &mut t.src,
-                            Direction::ToClient => &mut t.dest,
-                        });
-                        if let Some(end) = end {
-                            *end = address;
-                        }
+                let found = settings.and_then(|s| Some((s, alert_forwarded_for(flow, finding, tx, s)?)));
+                if let Some((settings, address)) = found {
+                    record.alert.xff = Some(address);
+                    if settings.overwrite {
+                        put_in_place(&mut common, address, occasion.direction);
                     }
-                    Some(_) => record.alert.xff = written.as_deref(),
-                    None => {}
                 }
                 record.write(writer, &options.header, alert, &common, |w| {
                     if let Some(tx) = tx {
@@ -576,12 +588,23 @@ impl EveRecorder {
                 if !tx.tx.wanted(log) {
                     return;
                 }
-                let common = if by_message && log.dns_version >= 3 { &as_message } else { &common };
-                record.write(writer, &options.header, common, |w| {
+                let mut common = if by_message && log.dns_version >= 3 { as_message } else { common };
+                let settings = options.types.http_xff.as_ref().or(options.xff.as_ref());
+                let found =
+                    settings.filter(|_| kind == "http").and_then(|s| Some((s, forwarded_for(tx, s)?)));
+                // The record shows the flow, and Suricata asks the packet whose address it is: with a packet of the
+                // server it stands for the server's.
+                if let Some((_, address)) = found.filter(|(settings, _)| settings.overwrite) {
+                    put_in_place(&mut common, address, occasion.direction);
+                }
+                record.write(writer, &options.header, &common, |w| {
                     w.object(kind);
                     tx.tx.log(w, log, false);
                     w.end_object();
                     tx.tx.log_beside(w, log);
+                    if let Some((_, address)) = found.filter(|(settings, _)| !settings.overwrite) {
+                        w.str("xff", address);
+                    }
                 });
             },
         );
@@ -607,11 +630,15 @@ impl EveRecorder {
         let record = FileRecord {
             app_proto: Some(tx.spec.eve_name),
             file: file_info(file, tx.id, self.store.is_some()),
+            xff: None,
         };
         self.files = self.files.wrapping_add(1);
         self.each(
             |types| types.files.is_some(),
             |writer, options, _| {
+                let own = options.types.files.as_ref().and_then(|files| files.xff.as_ref());
+                let (mut common, mut record) = (common, record);
+                show_forwarded(&mut common, &mut record, occasion, tx, own.or(options.xff.as_ref()));
                 record.write(writer, &options.header, &common, |w| write_inside(w, tx, Bodies::default()));
             },
         );

@@ -44,7 +44,7 @@ impl EveOutputs {
                 destination,
                 prefix: reader.get("prefix").unwrap_or_default().to_owned(),
                 header,
-                xff: reader.xff("xff")?,
+                xff: reader.xff(&mut all.warnings)?,
                 types,
             });
         }
@@ -209,17 +209,8 @@ impl Reader<'_> {
         })
     }
 
-    fn xff(&self, name: &str) -> Result<Option<XffOptions>, SettingError> {
-        let section = Reader { settings: self.settings, prefix: self.key(name) };
-        if !self.settings.has(&section.prefix) {
-            return Ok(None);
-        }
-        Ok(Some(XffOptions {
-            enabled: section.bool("enabled", false)?,
-            overwrite: section.get("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("overwrite")),
-            forward: section.get("deployment").is_some_and(|how| how.eq_ignore_ascii_case("forward")),
-            header: section.get("header").unwrap_or("X-Forwarded-For").to_owned(),
-        }))
+    fn xff(&self, warnings: &mut Vec<String>) -> Result<Option<XffOptions>, SettingError> {
+        XffOptions::read(self.settings, &self.prefix, warnings)
     }
 
     fn types(&self, warnings: &mut Vec<String>) -> Result<EventTypes, SettingError> {
@@ -256,7 +247,7 @@ impl Reader<'_> {
         match name {
             "alert" => {
                 types.alert = Some(self.alert(warnings)?);
-                types.alert_xff = self.xff("xff")?;
+                types.alert_xff = self.xff(warnings)?;
             }
             "anomaly" => types.anomaly = Some(self.anomaly(warnings)?),
             "drop" => {
@@ -266,7 +257,7 @@ impl Reader<'_> {
                     verdict: self.bool("verdict", false)?,
                 });
             }
-            "files" => types.files = Some(self.files()?),
+            "files" => types.files = Some(self.files(warnings)?),
             "stats" => {
                 types.stats = Some(StatsOptions {
                     totals: self.bool("totals", true)?,
@@ -281,6 +272,9 @@ impl Reader<'_> {
             "frame" => types.frame = true,
             "arp" => types.arp = true,
             _ => {
+                if name == "http" {
+                    types.http_xff = self.xff(warnings)?;
+                }
                 self.settings.mark_read(&self.prefix);
                 let settings = self.settings.section(&self.prefix);
                 types.protocols.insert(name.to_owned(), ProtocolOptions { settings });
@@ -351,7 +345,7 @@ impl Reader<'_> {
         Ok(options)
     }
 
-    fn files(&self) -> Result<FilesOptions, SettingError> {
+    fn files(&self, warnings: &mut Vec<String>) -> Result<FilesOptions, SettingError> {
         let hashes = list(self.settings, &self.key("force-hash"));
         let has = |name: &str| hashes.iter().any(|hash| hash.eq_ignore_ascii_case(name));
         Ok(FilesOptions {
@@ -360,7 +354,7 @@ impl Reader<'_> {
             sha1: has("sha1"),
             sha256: has("sha256"),
             force_filestore: self.bool("force-filestore", false)?,
-            xff: self.xff("xff")?,
+            xff: self.xff(warnings)?,
         })
     }
 }

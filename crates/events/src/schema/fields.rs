@@ -134,7 +134,7 @@ pub const FIELDS: &[Field] = &[
     field("alert.metadata", Open, "Metadata of the rule: lists of texts by key."),
     field("alert.context", Open, "What matching datasets know, by the names that the rule gives."),
     field("alert.rule", Text, "Text of the rule."),
-    field("alert.xff", Text, "Address that a proxy forwarded for."),
+    field("alert.xff", Text, "Address that a proxy forwarded for (`xff` of the output)."),
     field("tunnel", Object, "The packet around the one that matched."),
     field("tunnel.src_ip", Text, "Outer source address."),
     field("tunnel.src_port", Integer, "Outer source port, 0 when there is none."),

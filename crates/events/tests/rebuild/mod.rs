@@ -30,7 +30,8 @@ pub fn rewrite(event: &Value) -> String {
         "alert" => write_alert(&e, &mut w, &options, &common),
         "fileinfo" => {
             let file = e.object("fileinfo").unwrap();
-            let record = FileRecord { app_proto: e.text("app_proto"), file: file_info(&file) };
+            let record =
+                FileRecord { app_proto: e.text("app_proto"), file: file_info(&file), xff: e.text("xff") };
             record.write(&mut w, &options, &common, |w| others(&e, w));
         }
         "packet" => {

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy forwards (`xff`),
+//! whose Ethernet addresses stand beside whose (`ethernet`). The answers are those of Suricata 8.0.8 for the same packets.
+
+#[path = "common/sample.rs"]
+mod common;
+
+use bartizan_testkit::packet::{self, Layer, Packet};
+use common::{ACK, Capture, FIN, Folder, PSH, SYN};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+type End = (IpAddr, u16);
+
+/// A client and a server, over IPv4 and IPv6.
+fn ends() -> [(End, End); 2] {
+    [("10.0.0.1", "192.0.2.7"), ("2001:db8::1", "2001:db8:1::7")]
+        .map(|(c, s)| ((c.parse().unwrap(), 40_000), (s.parse().unwrap(), 80)))
+}
+
+/// Runs the program with these settings of the output, `KEY=VALUE` below `outputs.1.eve-log`.
+fn inspect(folder: &Folder, rules: &str, out: &str, options: &[&str], more: &[&str]) {
+    folder.write("r.rules", rules);
+    let options: Vec<String> = options.iter().map(|option| format!("outputs.1.eve-log.{option}")).collect();
+    let options = options.iter().flat_map(|option| ["--set", option]);
+    let args = ["inspect", "--rules", "r.rules", "--out", out, "--json"];
+    let args: Vec<&str> =
+        args.into_iter().chain(options).chain(more.iter().copied()).chain(["c.pcap"]).collect();
+    let ran = folder.run(&args);
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+}
+
+/// A connection with requests that have these fields, each with its answer; `together`: all requests, then all answers.
+fn requests(capture: &mut Capture, (client, server): (End, End), fields: [&str; 3], together: bool) {
+    let (mut c, mut s) = (101u32, 901u32);
+    capture.tcp(client, server, (100, 0), SYN, b"");
+    capture.tcp(server, client, (900, 101), SYN | ACK, b"");
+    capture.tcp(client, server, (101, 901), ACK, b"");
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfound";
+    let turns = if together { [0, 0, 3] } else { [1; 3] };
+    for (field, answers) in fields.into_iter().zip(turns) {
+        let request = format!("GET /a HTTP/1.1\r\nHost: a\r\n{field}\r\n");
+        capture.tcp(client, server, (c, s), PSH | ACK, request.as_bytes());
+        c += request.len() as u32;
+        for _ in 0..answers {
+            capture.tcp(server, client, (s, c), PSH | ACK, answer);
+            s += answer.len() as u32;
+            capture.tcp(client, server, (c, s), ACK, b"");
+        }
+    }
+    capture.tcp(client, server, (c, s), FIN | ACK, b"");
+    capture.tcp(server, client, (s, c + 1), FIN | ACK, b"");
+    capture.tcp(client, server, (c + 1, s + 1), ACK, b"");
+}
+
+/// What three requests of a connection say; the second says nothing.
+const NAMED: [&str; 3] =
+    ["X-Forwarded-For: 192.0.2.99, 2001:DB8::7\r\n", "", "x-forwarded-for: 203.0.113.9:8080\r\n"];
+
+/// Requests of a proxy, by IPv4 and IPv6.
+fn behind_a_proxy(fields: [&str; 3], together: bool) -> Vec<u8> {
+    let mut capture = Capture::default();
+    ends().into_iter().for_each(|ends| requests(&mut capture, ends, fields, together));
+    capture.pcap()
+}
+
+const RULES: &str = "\
+alert http any any -> any any (msg:\"uri\"; flow:to_server; http.uri; content:\"/a\"; target:src_ip; sid:1;)
+alert tcp any any -> any any (msg:\"answer\"; flow:to_client; dsize:>0; content:\"found\"; target:dest_ip; sid:2;)
+";
+
+/// The two addresses of an event with the extra one.
+fn shown(event: &Value) -> [&str; 3] {
+    let extra = event["xff"].as_str().or(event["alert"]["xff"].as_str()).unwrap_or("-");
+    [event["src_ip"].as_str().unwrap(), event["dest_ip"].as_str().unwrap(), extra]
+}
+
+/// Events of a type (of alerts, of a rule) of one IP version, as `shown`.
+fn all_shown(folder: &Folder, out: &str, (kind, sid): (&str, u64), version: u64) -> Vec<[String; 3]> {
+    let events = folder.events(out, kind).into_iter();
+    let events = events.filter(|e| e["ip_v"] == version && (sid == 0 || e["alert"]["signature_id"] == sid));
+    events.map(|event| shown(&event).map(str::to_owned)).collect()
+}
+
+#[test]
+fn records_show_for_whom_a_proxy_forwards() {
+    let folder = Folder::new("xff");
+    folder.write("c.pcap", behind_a_proxy(NAMED, false));
+    let [on, extra, instead] = ["xff.enabled=yes", "xff.mode=extra-data", "xff.mode=overwrite"];
+    let [reverse, forward] = ["xff.deployment=reverse", "xff.deployment=forward"];
+    inspect(&folder, RULES, "extra", &[on, extra, reverse], &[]);
+    inspect(&folder, RULES, "forward", &[on, extra, forward], &[]);
+    inspect(&folder, RULES, "instead", &[on, instead, reverse], &[]);
+    inspect(&folder, RULES, "inline", &[on, instead, reverse], &["--ips"]);
+    inspect(&folder, RULES, "off", &["xff.enabled=no", extra, reverse], &[]);
+    let of = |out, what, version| all_shown(&folder, out, what, version);
+    for (version, c, s) in [
+        (4, "10.0.0.1", "192.0.2.7"),
+        (6, "2001:0db8:0000:0000:0000:0000:0000:0001", "2001:0db8:0001:0000:0000:0000:0000:0007"),
+    ] {
+        let (first, last) = ("2001:DB8::7", "203.0.113.9");
+        for what in [("http", 0), ("alert", 1)] {
+            assert_eq!(of("extra", what, version), [[c, s, first], [c, s, "-"], [c, s, last]], "{what:?}");
+            assert_eq!(
+                of("forward", what, version),
+                [[c, s, "192.0.2.99"], [c, s, "-"], [c, s, last]],
+                "{what:?}"
+            );
+            assert_eq!(of("off", what, version), [[c, s, "-"]; 3], "{what:?}");
+        }
+        assert_eq!(of("extra", ("fileinfo", 0), version), [[s, c, first], [s, c, "-"], [s, c, last]]);
+        // No rule on a transaction: by the first one that is held. With the second answer that is still the first.
+        assert_eq!(of("extra", ("alert", 2), version), [[s, c, first], [s, c, first], [s, c, last]]);
+
+        assert_eq!(of("instead", ("http", 0), version), [[first, s, "-"], [c, s, "-"], [last, s, "-"]]);
+        assert_eq!(of("instead", ("fileinfo", 0), version), [[s, first, "-"], [s, c, "-"], [s, last, "-"]]);
+        assert_eq!(of("instead", ("alert", 1), version), [[first, s, first], [c, s, "-"], [last, s, last]]);
+        assert_eq!(
+            of("instead", ("alert", 2), version),
+            [[s, first, first], [s, first, first], [s, last, last]]
+        );
+        // A record that shows the flow, with a packet of the server: Suricata puts the address in the server's place.
+        assert_eq!(of("inline", ("http", 0), version), [[c, first, "-"], [c, s, "-"], [c, last, "-"]]);
+    }
+    for alert in folder.events("instead", "alert") {
+        let client = if alert["direction"] == "to_server" { &alert["src_ip"] } else { &alert["dest_ip"] };
+        assert_eq!(&alert["flow"]["src_ip"], client, "{alert}");
+        assert_eq!(&alert["alert"]["target"]["ip"], client, "{alert}");
+    }
+    // The flow's own events show what was on the wire.
+    for flow in folder.events("instead", "flow") {
+        assert!(flow["src_ip"] == "10.0.0.1" || flow["ip_v"] == 6, "{flow}");
+    }
+}
+
+#[test]
+fn an_alert_of_no_transaction_asks_all_that_are_held() {
+    let folder = Folder::new("xff-held");
+    let fields = ["", "X-Forwarded-For: 198.51.100.4\r\n", "X-Forwarded-For: 198.51.100.5\r\n"];
+    folder.write("c.pcap", behind_a_proxy(fields, true));
+    inspect(&folder, RULES, "o", &["xff.enabled=yes"], &[]);
+    for version in [4, 6] {
+        let extra = |sid| {
+            let all = all_shown(&folder, "o", ("alert", sid), version);
+            all.into_iter().map(|[_, _, extra]| extra).collect::<Vec<_>>()
+        };
+        // Rules on the stream see the first answer beside three requests; the first of these names nobody.
+        assert_eq!(extra(2), ["198.51.100.4", "198.51.100.4", "198.51.100.4"]);
+        assert_eq!(extra(1), ["198.51.100.5", "198.51.100.4", "-"]);
+    }
+}
+
+#[test]
+fn a_type_has_its_own_view_of_proxies() {
+    let folder = Folder::new("xff-types");
+    folder.write("c.pcap", behind_a_proxy(NAMED, false));
+    let options = [
+        "xff.enabled=yes",
+        "xff.mode=overwrite",
+        "types.0.alert.xff.enabled=yes",
+        "types.0.alert.xff.header=X-Real-IP",
+        "types.3.http.xff.enabled=yes",
+        "types.3.http.xff.deployment=forward",
+        "types.7.files.xff.enabled=no",
+    ];
+    inspect(&folder, RULES, "o", &options, &[]);
+    let none = |kind| {
+        folder
+            .events("o", kind)
+            .iter()
+            .all(|event| shown(event)[2] == "-" && event["flow"]["src_ip"] != "2001:DB8::7")
+    };
+    assert!(none("alert") && none("fileinfo"));
+    let http: Vec<_> = folder.events("o", "http").iter().map(|event| event["xff"].clone()).collect();
+    let expected = [json!("192.0.2.99"), Value::Null, json!("203.0.113.9")];
+    assert_eq!(http, [expected.clone(), expected].concat());
+    assert!(folder.events("o", "fileinfo").iter().all(|event| event["dest_ip"] != "2001:DB8::7"));
+}
+
+#[test]
+fn records_beside_kept_files_show_it_by_their_own_setting() {
+    let folder = Folder::new("xff-store");
+    folder.write("c.pcap", behind_a_proxy(NAMED, false));
+    folder.write(
+        "s.yaml",
+        "%YAML 1.1\n---\noutputs:\n  - file-store: {version: 2, enabled: yes, force-filestore: yes, write-fileinfo: yes, dir: kept, \
+         xff: {enabled: yes, mode: overwrite, deployment: reverse, header: X-Forwarded-For}}\n  \
+         - eve-log: {enabled: yes, filename: eve.json, types: [files]}\n",
+    );
+    inspect(&folder, "", "o", &[], &["--suricata-config", "s.yaml"]);
+    let kept = folder.path().join("o/kept");
+    let folders =
+        std::fs::read_dir(kept).unwrap().filter_map(|entry| std::fs::read_dir(entry.unwrap().path()).ok());
+    let records = folders
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "json"));
+    let mut ends: Vec<String> = records
+        .map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap())
+        .map(|record| record["dest_ip"].as_str().unwrap().to_owned())
+        .collect();
+    ends.sort();
+    ends.dedup();
+    assert!(ends.contains(&"2001:DB8::7".to_owned()), "{ends:?}");
+    assert!(folder.events("o", "fileinfo").iter().all(|event| event["dest_ip"] != "2001:DB8::7"));
+}
+
+const CLIENT_MAC: &str = "02:00:00:00:00:03";
+const SERVER_MAC: &str = "02:00:00:00:00:02";
+
+/// Sends between these two, each with its own Ethernet address.
+struct Wire {
+    capture: Capture,
+    client: IpAddr,
+}
+
+impl Wire {
+    fn send(&mut self, mut packet: Packet) {
+        if packet.ip.src != self.client {
+            let ip = &mut packet.ip;
+            std::mem::swap(&mut ip.mac, &mut ip.from_mac);
+        }
+        if let Layer::Tcp(segment) = &mut packet.layer {
+            segment.window = 0xfaf0;
+        }
+        self.capture.frame(packet.frame());
+    }
+
+    /// A question and its answer, each acknowledged at once.
+    fn talk(&mut self, client: End, server: End, question: &[u8], answer: &[u8]) {
+        let (q, a) = (question.len() as u32, answer.len() as u32);
+        self.send(packet::tcp(client, server, (100, 0), SYN, b""));
+        self.send(packet::tcp(server, client, (900, 101), SYN | ACK, b""));
+        self.send(packet::tcp(client, server, (101, 901), ACK, b""));
+        self.send(packet::tcp(client, server, (101, 901), PSH | ACK, question));
+        self.send(packet::tcp(server, client, (901, 101 + q), ACK, b""));
+        self.send(packet::tcp(server, client, (901, 101 + q), PSH | ACK, answer));
+        self.send(packet::tcp(client, server, (101 + q, 901 + a), ACK, b""));
+        self.send(packet::tcp(client, server, (101 + q, 901 + a), FIN | ACK, b""));
+        self.send(packet::tcp(server, client, (901 + a, 102 + q), FIN | ACK, b""));
+        self.send(packet::tcp(client, server, (102 + q, 902 + a), ACK, b""));
+    }
+}
+
+/// A DNS question for `a.test`, and its answer.
+fn dns() -> [Vec<u8>; 2] {
+    let asked = b"\x01a\x04test\0\0\x01\0\x01";
+    let question = [&b"\0\x07\x01\0\0\x01\0\0\0\0\0\0"[..], asked].concat();
+    let answer = [
+        &b"\0\x07\x81\x80\0\x01\0\x01\0\0\0\0"[..],
+        asked,
+        b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x09",
+    ];
+    [question, answer.concat()]
+}
+
+#[test]
+fn ethernet_addresses_stand_beside_their_hosts() {
+    let folder = Folder::new("ethernet");
+    let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    let mut wire = Wire { capture: Capture::default(), client: ends()[0].0.0 };
+    for (client, server) in ends() {
+        wire.client = client.0;
+        wire.talk(
+            client,
+            server,
+            b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfound",
+        );
+        let [question, answer] = dns();
+        let of = |(address, port): End, other| (address, if port == 80 { 53 } else { other });
+        wire.send(packet::udp(of(client, 5000), of(server, 0), &question));
+        wire.send(packet::udp(of(server, 0), of(client, 5000), &answer));
+        wire.talk(of(client, 5001), of(server, 0), &framed(&question), &framed(&answer));
+        // Without a flow there is no ID of one.
+        wire.send(Packet { layer: Layer::Part(vec![1, 2]), ..packet::udp(client, server, b"") });
+    }
+    folder.write("c.pcap", wire.capture.pcap());
+    let rules = "alert ip any any -> any any (msg:\"all\"; sid:1;)\n\
+                 alert tcp any any -> any any (msg:\"data\"; flow:established; dsize:>0; sid:2;)\n";
+    let options = ["ethernet=yes", "community-id=true", "types.34=netflow"];
+    let old_dns = [&options[..], &["types.4.dns.version=2"]].concat();
+    for (out, options, more) in [
+        ("passive", &options[..], &[][..]),
+        ("inline", &options[..], &["--ips"][..]),
+        ("old", &old_dns[..], &[][..]),
+    ] {
+        inspect(&folder, rules, out, options, more);
+        let addresses = [json!("10.0.0.1"), json!("2001:0db8:0000:0000:0000:0000:0000:0001")];
+        for (kind, least) in
+            [("http", 2), ("dns", 8), ("fileinfo", 2), ("alert", 8), ("flow", 6), ("netflow", 12)]
+        {
+            let events = folder.events(out, kind);
+            let mut told = 0;
+            for event in &events {
+                let ether = &event["ether"];
+                let [src, dest] = ["src", "dest"].map(|side| {
+                    ether.get(format!("{side}_mac")).or_else(|| ether.get(format!("{side}_macs"))?.get(0))
+                });
+                let Some((src, dest)) = src.zip(dest) else { continue };
+                let client_sends = addresses.contains(&event["src_ip"]);
+                let macs = if client_sends { [CLIENT_MAC, SERVER_MAC] } else { [SERVER_MAC, CLIENT_MAC] };
+                assert_eq!([src, dest], macs, "{out} {event}");
+                told += 1;
+            }
+            assert!(told >= least, "{out} {kind}: {told} of {}", events.len());
+        }
+        let broken = folder.events(out, "alert").into_iter().filter(|e| e["flow_id"].is_null());
+        let broken: Vec<_> = broken.map(|e| e["community_id"].clone()).collect();
+        assert_eq!(broken, [Value::Null, Value::Null], "{out}");
+        assert!(folder.events(out, "flow").iter().all(|e| e["community_id"].is_string()));
+    }
+}
