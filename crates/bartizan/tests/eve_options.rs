@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy forwards (`xff`),
-//! whose Ethernet addresses stand beside whose (`ethernet`). The answers are those of Suricata 8.0.8 for the same packets.
+//! whose Ethernet addresses stand beside whose (`ethernet`), what `drop` records and `blocked` say. The answers are those of Suricata 8.0.8 for the same packets.
 
 #[path = "common/sample.rs"]
 mod common;
@@ -310,4 +310,90 @@ fn ethernet_addresses_stand_beside_their_hosts() {
         assert_eq!(broken, [Value::Null, Value::Null], "{out}");
         assert!(folder.events(out, "flow").iter().all(|e| e["community_id"].is_string()));
     }
+}
+
+/// Datagrams of a client, for both IP versions.
+fn datagrams(payloads: [&[u8]; 4]) -> Vec<u8> {
+    let mut capture = Capture::default();
+    for (client, server) in ends() {
+        payloads.into_iter().for_each(|payload| capture.udp(client, server, payload));
+    }
+    capture.pcap()
+}
+
+/// What alerts of a rule say of the action, of both IP versions.
+fn actions(folder: &Folder, out: &str, sid: u64) -> [Vec<String>; 2] {
+    [4, 6].map(|version| {
+        let alerts = folder.events(out, "alert").into_iter();
+        let alerts = alerts.filter(|a| a["alert"]["signature_id"] == sid && a["ip_v"] == version);
+        alerts.map(|a| a["alert"]["action"].as_str().unwrap().to_owned()).collect()
+    })
+}
+
+#[test]
+fn what_a_rate_filter_makes_of_a_rule_is_blocked_without_prevention_too() {
+    let folder = Folder::new("rate-filter");
+    folder.write("c.pcap", datagrams([b"evil"; 4]));
+    folder.write(
+        "t.config",
+        "rate_filter gen_id 1, sig_id 1, track by_src, count 2, seconds 60, new_action drop, timeout 30\n\
+         rate_filter gen_id 1, sig_id 2, track by_src, count 2, seconds 60, new_action reject, timeout 30\n\
+         rate_filter gen_id 1, sig_id 3, track by_src, count 2, seconds 60, new_action pass, timeout 30\n\
+         rate_filter gen_id 1, sig_id 4, track by_src, count 2, seconds 60, new_action alert, timeout 30\n\
+         rate_filter gen_id 1, sig_id 5, track by_src, count 2, seconds 60, new_action alert, timeout 30\n",
+    );
+    let rule = |action: &str, sid| {
+        format!("{action} udp any any -> any any (msg:\"r\"; content:\"evil\"; sid:{sid};)\n")
+    };
+    let verdicts = |out: &str| {
+        let alerts = folder.events(out, "alert");
+        alerts.iter().map(|a| a["verdict"]["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let run = |rules: &str, out: &str, more: &[&str]| {
+        let more = [&["--set", "threshold-file=t.config"], more].concat();
+        inspect(&folder, rules, out, &["types.0.alert.verdict=yes", "types.35=drop"], &more);
+    };
+    let turned = ["allowed", "allowed", "blocked", "blocked"].map(str::to_owned);
+    let [never, always] = ["allowed", "blocked"].map(|word| [word; 4].map(str::to_owned));
+    for (sid, want) in [(1, &turned[..]), (2, &turned), (3, &turned[..2]), (4, &never)] {
+        run(&rule("alert", sid), "o", &[]);
+        assert_eq!(actions(&folder, "o", sid), [want, want], "{sid}");
+        assert!(folder.events("o", "drop").is_empty(), "nothing is refused");
+        // The verdict is about the packet.
+        assert!(verdicts("o").iter().all(|verdict| verdict == "alert"), "{sid}");
+    }
+    // A plain `drop` is `allowed`; what a rate filter has made an `alert` is what the packet is.
+    for (out, more) in [("passive", &[][..]), ("inline", &["--ips"])] {
+        run(&[rule("drop", 6), rule("alert", 5)].concat(), out, more);
+        assert_eq!(actions(&folder, out, 5), [&turned, &turned], "{out}");
+        let of_drop = if out == "passive" { &never } else { &always };
+        assert_eq!(actions(&folder, out, 6), [of_drop, of_drop], "{out}");
+    }
+}
+
+#[test]
+fn the_record_of_a_refusal_names_the_rule_that_refuses_without_an_alert() {
+    let folder = Folder::new("silent-refusal");
+    folder.write("c.pcap", datagrams([b"evil", b"evil twin", b"noisy evil", b"limited"]));
+    folder.write("t.config", "suppress gen_id 1, sig_id 3, track by_src, ip 10.0.0.1\n");
+    let rules = "drop udp any any -> any any (msg:\"silent\"; content:\"evil\"; noalert; sid:1;)\n\
+                 drop udp any any -> any any (msg:\"loud\"; content:\"noisy\"; sid:2;)\n\
+                 drop udp any any -> any any (msg:\"suppressed\"; content:\"limited\"; sid:3;)\n";
+    let options = ["types.35=drop", "types.35.drop.alerts=yes"];
+    inspect(&folder, rules, "o", &options, &["--ips", "--set", "threshold-file=t.config"]);
+    let named: Vec<_> =
+        folder.events("o", "drop").iter().map(|d| d["alert"]["signature_id"].clone()).collect();
+    // The third packet meets both: the one that alerts is named.
+    let expected = [1, 1, 2, 3].map(Value::from);
+    assert_eq!(named, [expected.clone(), expected].concat());
+    assert_eq!(actions(&folder, "o", 3), [vec![], vec!["blocked".to_owned()]]);
+    assert!(folder.events("o", "alert").iter().all(|alert| alert["alert"]["signature_id"] != 1));
+
+    // A staged policy refuses nothing: what has no alert gets none.
+    folder.write("p.yaml", "policies: [{name: p, staged: true, chain: [ids], ids: {rules: [r.rules]}}]\ndefault: {action: allow}\n");
+    let ran = folder.run(&["inspect", "--policy", "p.yaml", "--ips", "--out", "staged", "--json", "c.pcap"]);
+    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+    let alerts = folder.events("staged", "alert");
+    assert!(alerts.iter().any(|alert| alert["alert"]["signature_id"] == 2), "{alerts:?}");
+    assert!(alerts.iter().all(|alert| alert["alert"]["signature_id"] != 1), "{alerts:?}");
 }

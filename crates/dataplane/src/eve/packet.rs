@@ -18,7 +18,7 @@ use bartizan_events::record::{
 };
 use bartizan_events::xff::XffOptions;
 use bartizan_events::{Common, JsonWriter};
-use bartizan_function::{Finding, RejectTo, RuleInfo};
+use bartizan_function::{Finding, FindingAction, RejectTo, RuleInfo};
 use bartizan_packet::{Network, PacketView, Transport};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl<'r> RuleTexts<'r> {
         let rule = &finding.rule;
         AlertInfo {
             transaction: finding.tx.map(|id| Transaction { id, guessed: finding.guessed }),
-            blocked: finding.action.blocks(),
+            blocked: finding.action.blocks() || finding.refused_beside,
             engine: firewall.then_some(if rule.firewall.is_some() { "fw" } else { "td" }),
             rule_id: rule.id,
             signature: rule.message.as_bytes(),
@@ -508,7 +508,13 @@ impl EveRecorder {
         if !self.prevention || made || !self.wants(|types| types.drop.is_some()) {
             return;
         }
-        let blocking = findings.iter().find(|f| f.action.blocks());
+        // The first that refuses; of the rules of detection, one that alerts before one that does so without an alert.
+        let first = |silent: bool| {
+            findings.iter().find(|f| {
+                f.action == FindingAction::Blocked || f.action.blocks() && (silent || f.rule.firewall.is_some())
+            })
+        };
+        let blocking = first(false).or_else(|| first(true));
         let texts = blocking.map(|f| RuleTexts::of(&f.rule));
         let this = Heads::of(self, flow);
         let common = this.head(occasion, flow, Orientation::Packet, Some(decision));
